@@ -11,6 +11,7 @@ from trimtab_console.documents import Bars, Cluster, IntentDocument, Page, Runbo
 from trimtab_console.intents import intent_document
 from trimtab_console.runbooks import read_runbook
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HostStatus, NodeStatus, PoolStatus
 
 MAX_BARS = 4_000
@@ -45,12 +46,18 @@ def get_workers(
     source: From,
     app: str | None = None,
     host: str | None = None,
+    state: WorkerState | None = None,
+    name: Annotated[str, Query(max_length=200)] = "",
     order: Order = Order.NAME,
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Page[NodeStatus]:
-    """The workers, of one app or host if it is named."""
-    rows = [row for row in source.status.nodes if app in (None, row.app) and host in (None, row.host)]
+    """The workers, of one app, host or state if it is named; `name` = a part of their names."""
+    rows = [
+        row
+        for row in source.status.nodes
+        if app in (None, row.app) and host in (None, row.host) and state in (None, row.state) and name in row.worker
+    ]
     return page_of(sorted(rows, key=lambda row: _place(row, order)), offset, limit)
 
 

@@ -4,12 +4,19 @@ export class Problem extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
 }
 
-export async function get(path) {
-  const response = await fetch(`api/v1/${path}`, { headers: { accept: "application/json" } });
+async function answered(response) {
+  if (response.status === 204) return null;
   if (response.ok) return response.json();
   const problem = await response.json().catch(() => ({ detail: response.statusText }));
   throw new Problem(response.status, problem.detail);
 }
+
+export const get = async (path) => answered(await fetch(`api/v1/${path}`, { headers: { accept: "application/json" } }));
+
+// Asks for a change.  A page of another site cannot send these headers.
+export const send = async (method, path, body, headers = {}) => answered(await fetch(`api/v1/${path}`, {
+  method, headers: { "content-type": "application/json", "x-requested-with": "trimtab", ...headers }, body: body && JSON.stringify(body),
+}));
 
 // The answer, or `otherwise` where there is nothing to tell (404, 503).
 export const maybe = (path, otherwise = null) =>
@@ -23,6 +30,7 @@ export const now = () => Date.now() / 1000 + ahead;
 export const setNow = (at) => { ahead = at - Date.now() / 1000; };
 
 // Calls `changed` at most once a second while the cluster changes, and `lost` when the console does not answer.
+// What it returns ends that.
 export function live(changed, lost) {
   let due = false, at = 0;
   const tell = () => { due = false; at = Date.now(); changed(); };
@@ -33,5 +41,7 @@ export function live(changed, lost) {
     setTimeout(tell, Math.max(0, at + 1000 - Date.now()));
   });
   source.addEventListener("error", lost);
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) tell(); });
+  const seen = () => { if (!document.hidden) tell(); };
+  document.addEventListener("visibilitychange", seen);
+  return () => { source.close(); document.removeEventListener("visibilitychange", seen); };
 }

@@ -1,4 +1,5 @@
 // One app: its operators, and their key groups as a map coloured by load.
+import { scaleButton, stopButton, unscaleButton } from "./actions.js";
 import { get, maybe, name } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
 import { bytes, card, h, key, number, percent, share, show, table, tile, times } from "./dom.js";
@@ -11,7 +12,8 @@ export function app(root, wanted) {
   const map = card("Key groups by load", "wide", chips, h("p"), canvas, said), size = card("Size", "third", h("div"));
   map.firstChild.append(note, scale, key("none", "not measured"));
   const operators = card("Operators", "half", h("div")), hottest = card("Hottest key groups", "half", h("div"));
-  root.replaceChildren(title, which, tiles, map, size, operators, hottest);
+  const buttons = h("div", { class: "actions" });
+  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, operators, hottest);
   let data = null, operator = null, drawn = null;
   const say = (at) => { said.textContent = at === null || !data ? "Point at a cell, or use the arrow keys, to read its values." : cellText(data, at); };
   const redraw = choosing(canvas, {
@@ -31,7 +33,9 @@ export function app(root, wanted) {
       h("button", { "aria-pressed": String(each.app === row.app), onclick: () => { location.hash = `#/app/${name(each.app)}`; } }, each.app))));
     show(tiles, row, () => tilesOf(row));
     show(size.lastChild, row, () => sizeOf(row));
-    const found = await maybe(`apps/${name(row.app)}/operators`, []);
+    const [found, intents] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe("intents?limit=1000", { items: [] })]);
+    const isSet = intents.items.some((each) => each.kind === "scale" && each.about === row.app);
+    show(buttons, [row.app, row.size?.workers, isSet], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null, stopButton(row.app)]);
     show(operators.lastChild, found, () => operatorsTable(found));
     operator = found.some((each) => each.operator === operator) ? operator : found[0]?.operator;
     show(chips, [found.map((each) => each.operator), operator], () => found.map((each) =>

@@ -1,8 +1,10 @@
 // The cluster: workers against capacity and mean, apps, load distance over time.
+import { pauseButton, stopButton, workerButton } from "./actions.js";
 import { get, maybe, name, now } from "./api.js";
 import { barAt, choosing, drawBars } from "./canvas.js";
 import { chart } from "./chart.js";
 import { ago, card, clock, h, key, number, percent, show, table, tile, times, UNKNOWN } from "./dom.js";
+import { person } from "./session.js";
 
 const SHOWN = 12;
 
@@ -16,7 +18,10 @@ export function cluster(root) {
   const history = card("Load distance over time", "", none, over), top = card("Most asked of", "", h("div"));
   const decisions = card("Last decisions", "", h("div"));
   over.hidden = true;
-  root.replaceChildren(h("h1", {}, "Cluster"), tiles, workers,
+  const find = h("input", { type: "search", class: "find", placeholder: "part of a name", "aria-label": "Find workers by name", maxlength: 200, oninput: () => update() });
+  top.firstChild.append(find);
+  const buttons = h("div", { class: "actions" });
+  root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Cluster"), buttons), tiles, workers,
     h("div", { class: "half stack" }, history, top), h("div", { class: "half stack" }, apps, decisions));
   let bars = null;
   const say = (at) => { said.textContent = at === null || !bars ? hint(bars) : barText(bars, at); };
@@ -29,13 +34,14 @@ export function cluster(root) {
     { label: "load distance", colour: "--accent" }, { label: "bound of the last plan", colour: "--muted", dash: [5, 4] },
   ], "pp");
 
-  return async () => {
+  return async function update() {
     const most = Math.max(40, Math.min(2000, Math.floor(canvas.clientWidth / 2.5)));
     const [summary, found, list, loaded, decided] = await Promise.all([
       get("cluster"), maybe(`workers/bars?most=${most}`), maybe("apps", { items: [], total: 0 }),
-      maybe(`workers?order=demand&limit=${SHOWN}`, { items: [], total: 0 }), maybe("decisions?limit=6", { items: [] }),
+      maybe(`workers?order=demand&limit=${SHOWN}&name=${name(find.value.trim())}`, { items: [], total: 0 }), maybe("decisions?limit=6", { items: [] }),
     ]);
     show(tiles, [summary.totals, list], () => tilesOf(summary.totals, list.items));
+    show(buttons, summary.paused, () => [pauseButton(summary.paused), stopButton(null)]);
     show(apps.lastChild, list.items, () => appsTable(list.items));
     show(top.lastChild, loaded.items, () => workersTable(loaded.items));
     show(decisions.lastChild, decided.items, () => decisionList(decided.items));
@@ -96,7 +102,8 @@ export const workersTable = (workers) => table("Workers", [
   ["worker", (row) => row.worker], ["host", (row) => row.host], ["use", (row) => percent(row.used_pct), true],
   ["demand", (row) => h("span", { class: row.demand_pct > 100 ? "bad-text" : null }, percent(row.demand_pct)), true],
   ["load", (row) => percent(row.load_pct), true], ["key groups", (row) => number(row.key_groups), true], ["backlog", (row) => number(row.backlog), true],
-], workers, "No worker has reported yet.");
+  ...(person().may_change ? [["action", workerButton]] : []),
+], workers, "There is no such worker, or none has reported yet.");
 
 export const decisionList = (rows) => (rows.length
   ? h("ul", { class: "list" }, rows.map((row) => h("li", {}, h("time", { title: `${ago(now() - row.at)} ago` }, clock(row.at)), h("span", {}, row.text))))

@@ -56,11 +56,14 @@ export function table(caption, columns, rows, empty) {
       h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, n]) => h("td", { class: n ? "n" : null }, of(row))))))));
 }
 
-// Replaces the children of a place only if what they show has changed: focus and scroll positions stay.
+// Replaces the children of a place only if what they show has changed: focus and scroll positions stay.  A button that is
+// made anew keeps the focus by its data-key.
 const shown = new WeakMap();
 export function show(place, data, make) {
   const text = JSON.stringify(data);
   if (shown.get(place) === text) return;
   shown.set(place, text);
-  place.replaceChildren(...[make()].flat());
+  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  place.replaceChildren(...[make()].flat().filter(Boolean));
+  if (key) place.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
 }

@@ -1,18 +1,22 @@
 // What is missing, and the runbook beside it.
+import { acceptButton, forgetAppButton, forgetButton } from "./actions.js";
 import { get, maybe, name } from "./api.js";
 import { decisionList } from "./cluster.js";
 import { ago, card, clock, h, number, percent, show, table } from "./dom.js";
 import { markdown } from "./markdown.js";
+import { person } from "./session.js";
 
 export function health(root, wanted) {
   const findings = card("What is missing", "", h("div")), book = card("Runbook", "half", h("div", { class: "text" }));
   const intents = card("What operators asked for", "", h("div")), decisions = card("Decisions", "", h("div"));
+  const away = card("Workers that are away", "", h("div")), buttons = h("div", { class: "actions" });
   const rejected = card("Refused messages", "", h("div"));
-  root.replaceChildren(h("h1", {}, "Health"), h("div", { class: "stack half" }, findings, intents, decisions), book, rejected);
+  root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Health"), buttons), h("div", { class: "stack half" }, findings, intents, away, decisions), book, rejected);
 
   return async () => {
-    const [summary, concerns, asked, decided, controllers] = await Promise.all([
+    const [summary, concerns, asked, decided, controllers, gone] = await Promise.all([
       get("cluster"), maybe("concerns?limit=200", { items: [], total: 0 }), maybe("intents", { items: [] }), maybe("decisions?limit=30", { items: [] }), maybe("apps", { items: [] }),
+      maybe("workers?state=away&limit=50", { items: [], total: 0 }),
     ]);
     const rows = missing(summary, concerns, controllers.items);
     show(findings.lastChild, rows, () => (rows.length ? h("ul", { class: "list findings" }, rows.map(([runbook, text]) =>
@@ -20,6 +24,9 @@ export function health(root, wanted) {
     const open = wanted ?? summary.runbook ?? rows.find(([runbook]) => runbook)?.[0];
     const text = open ? await maybe(`runbooks/${name(open)}`) : null;
     show(book.lastChild, [open, text], () => (text ? markdown(text.text) : h("p", { class: "empty" }, open ? `The runbook ${open} is not installed.` : "No runbook is needed now.")));
+    show(buttons, [summary.hold_id, controllers.items.map((each) => each.app)], () => [summary.hold_id ? acceptButton(summary.hold_id) : null, forgetAppButton(controllers.items.map((each) => each.app))]);
+    away.hidden = !gone.total;
+    show(away.lastChild, gone, () => awayTable(gone));
     show(intents.lastChild, asked.items, () => intentsTable(asked.items));
     show(decisions.lastChild, decided.items, () => decisionList(decided.items));
     const refused = Object.entries(summary.rejected);
@@ -48,6 +55,11 @@ function missing(summary, concerns, apps) {
   if (summary.totals?.unknown) rows.push([null, `${number(summary.totals.unknown)} running workers have no measured use or demand`]);
   return rows;
 }
+
+const awayTable = (gone) => [table("Workers that are away", [
+  ["worker", (row) => row.worker], ["host", (row) => row.host], ["app", (row) => row.app], ["key groups", (row) => number(row.key_groups), true],
+  ...(person().may_change ? [["action", (row) => forgetButton(row.worker)]] : []),
+], gone.items), gone.total > gone.items.length ? h("p", { class: "muted" }, `and ${gone.total - gone.items.length} more`) : null];
 
 const intentsTable = (rows) => table("Intents", [
   ["what", (row) => [row.kind, row.about, row.workers].filter((each) => each !== null).join(" ")], ["by", (row) => row.by],

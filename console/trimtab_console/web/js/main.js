@@ -4,13 +4,55 @@ import { app } from "./app.js";
 import { cluster } from "./cluster.js";
 import { ago } from "./dom.js";
 import { health } from "./health.js";
+import { login } from "./login.js";
 import { plan } from "./plan.js";
+import { ask, logIn, logOut, person, takeToken } from "./session.js";
 
 const PAGES = { cluster, app, plan, health };
 const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", health: "Health" };
 const KINDS = { acting: "good", "dry run": "", paused: "warn", hold: "bad", silent: "bad" };
 const main = document.getElementById("main"), banner = document.getElementById("banner");
-let refresh = async () => {}, running = false, again = false, ticket = 0;
+const who = document.getElementById("who"), out = document.getElementById("log-out");
+let refresh = async () => {}, running = false, again = false, ticket = 0, silence = null;
+
+// Shows the pages, or asks for a token first.
+async function start() {
+  const token = takeToken();
+  let said = null;
+  try {
+    if (token) await logIn(token).catch((error) => { said = `The token in the address is not accepted: ${error.message}`; });
+    await ask();
+  } catch (error) {
+    warn(`The console does not answer: ${error.message}`);
+    setTimeout(start, 2000);
+    return;
+  }
+  if (person().login && !person().name) { askForToken(said); return; }
+  enter();
+}
+
+function enter() {
+  warn(null);
+  who.textContent = person().name ? `${person().name}, ${person().role}` : "";
+  who.title = person().why_not ?? "";
+  out.hidden = !person().name;
+  silence ??= live(update, () => warn("The connection to the console is lost; it is tried again."));
+  open();
+}
+
+function askForToken(said) {
+  silence?.();
+  silence = null;
+  ticket += 1;
+  refresh = null;
+  warn(null);
+  who.textContent = "";
+  out.hidden = true;
+  document.title = "Log in – Trimtab";
+  document.getElementById("state").textContent = "not logged in";
+  for (const link of document.querySelectorAll("nav a")) link.removeAttribute("aria-current");
+  login(main, said, enter);
+}
 
 function open() {
   const [, page = "cluster", argument] = location.hash.split("/");
@@ -26,6 +68,7 @@ function open() {
 }
 
 async function update() {
+  if (!refresh) return;
   if (running) { again = true; return; }
   running = true;
   const mine = ticket;
@@ -37,7 +80,8 @@ async function update() {
     warn(summary.fault ? `The console cannot read Kafka: ${summary.fault}. What is shown may be old.`
       : summary.state === "silent" ? `No status from the controller for ${ago(summary.silent_s)}. Workers continue with their last placement; what is shown is that old.` : null);
   } catch (error) {
-    if (mine === ticket) warn(`The console does not answer: ${error.message}`);
+    if (mine === ticket && error.status === 401) askForToken("The session has ended.");
+    else if (mine === ticket) warn(`The console does not answer: ${error.message}`);
   }
   running = false;
   if (again) { again = false; update(); }
@@ -57,7 +101,7 @@ function warn(text) {
   if (banner.textContent !== (text ?? "")) banner.textContent = text ?? "";
 }
 
-addEventListener("hashchange", () => { if (location.hash.startsWith("#/") || !location.hash) { open(); main.focus(); } });
+addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) start(); else if (refresh && (location.hash.startsWith("#/") || !location.hash)) { open(); main.focus(); } });
+out.addEventListener("click", async () => { await logOut().catch(() => {}); askForToken(null); });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
-open();
-live(update, () => warn("The connection to the console is lost; it is tried again."));
+start();

@@ -1,0 +1,112 @@
+// What operators can ask of the controller: a button opens a dialog that says what would follow, and asks for a reason.
+import { Problem, send } from "./api.js";
+import { h } from "./dom.js";
+import { person } from "./session.js";
+
+const PATIENCE_MS = 300;
+// Where to see that it happens: [page, its name, what to look at].
+const WATCH = {
+  drain: ["#/cluster", "Cluster", "its key groups fall to 0, then it stops"],
+  undrain: ["#/cluster", "Cluster", "it takes key groups again with the next plan"],
+  pause: ["#/plan", "Plans", "a plan in flight ends, and no new one begins"],
+  resume: ["#/health", "Health", "the next decision"],
+  stop: ["#/plan", "Plans", "the plan ends; what was released arrives"],
+  scale: ["#/app", "Apps", "the size of the app, and its workers on the page Cluster"],
+  forget: ["#/health", "Health", "the decision that forgets it"],
+  "accept-journal": ["#/health", "Health", "the hold ends, and windows are judged again"],
+};
+
+// A button for those who may change something, otherwise nothing.  `what`: { action, title, label, body, fields, danger }.
+export function actionButton(text, what) {
+  if (!person().may_change) return null;
+  const key = `${what.action} ${JSON.stringify(what.body ?? {})}`;
+  return h("button", { class: `action ${what.danger ? "danger" : ""}`, "data-key": key, "aria-label": what.label ?? null, "aria-haspopup": "dialog", onclick: () => open(what, key) }, text);
+}
+
+function open(what, key) {
+  const title = h("h2", { id: "dialog-title" }, what.title), told = h("div", { class: "told", role: "status" }, "Asking what would follow…");
+  const reason = h("input", { id: "reason", required: true, maxlength: 2000, autocomplete: "off", "aria-describedby": "reason-help" });
+  const confirm = h("button", { class: what.danger ? "primary danger" : "primary", disabled: true }, what.title.replace(/\?$/, ""));
+  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), fields = what.fields?.();
+  const fault = h("p", { class: "fault", role: "alert" });
+  const form = h("form", { onsubmit: (event) => { event.preventDefault(); carryOut(); } }, fields?.elements ?? [], told,
+    h("label", { for: "reason" }, "Reason"), reason, h("p", { id: "reason-help", class: "muted" }, `Kept with your name, ${person().name}, in the log and the status.`),
+    fault, h("div", { class: "buttons" }, cancel, confirm));
+  const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => { dialog.remove(); giveBack(key); } }, title, form);
+  const body = () => ({ ...what.body, ...fields?.body() });
+  let asked = 0, sent = null;
+
+  async function dryRun() {
+    const mine = ++asked;
+    confirm.disabled = true;
+    const answer = await send("POST", `intents/${what.action}`, { ...body(), reason: "dry run", dry_run: true }).catch((error) => error);
+    if (mine !== asked || !dialog.open) return;
+    confirm.disabled = answer instanceof Error || !answer.intents.length;
+    told.replaceChildren(...(answer instanceof Error ? [h("p", { class: "fault" }, answer.message)] : lines(answer)));
+  }
+
+  async function carryOut() {
+    const wanted = { ...body(), reason: reason.value.trim() }, contents = JSON.stringify(wanted);
+    if (!wanted.reason) { fault.textContent = "Say why: the reason is empty."; reason.focus(); return; }
+    if (sent?.contents !== contents) sent = { contents, key: newKey() }; // a second try of the same has the same key
+    confirm.disabled = true;
+    fault.textContent = "";
+    try {
+      const answer = await send("POST", `intents/${what.action}`, wanted, { "idempotency-key": sent.key });
+      const close = h("button", { class: "primary", onclick: () => dialog.close() }, "Close"), [page, name, look] = WATCH[what.action];
+      form.replaceWith(h("div", { role: "status" }, h("p", {}, h("span", { class: "badge good" }, answer.written ? "done" : "nothing to do")), lines(answer),
+        answer.written ? h("p", { class: "muted" }, "What to watch: ", h("a", { href: page, onclick: () => dialog.close() }, name), `: ${look}.`) : null), h("div", { class: "buttons" }, close));
+      close.focus();
+    } catch (error) {
+      fault.textContent = error instanceof Problem ? error.message : `No answer: ${error.message}. Try again: it is carried out once.`;
+      confirm.disabled = false;
+    }
+  }
+
+  let due = null;
+  for (const each of fields?.elements ?? []) each.addEventListener("input", () => { clearTimeout(due); due = setTimeout(dryRun, PATIENCE_MS); });
+  document.body.append(dialog);
+  dialog.showModal();
+  (fields?.elements.find((each) => each.matches("input, select")) ?? reason).focus();
+  dryRun();
+}
+
+const lines = (answer) => [h("p", {}, answer.text), answer.caveats.length ? h("ul", { class: "caveats" }, answer.caveats.map((each) => h("li", {}, each))) : null].filter(Boolean);
+
+// Focus goes back to the button, which may have been made anew meanwhile.
+const giveBack = (key) => (document.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? document.getElementById("main")).focus();
+
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
+export const workerButton = (row) => (row.draining
+  ? actionButton("Cancel drain", { action: "undrain", title: `Cancel the drain of ${row.worker}?`, label: `Cancel the drain of ${row.worker}`, body: { worker: row.worker } })
+  : actionButton("Drain", { action: "drain", title: `Drain ${row.worker}?`, label: `Drain ${row.worker}`, body: { worker: row.worker }, danger: true }));
+
+export const pauseButton = (paused) => (paused
+  ? actionButton("Resume", { action: "resume", title: "Resume?" }) : actionButton("Pause", { action: "pause", title: "Pause?" }));
+
+export const stopButton = (app) => (app
+  ? actionButton("Stop plan", { action: "stop", title: `Stop the plan of ${app}?`, body: { app }, danger: true, label: `Stop the plan of ${app}` })
+  : actionButton("Stop all plans", { action: "stop", title: "Stop all plans?", body: { pause: true }, label: "Stop all plans, and pause", danger: true }));
+
+export const scaleButton = (app, workers) => actionButton("Scale", {
+  action: "scale", title: `Scale ${app}?`, label: `Scale ${app}`, body: { app },
+  fields: () => {
+    const count = h("input", { id: "workers", type: "number", min: 1, max: 10000, required: true, value: workers ?? 1 });
+    return { elements: [h("label", { for: "workers" }, "Workers"), count], body: () => ({ workers: count.valueAsNumber || 0 }) };
+  },
+});
+
+export const unscaleButton = (app) => actionButton("Size by demand", { action: "scale", title: `Let the size of ${app} follow its demand?`, label: `Let the size of ${app} follow its demand`, body: { app, workers: null } });
+
+export const forgetButton = (worker) => actionButton("Forget", { action: "forget", title: `Forget ${worker}?`, label: `Forget ${worker}`, body: { worker }, danger: true });
+
+export const forgetAppButton = (apps) => actionButton("Forget an app", {
+  action: "forget", title: "Forget an app?", danger: true,
+  fields: () => {
+    const app = h("input", { id: "app", required: true, maxlength: 200, list: "apps", autocomplete: "off" });
+    return { elements: [h("label", { for: "app" }, "App"), app, h("datalist", { id: "apps" }, apps.map((each) => h("option", { value: each })))], body: () => ({ app: app.value.trim() }) };
+  },
+});
+
+export const acceptButton = (hold) => actionButton("Accept the journal", { action: "accept-journal", title: "Accept the journal as it is?", body: { hold }, danger: true });
