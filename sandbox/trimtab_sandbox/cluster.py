@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from trimtab_sandbox.configuration import (
     worker_launch,
     worker_name,
 )
+from trimtab_sandbox.console import ConsoleAccess, operator_token
 from trimtab_sandbox.cpu import CpuMeter, Part
 from trimtab_sandbox.processes import Child, LeftOver, Processes
 from trimtab_sandbox.readiness import connected_workers
@@ -133,21 +135,27 @@ class Cluster:
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
         return self._run(CONTROLLER, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
 
-    def start_console(self) -> str:
-        """Start the console; returns the address of its pages, which are there a second later."""
+    def start_console(self) -> ConsoleAccess:
+        """Start the console; its pages are there a second later."""
+        folder = self._folder(self.folder / CONSOLE)
         table: Table = {
             "console": {
                 "cluster": self.settings.cluster,
                 "port": self._console_port,
                 "trust_file": str(self.keys.trust),
             },
+            "access": {"tokens": str(folder / "tokens.toml")},
             "kafka": {"bootstrap_servers": self.broker.address},
         }
-        path = self._folder(self.folder / CONSOLE) / "console.toml"
+        path = folder / "console.toml"
         path.write_text(to_toml(table), encoding="utf-8")
-        command = program("trimtab_controller.cli", "console", "--config", str(path))
-        self._run(CONSOLE, Part.CONSOLE, command, _PYTHON)
-        return f"http://{LOOPBACK}:{self._console_port}/"
+        trimtab = program("trimtab_controller.cli")
+        try:
+            token = operator_token(folder, trimtab)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ClusterError(f"no token could be made for the console: {error}") from error
+        self._run(CONSOLE, Part.CONSOLE, [*trimtab, "console", "--config", str(path)], _PYTHON)
+        return ConsoleAccess(address=f"http://{LOOPBACK}:{self._console_port}/", token=token)
 
     @property
     def controller_toml(self) -> Path:

@@ -58,7 +58,7 @@ def run_up(arguments: argparse.Namespace) -> int:
     print(f"starting, logs in {folder / 'logs'}", flush=True)
     with Cluster(settings, folder) as cluster:
         cluster.start(topics, act=arguments.act)
-        address = None if missing_modules(CONSOLE_MODULES) else cluster.start_console()
+        console = None if missing_modules(CONSOLE_MODULES) else cluster.start_console()
         away = cluster.wait_for_workers(CONNECT_LIMIT_S)
         state = cluster.state()
         state.save(folder)
@@ -70,7 +70,7 @@ def run_up(arguments: argparse.Namespace) -> int:
             "does the app call install(app)?"
         )
     print(f"trimtab status --config {cluster.controller_toml}")
-    print(f"console: {address or 'not started, add the extra `console`'}")
+    print(f"console, as operator: {console.link if console else 'not started, add the extra `console`'}")
     return 0 if alive else 1
 
 

@@ -1,70 +1,136 @@
-"""Looks at the console in a real browser beside a real cluster: every page loads clean, and live values arrive."""
+"""Looks at the console in a real browser beside a real cluster: pages load clean, and operators act from them."""
 
 import json
 import re
+import subprocess
+import sys
 import time
+import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.console import ConsoleAccess
 
 SCREENSHOTS = ROOT / "out" / "console"
 LIMIT_MS = 60_000
 PAGES = {"cluster": "Workers by host", "app": "Key groups by load", "plan": "Plans", "health": "What is missing"}
+PHONE, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+SERIOUS = {"serious", "critical"}
+TRIMTAB = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 
 
-def ask(address: str, path: str) -> Any:
-    with urllib.request.urlopen(f"{address}/api/v1/{path}", timeout=10) as answer:
-        return json.load(answer)
+class Asker:
+    """The API, as a program with a token uses it."""
+
+    def __init__(self, access: ConsoleAccess, token: str | None = None) -> None:
+        self.address = access.address.rstrip("/")
+        self._token = access.token if token is None else token
+
+    def get(self, path: str) -> Any:
+        return self.send("GET", path)[1]
+
+    def send(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        """The code and the document of the answer."""
+        sent = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.address}/api/v1/{path}", data, sent, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
 
 
-def wait_for_windows(address: str, workers: int) -> None:
+def wait_for_windows(asker: Asker, workers: int) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         try:
-            found = ask(address, "cluster")
-            if found["totals"] and found["totals"]["running"] == workers and ask(address, "apps")["items"]:
+            found = asker.get("cluster")
+            if found["totals"] and found["totals"]["running"] == workers and asker.get("apps")["items"]:
                 return
         except OSError:
-            pass  # it is not listening yet, or nothing is known
+            pass  # it is not listening yet
+        except (KeyError, TypeError):
+            pass  # nothing is known yet
         time.sleep(0.3)
     pytest.fail("no window with all workers came")
 
 
 def check_pages(cluster: Cluster) -> None:
-    """Load every page of a console beside this cluster; nothing is amiss, and live values arrive."""
+    """Load every page of a console beside this cluster, act from them; nothing is amiss, and live values arrive."""
     browser_path = program("chromium")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    address = cluster.start_console().rstrip("/")
+    access = cluster.start_console()
+    asker = Asker(access)
     with sync_playwright() as playwright:
-        wait_for_windows(address, cluster.settings.workers)
+        wait_for_windows(asker, cluster.settings.workers)
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        faults: list[str] = []
-        page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("request", lambda sent: None if sent.url.startswith(address) else faults.append(sent.url))
+        page = new_page(browser, asker.address, faults := [])
+        log_in(page, access)
         for name, heading in PAGES.items():
-            page.goto(f"{address}/#/{name}")
+            page.goto(f"{asker.address}/#/{name}")
             expect(page.get_by_role("heading", name=heading).first).to_be_visible(timeout=LIMIT_MS)
             page.wait_for_selector("main[data-version]")
-            page.screenshot(path=SCREENSHOTS / f"{name}-sandbox.png", full_page=True)
-        see_live_values(page, address)
+            look(page, name)
+        see_live_values(page, asker)
+        act(page, asker)
         browser.close()
     assert faults == []
+    check_rights(cluster, access)
     assert cluster.stop("console") == 0
 
 
-def see_live_values(page: Page, address: str) -> None:
+def new_page(browser: Browser, address: str, faults: list[str]) -> Page:
+    """A page whose faults, and requests to elsewhere, are noted."""
+    page = browser.new_page(viewport=WIDE)  # type: ignore[arg-type]
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda sent: None if sent.url.startswith(address) else faults.append(sent.url))
+    return page
+
+
+def log_in(page: Page, access: ConsoleAccess) -> None:
+    """By the form, out again, then by the link, whose token is gone from the address at once."""
+    page.goto(access.address)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=LIMIT_MS)
+    look(page, "login")
+    page.get_by_label("Token").fill(access.token)
+    page.keyboard.press("Enter")
+    expect(page.locator("#who")).to_have_text("operator, operator", timeout=LIMIT_MS)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    page.goto(access.link)
+    expect(page.locator("#who")).to_have_text("operator, operator", timeout=LIMIT_MS)
+    assert page.url == f"{access.address}#/cluster"
+
+
+def look(page: Page, name: str) -> None:
+    """Keep pictures, wide and on a phone, light and dark; nothing hinders people with a screen reader or poor sight."""
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for size, width in ((PHONE, "phone"), (WIDE, "wide")):
+            page.set_viewport_size(size)  # type: ignore[arg-type]
+            page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
+        found = Axe().run(page).response["violations"]
+        told = [(row["id"], [node["html"] for node in row["nodes"]]) for row in found if row["impact"] in SERIOUS]
+        assert told == [], f"{name}, {scheme}"
+    page.emulate_media(color_scheme="light")
+
+
+def see_live_values(page: Page, asker: Asker) -> None:
     """The cluster's page shows the API's values, and a newer version without being loaded again."""
-    page.goto(f"{address}/#/cluster")
+    page.goto(f"{asker.address}/#/cluster")
     expect(page.locator("#state")).to_have_text("acting", timeout=LIMIT_MS)
-    names = [row["worker"] for row in ask(address, "workers")["items"]]
+    names = [row["worker"] for row in asker.get("workers")["items"]]
     expect(page.locator(".tile .value").first).to_have_text(str(len(names)), timeout=LIMIT_MS)
     expect(page.locator("#age")).to_have_text(re.compile(r"leads · window \d+ s old"))
     before = page.locator("main").get_attribute("data-version") or ""
@@ -75,3 +141,65 @@ def see_live_values(page: Page, address: str) -> None:
     page.locator("canvas.bars").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".said").first).to_contain_text(f"{names[0]} on ")
+
+
+def act(page: Page, asker: Asker) -> None:
+    """Pause and resume with the keyboard; a drain's dialog tells what would follow, and closed it leaves all as it was."""
+    page.get_by_role("button", name="Pause").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Pause?")
+    expect(dialog.get_by_text("a plan in flight is finished")).to_be_visible()
+    expect(page.get_by_label("Reason")).to_be_focused()
+    page.keyboard.type("kernel update")
+    page.keyboard.press("Enter")
+    expect(dialog.get_by_text("done")).to_be_visible(timeout=LIMIT_MS)
+    page.keyboard.press("Enter")  # Close
+    expect(dialog).to_have_count(0)
+    expect(page.locator("#state")).to_have_text("paused", timeout=LIMIT_MS)
+    intents = [(row["kind"], row["by"], row["reason"]) for row in asker.get("intents")["items"]]
+    assert intents == [("pause", "operator", "kernel update")]
+
+    page.get_by_role("button", name=re.compile("^Drain ")).first.click()
+    dialog = page.get_by_role("dialog", name=re.compile("^Drain "))
+    expect(dialog.get_by_text("the drain starts after `trimtab resume`")).to_be_visible()
+    look(page, "dialog")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name=re.compile("^Drain ")).first).to_be_focused()
+
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_label("Reason").fill("done")
+    page.get_by_role("button", name="Resume").last.click()
+    expect(page.get_by_text("the controller decides again")).to_be_visible(timeout=LIMIT_MS)
+    page.get_by_role("button", name="Close").click()
+    expect(page.locator("#state")).to_have_text("acting", timeout=LIMIT_MS)
+    assert asker.get("intents")["items"] == []
+
+
+def check_rights(cluster: Cluster, access: ConsoleAccess) -> None:
+    """By the API: a dry run, a drain and its end; viewers, strangers and other sites change nothing."""
+    asker = Asker(access)
+    body = {"worker": asker.get("workers")["items"][0]["worker"], "reason": "test"}
+    code, found = asker.send("POST", "intents/drain", {**body, "dry_run": True})
+    assert (code, found["written"], asker.get("intents")["total"]) == (200, False, 0)
+    for key, action, intents in (("1", "drain", 1), ("2", "undrain", 0)):
+        answers = [asker.send("POST", f"intents/{action}", body, idempotency_key=key) for _ in range(2)]
+        assert answers[0] == answers[1]
+        assert (answers[0][0], answers[0][1]["written"]) == (200, True), answers
+        assert asker.get("intents")["total"] == intents
+    made = subprocess.run(
+        [*TRIMTAB, "console", "token", "vera", "--config", str(Path(cluster.folder, "console", "console.toml"))],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    viewer = Asker(access, made.stdout.strip())
+    assert viewer.get("cluster")["state"] == "acting"
+    for each, headers, code in (
+        (viewer, {}, 403),
+        (Asker(access, "wrong"), {}, 401),
+        (asker, {"origin": "https://evil.example"}, 403),
+        (asker, {"sec_fetch_site": "cross-site"}, 403),
+    ):
+        assert each.send("POST", "intents/drain", body, idempotency_key="3", **headers)[0] == code
+    assert asker.get("intents")["total"] == 0
+    log = (cluster.logs / "console.log").read_text()
+    assert "event=change who=operator" in log
+    assert access.token not in log

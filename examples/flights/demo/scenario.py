@@ -93,8 +93,8 @@ class Scenario:
 
     def _play(self) -> Outcome:
         run, settings = self._run, self._settings
-        address = run.cluster.start_console()
-        self._view.say(f"console, while the demo runs: {address}")
+        console = run.cluster.start_console().link
+        self._view.say(f"console, while the demo runs: {console}")
         run.phase("flights flow, the controller is paused")
         run.until(self._whole_windows(1), WINDOW_LIMIT_S, "a window with load")
         calm_from = time.time()
@@ -119,7 +119,7 @@ class Scenario:
         stopped_at = time.time()
         self._settle(stopped_at + STOP_MARGIN_S)
         if settings.keep:
-            self._view.say(f"All has been shown.  Everything stays up until Ctrl-C; console: {address}")
+            self._view.say(f"All has been shown.  Everything stays up until Ctrl-C; console: {console}")
             with contextlib.suppress(KeyboardInterrupt):
                 run.until(lambda: False, math.inf, "Ctrl-C")
 
