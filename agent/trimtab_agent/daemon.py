@@ -24,7 +24,6 @@ from trimtab_agent.commands.processes import identify
 from trimtab_agent.commands.verifier import CommandVerifier
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.kafka_link import DELIVERY_LIMIT_S, KafkaLink, LinkSettings
-from trimtab_process.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.plugin_server import PluginServer
 from trimtab_agent.reporting.report import ReportHead
@@ -34,6 +33,7 @@ from trimtab_agent.sampler.derive import Limits
 from trimtab_agent.sampler.hardware import measure_speed
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_process.health import LIVE, READY, Verdict
+from trimtab_process.logs import fields
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
 from trimtab_process.trust_file import TrustFile

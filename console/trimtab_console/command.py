@@ -50,7 +50,11 @@ def run(args: argparse.Namespace) -> int:
             check_tls(configuration.tls)
     except (BadConfiguration, BadKey, BadTokens) as error:
         return _refuse(str(error))
-    stopped, topics, connection = threading.Event(), Topics(configuration.cluster), Connection(kafka=configuration.kafka)
+    stopped, topics, connection = (
+        threading.Event(),
+        Topics(configuration.cluster),
+        Connection(kafka=configuration.kafka),
+    )
     watch = Watch(topics, time.time, trusted=trusted)
     write = partial(write_intents, connection, topics, limit_s=WRITE_LIMIT_S)
     source = Source(

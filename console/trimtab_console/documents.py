@@ -213,8 +213,8 @@ class IntentDocument(Document):
 class SessionDocument(Document):
     """Who asks, and what they may do.
 
-    `name` None: nobody is logged in, or no login is needed.  `login` = whether a token is needed to read.  `until` = when
-    the session, or the token, ends.  `why_not` = why this person may change nothing, None if they may.
+    `name` None: nobody is logged in, or no login is needed.  `login` = whether a token is needed to read.  `until` =
+    end of the session or of the token.  `why_not` = why this person may change nothing, None if they may.
     `failed_logins` = since the console started, told to operators.
     """
 

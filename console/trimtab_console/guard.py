@@ -121,7 +121,10 @@ def _change_refusal(headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | 
         return HTTPStatus.LENGTH_REQUIRED, "found a body of unknown length, expected Content-Length"
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > MAX_BODY:
-        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"found a body of {length[:20]!r} bytes, expected at most {MAX_BODY}"
+        return (
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"found a body of {length[:20]!r} bytes, expected at most {MAX_BODY}",
+        )
     return None
 
 

@@ -6,7 +6,16 @@ import sys
 import time
 from pathlib import Path
 
-from trimtab_console.access.tokens import BadTokens, Role, Token, decode_tokens, digest_of, load_tokens, new_secret, to_table
+from trimtab_console.access.tokens import (
+    BadTokens,
+    Role,
+    Token,
+    decode_tokens,
+    digest_of,
+    load_tokens,
+    new_secret,
+    to_table,
+)
 from trimtab_console.configuration import BadConfiguration, load
 from trimtab_process.credential_files import PRIVATE_MODE
 from trimtab_protocol.messages.decode import BadMessage, check_name

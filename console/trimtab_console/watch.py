@@ -9,12 +9,12 @@ from types import MappingProxyType
 from confluent_kafka import Message
 
 from trimtab_console.history import History, Point
-from trimtab_controller.seen import Seen, most_telling
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
+from trimtab_controller.seen import Seen, most_telling
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
@@ -108,7 +108,9 @@ class Watch:
         with self._lock:
             self._history.restart()
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
-        self._change(statuses={}, snapshot=None, placements={}, intents=(), intent_keys=frozenset(), intents_read=None, rounds={})
+        self._change(
+            statuses={}, snapshot=None, placements={}, intents=(), intent_keys=frozenset(), intents_read=None, rounds={}
+        )
 
     def _take_status(self, message: Message) -> None:
         key, statuses = message.key() or b"", dict(self._known.statuses)

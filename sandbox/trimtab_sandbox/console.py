@@ -32,9 +32,7 @@ def operator_token(folder: Path, command: Sequence[str]) -> str:
     file, config = folder / f"{OPERATOR}.token", folder / "console.toml"
     if not file.exists():
         arguments = ["console", "token", OPERATOR, "--role", OPERATOR, "--config", str(config)]
-        made = subprocess.run(
-            [*command, *arguments], check=True, capture_output=True, text=True, timeout=MAKE_LIMIT_S
-        )
+        made = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=MAKE_LIMIT_S)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
             opened.write(made.stdout)
     return file.read_text(encoding="utf-8").strip()

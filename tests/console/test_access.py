@@ -8,7 +8,16 @@ import pytest
 
 from trimtab_console.access.entrance import FAILURES_AT_ONCE, FAILURES_PER_S, Entrance, NotLetIn, TooManyFailures
 from trimtab_console.access.sessions import MAX_SESSIONS, SESSION_S, Sessions
-from trimtab_console.access.tokens import BadTokens, Role, Token, TokenFile, decode_tokens, digest_of, new_secret, to_table
+from trimtab_console.access.tokens import (
+    BadTokens,
+    Role,
+    Token,
+    TokenFile,
+    decode_tokens,
+    digest_of,
+    new_secret,
+    to_table,
+)
 from trimtab_controller.cli import main
 
 NOW = 1_800_000_000.0
@@ -47,7 +56,10 @@ def test_tokens_are_read_as_they_were_written() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (to_table(ANN) + to_table(ANN).replace(ANN.digest, digest_of("y")), "token[1].name: found 'ann', expected each"),
+        (
+            to_table(ANN) + to_table(ANN).replace(ANN.digest, digest_of("y")),
+            "token[1].name: found 'ann', expected each",
+        ),
         (to_table(ANN) + to_table(ANN).replace("ann", "bob"), "token[1].sha256: found"),
         (to_table(ANN).replace("operator", "admin"), "role: found 'admin', expected one of viewer, operator"),
         (to_table(ANN).replace(ANN.digest, "secret"), "sha256: found '6 characters', expected 64 hexadecimal digits"),

@@ -209,7 +209,12 @@ def bearer(who: str) -> dict[str, str]:
 def test_viewers_read_and_others_do_not_even_read(setup: Setup) -> None:
     assert setup.client.get("/api/v1/cluster", headers=bearer("vera")).status_code == 200
     assert told(setup.ask("pause", {}, key="k", who="vera"), 403) == "found the role viewer, expected operator"
-    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Basic YTpi"}, {"cookie": "trimtab-session=x"}):
+    for headers in (
+        {},
+        {"authorization": "Bearer wrong"},
+        {"authorization": "Basic YTpi"},
+        {"cookie": "trimtab-session=x"},
+    ):
         for path in ("cluster", "live", "apps", "runbooks/paused", "plans"):
             response = setup.client.get(f"/api/v1/{path}", headers=headers)
             if response.status_code != 429:

@@ -144,7 +144,7 @@ def see_live_values(page: Page, asker: Asker) -> None:
 
 
 def act(page: Page, asker: Asker) -> None:
-    """Pause and resume with the keyboard; a drain's dialog tells what would follow, and closed it leaves all as it was."""
+    """Pause by keyboard, and resume; a drain's dialog tells what would follow, and closed it changes nothing."""
     page.get_by_role("button", name="Pause").focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Pause?")

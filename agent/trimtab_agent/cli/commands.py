@@ -8,9 +8,9 @@ from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
 from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
-from trimtab_process.logs import log_to_stderr
 from trimtab_agent.sampler.readings import find_quotas
 from trimtab_process.health import READY, ask
+from trimtab_process.logs import log_to_stderr
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.settings.listen import Listen
 from trimtab_protocol.signing.keys import BadKey

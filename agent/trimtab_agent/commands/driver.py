@@ -36,8 +36,8 @@ from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.commands.processes import WorkerProcesses
 from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import Configuration
-from trimtab_process.logs import fields
 from trimtab_agent.metrics import Metrics
+from trimtab_process.logs import fields
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence

@@ -5,12 +5,12 @@ import logging
 import time
 from collections.abc import Callable
 
-from trimtab_process.logs import fields
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
 from trimtab_agent.reporting.roster import Absences, Roster
 from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
+from trimtab_process.logs import fields
 from trimtab_protocol.messages.names import WorkerId
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ class NotLetIn(Exception):
 
 
 class TooManyFailures(NotLetIn):
-    """This address has failed too often lately."""
+    """Too many logins from one address failed lately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """What operators ask of the controller.  Each request has a reason, a dry run, and an idempotency key."""
 
+from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Request

@@ -8,11 +8,11 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from trimtab_controller.configuration import BadConfiguration, load
-from trimtab_controller.wording import first_few
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
+from trimtab_controller.wording import first_few
 from trimtab_process.credential_files import load_signing_key, load_trust
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey

@@ -203,7 +203,7 @@ def run_resume(args: argparse.Namespace, target: Target) -> int:
 
 
 def asked(args: argparse.Namespace, *, status: Status | None = None, intents: Intents | None = None) -> Asked:
-    """This user's request, now, with what was read for it."""
+    """What the user of the command line asks for now, with what was read for it."""
     return Asked(by=who(), at=time.time(), reason=args.reason, status=status, intents=intents or {})
 
 

@@ -9,7 +9,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_controller.cli.status_hosts import (
     SHOWN_NODES,
     headroom_text,
@@ -20,6 +19,7 @@ from trimtab_controller.cli.status_hosts import (
     size_of,
 )
 from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight
+from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Level
 from trimtab_protocol.messages.report import Absence, WorkerState

@@ -12,10 +12,10 @@ from trimtab_controller.decider.hosts import bottleneck_of, filled_by
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.view import AppView, NotReady
-from trimtab_controller.wording import first_few
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement

@@ -13,9 +13,9 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
 )
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.wording import first_few
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.commands import CommandKind
 
 ALL_NAMES = (

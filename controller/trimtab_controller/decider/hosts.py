@@ -27,8 +27,8 @@ from trimtab_controller.decider.demand import WorkerDemand
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.speeds import CostBook
 from trimtab_controller.decider.view import AppView, FixedWorker, Room, Worker
-from trimtab_controller.wording import first_few
 from trimtab_controller.execution.state import ENDED, Round
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot

@@ -11,7 +11,6 @@ from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.wording import first_few
 from trimtab_controller.execution.events import HandoverEnded, RestoreEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
@@ -20,6 +19,7 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import Status

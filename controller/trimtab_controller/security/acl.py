@@ -1,8 +1,9 @@
 """The least-privilege rules for each kind of client on a Kafka cluster.
 
 An agent writes reports and acks, and reads commands.  A worker reads placements and hands over.  Only the controller
-writes commands, and an operator nothing but intents.  `Read` and `Write` include `Describe`.  An idempotent producer needs only `Write` on its topics (since
-Kafka 2.8); a consumer that joins no group needs only `Describe` on the group that it names.
+writes commands; an operator writes intents and nothing else.  `Read` and `Write` include `Describe`.  An idempotent
+producer needs only `Write` on its topics (since Kafka 2.8); a consumer that joins no group needs only `Describe` on the
+group that it names.
 """
 
 import shlex

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from trimtab_controller.seen import Seen, State, summary
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
+from trimtab_controller.seen import Seen, State, summary
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus

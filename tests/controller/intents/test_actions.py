@@ -130,7 +130,7 @@ def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
 
 
 def test_what_still_runs_is_not_forgotten() -> None:
-    with pytest.raises(Refusal, match=f"worker {WORKER} still runs: {WORKER} on host-0001; stop it first") as refused:
+    with pytest.raises(Refusal, match=rf"worker {WORKER} still runs: {WORKER} on host-0001; stop it first") as refused:
         actions.forget_worker(asked(), WORKER)
     assert refused.value.fault is Fault.CONFLICT
     with pytest.raises(Refusal, match=f"app {APP} still runs: "):
@@ -164,6 +164,6 @@ def test_what_is_no_name_is_refused(name: str) -> None:
         lambda: actions.forget_app(asked(None), name),
         lambda: actions.stop(asked(None), name),
     ):
-        with pytest.raises(Refusal, match="expected a worker's name|expected an app's id") as found:
+        with pytest.raises(Refusal, match=r"expected (a worker's name|an app's id)") as found:
             refused()
         assert found.value.fault is Fault.INVALID

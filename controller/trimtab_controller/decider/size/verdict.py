@@ -14,8 +14,8 @@ from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.size.facts import SizeFacts
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers
-from trimtab_controller.wording import first_few
 from trimtab_controller.execution.state import SizeChange
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, WorkerId
 
