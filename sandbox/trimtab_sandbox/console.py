@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-OPERATOR = "operator"
-"""Whom intents of the sandbox's console name."""
+NAME, ROLE = "sandbox", "operator"
+"""Whom intents of the sandbox's console name, and what they may do."""
 MAKE_LIMIT_S = 30.0
 
 
@@ -29,9 +29,9 @@ def operator_token(folder: Path, command: Sequence[str]) -> str:
 
     Raises OSError, subprocess.SubprocessError.
     """
-    file, config = folder / f"{OPERATOR}.token", folder / "console.toml"
+    file, config = folder / f"{ROLE}.token", folder / "console.toml"
     if not file.exists():
-        arguments = ["console", "token", OPERATOR, "--role", OPERATOR, "--config", str(config)]
+        arguments = ["console", "token", NAME, "--role", ROLE, "--config", str(config)]
         made = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=MAKE_LIMIT_S)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
             opened.write(made.stdout)

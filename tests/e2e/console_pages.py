@@ -106,11 +106,11 @@ def log_in(page: Page, access: ConsoleAccess) -> None:
     look(page, "login")
     page.get_by_label("Token", exact=True).fill(access.token)
     page.keyboard.press("Enter")
-    expect(page.locator("#who")).to_have_text("operator, operator", timeout=LIMIT_MS)
+    expect(page.locator("#who")).to_have_text("sandbox (operator)", timeout=LIMIT_MS)
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     page.goto(access.link)
-    expect(page.locator("#who")).to_have_text("operator, operator", timeout=LIMIT_MS)
+    expect(page.locator("#who")).to_have_text("sandbox (operator)", timeout=LIMIT_MS)
     assert page.url == f"{access.address}#/cluster"
 
 
@@ -147,7 +147,7 @@ def act(page: Page, asker: Asker) -> None:
     page.get_by_role("button", name="Pause", exact=True).focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Pause?")
-    expect(dialog.get_by_text("a plan in flight is finished")).to_be_visible()
+    expect(dialog.get_by_text("a plan in flight is finished")).to_be_visible(timeout=LIMIT_MS)
     expect(page.get_by_label("Reason")).to_be_focused()
     page.keyboard.type("kernel update")
     page.keyboard.press("Enter")
@@ -156,11 +156,11 @@ def act(page: Page, asker: Asker) -> None:
     expect(dialog).to_have_count(0)
     expect(page.locator("#state")).to_have_text("paused", timeout=LIMIT_MS)
     intents = [(row["kind"], row["by"], row["reason"]) for row in asker.get("intents")["items"]]
-    assert intents == [("pause", "operator", "kernel update")]
+    assert intents == [("pause", "sandbox", "kernel update")]
 
     page.get_by_role("button", name=re.compile("^Drain ")).first.click()
     dialog = page.get_by_role("dialog", name=re.compile("^Drain "))
-    expect(dialog.get_by_text("the drain starts after `trimtab resume`")).to_be_visible()
+    expect(dialog.get_by_text("but the controller is paused: the drain starts after")).to_be_visible(timeout=LIMIT_MS)
     look(page, "dialog")
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name=re.compile("^Drain ")).first).to_be_focused()
@@ -200,5 +200,5 @@ def check_rights(cluster: Cluster, access: ConsoleAccess) -> None:
         assert each.send("POST", "intents/drain", body, idempotency_key="3", **headers)[0] == code
     assert asker.get("intents")["total"] == 0
     log = (cluster.logs / "console.log").read_text()
-    assert "event=change who=operator" in log
+    assert "event=change who=sandbox" in log
     assert access.token not in log

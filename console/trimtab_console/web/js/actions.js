@@ -1,6 +1,7 @@
 // What operators can ask of the controller: a button opens a dialog that says what would follow, and asks for a reason.
 import { Problem, send } from "./api.js";
 import { h } from "./dom.js";
+import { inline } from "./markdown.js";
 import { person } from "./session.js";
 
 const PATIENCE_MS = 300;
@@ -71,7 +72,7 @@ function open(what, key) {
   dryRun();
 }
 
-const lines = (answer) => [h("p", {}, answer.text), answer.caveats.length ? h("ul", { class: "caveats" }, answer.caveats.map((each) => h("li", {}, each))) : null].filter(Boolean);
+const lines = (answer) => [h("p", {}, inline(answer.text)), answer.caveats.length ? h("ul", { class: "caveats" }, answer.caveats.map((each) => h("li", {}, inline(each)))) : null].filter(Boolean);
 
 // Focus goes back to the button, which may have been made anew meanwhile.
 const giveBack = (key) => (document.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? document.getElementById("main")).focus();

@@ -102,7 +102,7 @@ export const workersTable = (workers) => table("Workers", [
   ["worker", (row) => row.worker], ["host", (row) => row.host], ["use", (row) => percent(row.used_pct), true],
   ["demand", (row) => h("span", { class: row.demand_pct > 100 ? "bad-text" : null }, percent(row.demand_pct)), true],
   ["load", (row) => percent(row.load_pct), true], ["key groups", (row) => number(row.key_groups), true], ["backlog", (row) => number(row.backlog), true],
-  ...(person().may_change ? [["action", workerButton]] : []),
+  ...(person().may_change ? [["action", workerButton, "act"]] : []),
 ], workers, "There is no such worker, or none has reported yet.");
 
 export const decisionList = (rows) => (rows.length

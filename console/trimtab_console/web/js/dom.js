@@ -47,13 +47,14 @@ export const card = (title, width, ...children) =>
 
 export const key = (kind, text) => h("span", { class: "key" }, h("i", { class: `swatch ${kind}` }), text);
 
-// `columns`: [name, of a row: text or element, whether it is a number]
+// `columns`: [name, of a row: text or element, true for a number or else a class]
 export function table(caption, columns, rows, empty) {
+  const kind = (n) => (n === true ? "n" : n);
   if (!rows.length) return h("p", { class: "empty" }, empty ?? "none");
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {},
-      h("thead", {}, h("tr", {}, columns.map(([name, , n]) => h("th", { scope: "col", class: n ? "n" : null }, name)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, n]) => h("td", { class: n ? "n" : null }, of(row))))))));
+      h("thead", {}, h("tr", {}, columns.map(([name, , n]) => h("th", { scope: "col", class: kind(n) }, name)))),
+      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, n]) => h("td", { class: kind(n) }, of(row))))))));
 }
 
 // Replaces the children of a place only if what they show has changed: focus and scroll positions stay.  A button that is

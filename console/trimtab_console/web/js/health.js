@@ -14,11 +14,12 @@ export function health(root, wanted) {
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Health"), buttons), h("div", { class: "stack half" }, findings, intents, away, decisions), book, rejected);
 
   return async () => {
-    const [summary, concerns, asked, decided, controllers, gone] = await Promise.all([
+    const [summary, concerns, asked, decided, controllers, gone, session] = await Promise.all([
       get("cluster"), maybe("concerns?limit=200", { items: [], total: 0 }), maybe("intents", { items: [] }), maybe("decisions?limit=30", { items: [] }), maybe("apps", { items: [] }),
-      maybe("workers?state=away&limit=50", { items: [], total: 0 }),
+      maybe("workers?state=away&limit=50", { items: [], total: 0 }), get("session"),
     ]);
     const rows = missing(summary, concerns, controllers.items);
+    if (session.failed_logins) rows.push([null, `${number(session.failed_logins)} logins have failed since the console started; its log says from where`]);
     show(findings.lastChild, rows, () => (rows.length ? h("ul", { class: "list findings" }, rows.map(([runbook, text]) =>
       h("li", {}, runbook ? h("a", { href: `#/health/${name(runbook)}` }, runbook) : null, h("span", {}, text)))) : h("p", { class: "empty" }, "Nothing: every value is there, and no app has a problem.")));
     const open = wanted ?? summary.runbook ?? rows.find(([runbook]) => runbook)?.[0];
@@ -58,7 +59,7 @@ function missing(summary, concerns, apps) {
 
 const awayTable = (gone) => [table("Workers that are away", [
   ["worker", (row) => row.worker], ["host", (row) => row.host], ["app", (row) => row.app], ["key groups", (row) => number(row.key_groups), true],
-  ...(person().may_change ? [["action", (row) => forgetButton(row.worker)]] : []),
+  ...(person().may_change ? [["action", (row) => forgetButton(row.worker), "act"]] : []),
 ], gone.items), gone.total > gone.items.length ? h("p", { class: "muted" }, `and ${gone.total - gone.items.length} more`) : null];
 
 const intentsTable = (rows) => table("Intents", [

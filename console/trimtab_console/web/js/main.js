@@ -13,7 +13,7 @@ const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", health: "Health
 const KINDS = { acting: "good", "dry run": "", paused: "warn", hold: "bad", silent: "bad" };
 const main = document.getElementById("main"), banner = document.getElementById("banner");
 const who = document.getElementById("who"), out = document.getElementById("log-out");
-let refresh = async () => {}, running = false, again = false, ticket = 0, silence = null;
+let refresh = async () => {}, running = false, again = false, ticket = 0, silence = null, current = null;
 
 // Shows the pages, or asks for a token first.
 async function start() {
@@ -33,7 +33,7 @@ async function start() {
 
 function enter() {
   warn(null);
-  who.textContent = person().name ? `${person().name}, ${person().role}` : "";
+  who.textContent = person().name ? `${person().name} (${person().role})` : "";
   who.title = person().why_not ?? "";
   out.hidden = !person().name;
   silence ??= live(update, () => warn("The connection to the console is lost; it is tried again."));
@@ -67,9 +67,13 @@ function open() {
   update();
 }
 
-async function update() {
+function update() {
   if (!refresh) return;
-  if (running) { again = true; return; }
+  if (running) again = true;
+  else current = updated();
+}
+
+async function updated() {
   running = true;
   const mine = ticket;
   try {
@@ -102,6 +106,12 @@ function warn(text) {
 }
 
 addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) start(); else if (refresh && (location.hash.startsWith("#/") || !location.hash)) { open(); main.focus(); } });
-out.addEventListener("click", async () => { await logOut().catch(() => {}); askForToken(null); });
+out.addEventListener("click", async () => {
+  refresh = null;
+  silence?.();
+  await current; // what is being asked still needs the session
+  await logOut().catch(() => {});
+  askForToken(null);
+});
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 start();

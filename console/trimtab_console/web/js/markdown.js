@@ -30,7 +30,7 @@ export function markdown(text) {
   return blocks;
 }
 
-function inline(text) {
+export function inline(text) {
   return text.split(/(`[^`]+`|\[[^\]]+\]\([^)]+\)|\*\*[^*]+\*\*)/).filter(Boolean).map((part) => {
     if (part.startsWith("`")) return h("code", {}, part.slice(1, -1));
     if (part.startsWith("**")) return h("strong", {}, part.slice(2, -2));
