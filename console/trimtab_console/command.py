@@ -102,9 +102,25 @@ def _refuse(reason: str) -> int:
     return BAD_CONFIGURATION
 
 
+def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
+    """How the server is to serve this source."""
+    listen, tls = configuration.listen, configuration.tls
+    return uvicorn.Config(
+        application(source, (*configuration.hosts, literal(listen.address))),
+        host=listen.address,
+        port=listen.port,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=END_LIMIT_S,
+    )
+
+
 def _serve(configuration: Configuration, source: Source, stopped: threading.Event) -> bool:
     """Serve until a signal; whether it could listen."""
-    listen, tls = configuration.listen, configuration.tls
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: object) -> None:
@@ -112,20 +128,7 @@ def _serve(configuration: Configuration, source: Source, stopped: threading.Even
             stopped.set()  # ends the open streams, for which uvicorn waits
             self.should_exit = True
 
-    server = Server(
-        uvicorn.Config(
-            application(source, (*configuration.hosts, literal(listen.address))),
-            host=listen.address,
-            port=listen.port,
-            ssl_certfile=tls.certificate if tls else None,
-            ssl_keyfile=tls.key if tls else None,
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
-            timeout_graceful_shutdown=END_LIMIT_S,
-        )
-    )
+    server = Server(settings_of(configuration, source))
     access = "by token" if source.entrance.asks_for_tokens else "anybody on this machine reads, nobody changes anything"
     log.info("console listens", **fields(cluster=configuration.cluster, address=configuration.address, access=access))
     try:
