@@ -75,8 +75,7 @@ class Desk:
     def carry_out(self, request: Request, decide: Decide) -> ChangeDocument:
         """The answer, after the broker has stored the change.  Raises Refused."""
         if request.dry_run:
-            answer = self._decided(request, decide)
-            return _document(request, answer, written=False)
+            return _document(request, self._decided(request, decide), written=False)
         if request.key is None:
             raise Refused(HTTPStatus.BAD_REQUEST, "found no header Idempotency-Key, expected one: any text that is new")
         kept = self._begin(request, request.key)

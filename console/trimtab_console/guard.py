@@ -114,7 +114,8 @@ def _change_refusal(headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | 
         return HTTPStatus.FORBIDDEN, "another site asked for this"
     if origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower():
         return HTTPStatus.FORBIDDEN, f"found the Origin {origin[:200].decode('latin-1')!r}, expected this console's own"
-    if b"authorization" not in headers and headers.get(b"x-requested-with") != OWN_PAGES:
+    has_token = headers.get(b"authorization", b"").lower().startswith(b"bearer ")
+    if not has_token and headers.get(b"x-requested-with") != OWN_PAGES:
         expected = "a bearer token, or the header `X-Requested-With: trimtab` of a browser's session"
         return HTTPStatus.FORBIDDEN, f"found neither, expected {expected}"
     if b"transfer-encoding" in headers:

@@ -127,7 +127,7 @@ def test_a_refusal_is_kept_too(setup: Setup) -> None:
 
 
 def test_what_was_not_written_may_be_tried_again_with_its_key(setup: Setup) -> None:
-    setup.topic.fault = "nothing was written: Kafka at b:9092: Broker: Topic authorization failed: see `trimtab acl`"
+    setup.topic.fault = "not confirmed by Kafka at b:9092: Broker: Topic authorization failed"
     assert told(setup.ask("pause", {}, key="k1"), 503) == setup.topic.fault
     setup.topic.fault = None
     assert setup.ask("pause", {}, key="k1").json()["written"]
@@ -342,3 +342,21 @@ def test_the_description_of_the_api_has_every_change(setup: Setup) -> None:
         assert [each["name"] for each in post["parameters"] if each["in"] == "header"] == ["Idempotency-Key"], path
         assert {name for each in post["security"] for name in each} == {"HTTPBearer", "APIKeyCookie"}, path
     assert "reason" in json.dumps(document["components"]["schemas"]["Asking"])
+
+
+def test_a_text_that_is_no_unicode_is_refused(setup: Setup) -> None:
+    for body in ('{"reason": "\\ud800"}', '{"reason": "x", "worker": "\\ud800"}', "no json", "[]"):
+        response = setup.client.post(
+            "/api/v1/intents/drain",
+            content=body,
+            headers={**bearer("ann"), "idempotency-key": "k", "content-type": "application/json"},
+        )
+        assert told(response, 422)
+    assert setup.topic.written == []
+
+
+def test_a_password_that_a_browser_sends_by_itself_is_no_token(setup: Setup) -> None:
+    log_in(setup, "ann")
+    headers = {"authorization": "Basic YTpi", "idempotency-key": "k"}
+    response = setup.client.post("/api/v1/intents/pause", json={"reason": "x"}, headers=headers)
+    assert "X-Requested-With" in told(response, 403)

@@ -67,7 +67,8 @@ def test_browsers_reach_it_by_tls(tmp_path: Path) -> None:
     path = tmp_path / "console.toml"
     path.write_text(
         f'[console]\ncluster = "prod"\naddress = "0.0.0.0"\nport = {port}\nhosts = ["localhost"]\n'
-        f'[access]\ntokens = "{tmp_path}/tokens.toml"\n[tls]\ncertificate = "{files.certificate}"\nkey = "{files.key}"\n'
+        f'[access]\ntokens = "{tmp_path}/tokens.toml"\n'
+        f'[tls]\ncertificate = "{files.certificate}"\nkey = "{files.key}"\n'
         '[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
     )
     configuration = load(path)

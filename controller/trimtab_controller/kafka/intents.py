@@ -12,7 +12,7 @@ DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AU
 
 
 class NotWrittenError(Exception):
-    """The broker has not stored the intents; the message says why."""
+    """The brokers have not confirmed that the intents are stored; the message says why."""
 
 
 def write_intents(
@@ -42,15 +42,12 @@ def write_intents(
     for key, value in values:
         producer.produce(topics.intents, key=key.encode(), value=value, on_delivery=delivered)
     left = producer.flush(limit_s + 1.0)
+    if not failures and not left:
+        return max(stored)
     if failures and failures[0].code() in DENIED:
-        remedy = "this client needs the rights of `trimtab acl --role operator`"
-        raise NotWrittenError(f"{_where(connection)}: {failures[0].str()}: {remedy}")
-    if failures:
-        raise NotWrittenError(f"{_where(connection)}: {failures[0].str()}")
-    if left:
-        raise NotWrittenError(f"{_where(connection)}: no answer within {limit_s:g} s")
-    return max(stored)
-
-
-def _where(connection: Connection) -> str:
-    return f"nothing was written: Kafka at {connection.kafka.bootstrap_servers}"
+        why = f"{failures[0].str()}: this client needs the rights of `trimtab acl --role operator`"
+    elif failures and failures[0].code() != KafkaError._MSG_TIMED_OUT:
+        why = failures[0].str()
+    else:
+        why = f"no answer within {limit_s:g} s, so it is not known whether it was written"
+    raise NotWrittenError(f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}: {why}")

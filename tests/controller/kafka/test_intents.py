@@ -1,0 +1,90 @@
+"""Operators' intents on their way to the brokers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import KafkaError
+
+from trimtab_controller.kafka import intents
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.intents import NotWrittenError, write_intents
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.intents import Pause
+from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.settings.kafka import KafkaSettings
+
+NOWHERE = Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+TOPICS = Topics("c")
+PAUSE = Pause(by="ann", at=1.0, reason="test")
+
+
+@dataclass(frozen=True)
+class Stored:
+    at: int
+
+    def offset(self) -> int:
+        return self.at
+
+
+class FakeProducer:
+    """Answers each record with the next of `answers`: an offset, an error, or nothing."""
+
+    answers: tuple[int | KafkaError | None, ...] = ()
+
+    def __init__(self, settings: dict[str, object]) -> None:
+        assert settings["message.timeout.ms"] == 2_000
+        self.told: list[Callable[[], None]] = []
+        self.sent: list[tuple[bytes, bytes | None]] = []
+
+    def produce(self, topic: str, key: bytes, value: bytes | None, on_delivery: Callable[..., None]) -> None:
+        assert topic == TOPICS.intents
+        answer = self.answers[len(self.sent)]
+        self.sent.append((key, value))
+        if answer is not None:
+            error = answer if isinstance(answer, KafkaError) else None
+            at = answer if isinstance(answer, int) else -1
+            self.told.append(lambda: on_delivery(error, Stored(at)))
+
+    def flush(self, limit_s: float) -> int:
+        for tell in self.told:
+            tell()
+        return len(self.sent) - len(self.told)
+
+
+def write(monkeypatch: pytest.MonkeyPatch, *answers: int | KafkaError | None) -> int:
+    monkeypatch.setattr(FakeProducer, "answers", answers)
+    monkeypatch.setattr(intents, "Producer", FakeProducer)
+    return write_intents(NOWHERE, TOPICS, [(PAUSE.key, PAUSE), ("drain/w0", None)], limit_s=2.0)
+
+
+def test_the_offset_of_the_last_record_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert write(monkeypatch, 7, 9) == 9
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ((7, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), "this client needs the rights of `trimtab acl --role"),
+        ((KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), 8), "Broker: Message size too large"),
+        ((7, KafkaError(KafkaError._MSG_TIMED_OUT)), "no answer within 2 s, so it is not known whether it was written"),
+        ((7, None), "no answer within 2 s, so it is not known whether it was written"),
+    ],
+)
+def test_what_is_not_confirmed_is_said(
+    monkeypatch: pytest.MonkeyPatch, answers: tuple[int | KafkaError | None, ...], why: str
+) -> None:
+    with pytest.raises(NotWrittenError, match=r"^not confirmed by Kafka at 127\.0\.0\.1:1: ") as refused:
+        write(monkeypatch, *answers)
+    assert why in str(refused.value)
+
+
+def test_what_the_controller_would_refuse_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intents, "Producer", lambda settings: pytest.fail("it connects"))
+    with pytest.raises(BadMessage, match="reason: found '0 characters'"):
+        write_intents(NOWHERE, TOPICS, [("pause", Pause(by="ann", at=1.0, reason=""))], limit_s=2.0)
+
+
+def test_a_broker_that_is_not_there_is_given_up() -> None:
+    with pytest.raises(NotWrittenError, match=r"no answer within 0\.2 s"):
+        write_intents(NOWHERE, TOPICS, [(PAUSE.key, PAUSE)], limit_s=0.2)
