@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trimtab_controller.kafka.connection import Connection
+from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.names import Topics
 
@@ -38,10 +39,15 @@ def write_intents(
 
     # After the limit nothing is sent any more: what was called not written must not be written later.
     limit_ms = int(limit_s * 1000)
-    producer = Producer(connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms))
-    for key, value in values:
-        producer.produce(topics.intents, key=key.encode(), value=value, on_delivery=delivered)
-    left = producer.flush(limit_s + 1.0)
+    settings = connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms)
+    where = f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}"
+    try:
+        producer = Producer(settings)
+        for key, value in values:
+            producer.produce(topics.intents, key=key.encode(), value=value, on_delivery=delivered)
+        left = producer.flush(limit_s + 1.0)
+    except KafkaException as error:  # a certificate is missing, for example
+        raise NotWrittenError(f"{where}: {error_text(error)}") from error
     if not failures and not left:
         return max(stored)
     if failures and failures[0].code() in DENIED:
@@ -50,4 +56,4 @@ def write_intents(
         why = failures[0].str()
     else:
         why = f"no answer within {limit_s:g} s, so it is not known whether it was written"
-    raise NotWrittenError(f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}: {why}")
+    raise NotWrittenError(f"{where}: {why}")

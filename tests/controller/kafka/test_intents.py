@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
@@ -12,7 +13,7 @@ from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.settings.kafka import KafkaSettings
+from trimtab_protocol.settings.kafka import KafkaSettings, Tls
 
 NOWHERE = Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
 TOPICS = Topics("c")
@@ -88,3 +89,9 @@ def test_what_the_controller_would_refuse_is_not_sent(monkeypatch: pytest.Monkey
 def test_a_broker_that_is_not_there_is_given_up() -> None:
     with pytest.raises(NotWrittenError, match=r"no answer within 0\.2 s"):
         write_intents(NOWHERE, TOPICS, [(PAUSE.key, PAUSE)], limit_s=0.2)
+
+
+def test_a_client_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    connection = Connection(kafka=KafkaSettings(bootstrap_servers="b:1", tls=Tls(ca=tmp_path / "none")))
+    with pytest.raises(NotWrittenError, match=r"^not confirmed by Kafka at b:1: .*ssl\.ca\.location"):
+        write_intents(connection, TOPICS, [(PAUSE.key, PAUSE)], limit_s=2.0)
