@@ -138,6 +138,10 @@ def see_live_values(page: Page, asker: Asker) -> None:
     assert int(page.locator("main").get_attribute("data-version") or 0) > int(before)
     for name in names:
         expect(page.get_by_role("cell", name=name, exact=True)).to_be_visible()
+    find = page.get_by_label("Find workers by name")
+    find.fill("nobody")
+    expect(page.get_by_text("There is no such worker")).to_be_visible(timeout=LIMIT_MS)
+    find.fill("")
     page.locator("canvas.bars").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".said").first).to_contain_text(f"{names[0]} on ")

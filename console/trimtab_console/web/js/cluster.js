@@ -6,7 +6,7 @@ import { chart } from "./chart.js";
 import { ago, card, clock, h, key, number, percent, show, table, tile, times, UNKNOWN } from "./dom.js";
 import { person } from "./session.js";
 
-const SHOWN = 12;
+const SHOWN = 12, PATIENCE_MS = 300;
 
 export function cluster(root) {
   const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img" });
@@ -18,7 +18,8 @@ export function cluster(root) {
   const history = card("Load distance over time", "", none, over), top = card("Most asked of", "", h("div"));
   const decisions = card("Last decisions", "", h("div"));
   over.hidden = true;
-  const find = h("input", { type: "search", class: "find", placeholder: "part of a name", "aria-label": "Find workers by name", maxlength: 200, oninput: () => update() });
+  let due = null;
+  const find = h("input", { type: "search", class: "find", placeholder: "part of a name", "aria-label": "Find workers by name", maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(findWorkers, PATIENCE_MS); } });
   top.firstChild.append(find);
   const buttons = h("div", { class: "actions" });
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Cluster"), buttons), tiles, workers,
@@ -34,16 +35,20 @@ export function cluster(root) {
     { label: "load distance", colour: "--accent" }, { label: "bound of the last plan", colour: "--muted", dash: [5, 4] },
   ], "pp");
 
-  return async function update() {
+  const findWorkers = async () => {
+    const found = await maybe(`workers?order=demand&limit=${SHOWN}&name=${name(find.value.trim())}`, { items: [], total: 0 });
+    show(top.lastChild, found.items, () => workersTable(found.items));
+  };
+
+  return async () => {
     const most = Math.max(40, Math.min(2000, Math.floor(canvas.clientWidth / 2.5)));
-    const [summary, found, list, loaded, decided] = await Promise.all([
+    const [summary, found, list, decided] = await Promise.all([
       get("cluster"), maybe(`workers/bars?most=${most}`), maybe("apps", { items: [], total: 0 }),
-      maybe(`workers?order=demand&limit=${SHOWN}&name=${name(find.value.trim())}`, { items: [], total: 0 }), maybe("decisions?limit=6", { items: [] }),
+      maybe("decisions?limit=6", { items: [] }), findWorkers(),
     ]);
     show(tiles, [summary.totals, list], () => tilesOf(summary.totals, list.items));
     show(buttons, summary.paused, () => [pauseButton(summary.paused), stopButton(null)]);
     show(apps.lastChild, list.items, () => appsTable(list.items));
-    show(top.lastChild, loaded.items, () => workersTable(loaded.items));
     show(decisions.lastChild, decided.items, () => decisionList(decided.items));
     bars = found;
     if (bars) {

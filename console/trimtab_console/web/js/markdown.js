@@ -1,4 +1,4 @@
-// As much of Markdown as runbooks use: headings, lists, code, links, emphasis. It builds elements, never HTML from text.
+// As much of Markdown as runbooks use: headings, lists, tables, code, links, emphasis. It builds elements, never HTML from text.
 import { h } from "./dom.js";
 
 export function markdown(text) {
@@ -14,6 +14,12 @@ export function markdown(text) {
     } else if (/^#+ /.test(line)) {
       blocks.push(h(line.startsWith("# ") ? "h3" : "h4", {}, line.replace(/^#+ /, "")));
       at += 1;
+    } else if (line.startsWith("|")) {
+      const rows = [];
+      for (; at < lines.length && lines[at].startsWith("|"); at += 1) rows.push(lines[at].split("|").slice(1, -1).map((cell) => cell.trim()));
+      const [head, , ...body] = rows;
+      blocks.push(h("table", {}, h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, inline(cell))))),
+        h("tbody", {}, body.map((row) => h("tr", {}, row.map((cell) => h("td", {}, inline(cell))))))));
     } else if (/^(- |\d+\. )/.test(line)) {
       const items = [];
       for (; at < lines.length && lines[at].trim() && !lines[at].startsWith("#"); at += 1) {
@@ -23,7 +29,7 @@ export function markdown(text) {
       blocks.push(h(line.startsWith("- ") ? "ul" : "ol", {}, items.map((item) => h("li", {}, inline(item)))));
     } else {
       const part = [];
-      for (; at < lines.length && lines[at].trim() && !/^(#|- |```|\d+\. )/.test(lines[at]); at += 1) part.push(lines[at].trim());
+      for (; at < lines.length && lines[at].trim() && !/^(#|- |```|\||\d+\. )/.test(lines[at]); at += 1) part.push(lines[at].trim());
       blocks.push(h("p", {}, inline(part.join(" "))));
     }
   }
