@@ -81,6 +81,7 @@ class Fleet:
     workers: int = 4
     key_groups: int = 64
     seed: int = 7
+    operators: tuple[OperatorId, ...] = OPERATORS
 
     @property
     def per_host(self) -> int:
@@ -118,11 +119,11 @@ class Fleet:
                 )
                 for index, load in enumerate(self.loads(window))
             ),
-            key_groups=KeyGroupTable(self._block(operator, number) for number, operator in enumerate(OPERATORS)),
+            key_groups=KeyGroupTable(self._block(operator, number) for number, operator in enumerate(self.operators)),
         )  # fmt: skip
 
     def _block(self, operator: OperatorId, number: int) -> KeyGroupBlock:
-        chosen, count = random.Random(self.seed + number), self.key_groups // len(OPERATORS)
+        chosen, count = random.Random(self.seed + number), self.key_groups // len(self.operators)
         mean = 0.62 * self.workers / self.key_groups
         cpu = [mean * chosen.paretovariate(2.2) / 1.83 for _ in range(count)]
         for place in range(0, count, 37):
@@ -228,10 +229,16 @@ class Fleet:
         )  # fmt: skip
         return JournalEntry(execution=Execution(generation=3, number=15, rounds={APP: row}))
 
-    def placement(self) -> Placement:
-        count = self.key_groups // len(OPERATORS)
+    def placement(self, part_size: int | None = None) -> Placement:
+        count = self.key_groups // len(self.operators)
         rows = [(self.worker(at % self.workers), self.worker((at + 1) % self.workers)) for at in range(count)]
-        return Placement(cluster=CLUSTER, app=APP, epoch=Epoch(3, 14), owners=dict.fromkeys(OPERATORS, rows))
+        return Placement(
+            cluster=CLUSTER,
+            app=APP,
+            epoch=Epoch(3, 14),
+            owners=dict.fromkeys(self.operators, rows),
+            part_size=part_size,
+        )
 
     def records(self) -> list[Record]:
         """One of each kind."""
