@@ -17,6 +17,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -27,10 +28,9 @@ from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, source_of
 from tests.programs import program
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
-from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.messages.names import MAX_PARTITIONS, OperatorId
 from trimtab_protocol.messages.owner_rows import PART_SIZE
 from trimtab_protocol.messages.placement_parts import records_of
-from trimtab_protocol.messages.report import MAX_PARTITIONS
 from trimtab_sandbox.broker import free_ports
 
 START_LIMIT_S = 300.0
@@ -84,7 +84,7 @@ def serve(file: Path, port: int) -> None:
     watch = Watch(TOPICS, lambda: NOW)
     began, used = time.perf_counter(), time.process_time()
     while read:
-        watch.take(read.pop(0))  # type: ignore[arg-type]
+        watch.take(read.pop(0))
     took, used = time.perf_counter() - began, time.process_time() - used
     assert watch.known.snapshot is not None, watch.known.rejected
     watch.set_reading(read=True, fault=None)
@@ -103,12 +103,12 @@ def measure(file: Path, rounds: int) -> None:
             address = f"http://127.0.0.1:{port}"
             wait_for(address)
             for name, paths in PAGES.items():
-                took = median(rounds, lambda paths=paths: ask(address, paths))
+                took = median(rounds, partial(ask, address, paths))
                 print(f"{name}, requests at the server: {took:.2f} s")
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
                 for name in PAGES:
-                    took = median(rounds, lambda name=name: view(browser, f"{address}/#/{name}"))
+                    took = median(rounds, partial(view, browser, f"{address}/#/{name}"))
                     print(f"{name}, first view in Chromium: {took:.2f} s")
                 browser.close()
             memory = psutil.Process(console.pid).memory_info().rss

@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
     """Serve until a signal; the exit code."""
     if args.config is None:
         return _refuse("name the configuration: --config console.toml")
-    log_to_stderr()
     try:
         configuration = load(args.config)
         trusted = load_trust(configuration.trust_file) if configuration.trust_file else None
@@ -50,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
             check_tls(configuration.tls)
     except (BadConfiguration, BadKey, BadTokens) as error:
         return _refuse(str(error))
+    log_to_stderr()
     stopped, topics, connection = (
         threading.Event(),
         Topics(configuration.cluster),
