@@ -69,6 +69,7 @@ def check_pages(cluster: Cluster) -> None:
     """Load every page of a console beside this cluster, act from them; nothing is amiss, and live values arrive."""
     browser_path = program("chromium")
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=LIMIT_MS)
     access = cluster.start_console()
     asker = Asker(access)
     with sync_playwright() as playwright:
@@ -79,7 +80,7 @@ def check_pages(cluster: Cluster) -> None:
         log_in(page, access)
         for name, heading in PAGES.items():
             page.goto(f"{asker.address}/#/{name}")
-            expect(page.get_by_role("heading", name=heading).first).to_be_visible(timeout=LIMIT_MS)
+            expect(page.get_by_role("heading", name=heading).first).to_be_visible()
             page.wait_for_selector("main[data-version]")
             look(page, name)
         see_live_values(page, asker)
@@ -102,15 +103,15 @@ def new_page(browser: Browser, address: str, faults: list[str]) -> Page:
 def log_in(page: Page, access: ConsoleAccess) -> None:
     """By the form, out again, then by the link, whose token is gone from the address at once."""
     page.goto(access.address)
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     look(page, "login")
     page.get_by_label("Token", exact=True).fill(access.token)
     page.keyboard.press("Enter")
-    expect(page.locator("#who")).to_have_text("sandbox (operator)", timeout=LIMIT_MS)
+    expect(page.locator("#who")).to_have_text("sandbox (operator)")
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     page.goto(access.link)
-    expect(page.locator("#who")).to_have_text("sandbox (operator)", timeout=LIMIT_MS)
+    expect(page.locator("#who")).to_have_text("sandbox (operator)")
     assert page.url == f"{access.address}#/cluster"
 
 
@@ -129,18 +130,18 @@ def look(page: Page, name: str) -> None:
 def see_live_values(page: Page, asker: Asker) -> None:
     """The cluster's page shows the API's values, and a newer version without being loaded again."""
     page.goto(f"{asker.address}/#/cluster")
-    expect(page.locator("#state")).to_have_text("acting", timeout=LIMIT_MS)
+    expect(page.locator("#state")).to_have_text("acting")
     names = [row["worker"] for row in asker.get("workers")["items"]]
-    expect(page.locator(".tile .value").first).to_have_text(str(len(names)), timeout=LIMIT_MS)
+    expect(page.locator(".tile .value").first).to_have_text(str(len(names)))
     expect(page.locator("#age")).to_have_text(re.compile(r"leads · window \d+ s old"))
     before = page.locator("main").get_attribute("data-version") or ""
-    expect(page.locator("main")).not_to_have_attribute("data-version", before, timeout=LIMIT_MS)
+    expect(page.locator("main")).not_to_have_attribute("data-version", before)
     assert int(page.locator("main").get_attribute("data-version") or 0) > int(before)
     for name in names:
         expect(page.get_by_role("cell", name=name, exact=True)).to_be_visible()
     find = page.get_by_label("Find workers by name")
     find.fill("nobody")
-    expect(page.get_by_text("There is no such worker")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.get_by_text("There is no such worker")).to_be_visible()
     find.fill("")
     page.locator("canvas.bars").focus()
     page.keyboard.press("ArrowRight")
@@ -152,20 +153,20 @@ def act(page: Page, asker: Asker) -> None:
     page.get_by_role("button", name="Pause", exact=True).focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog", name="Pause?")
-    expect(dialog.get_by_text("a plan in flight is finished")).to_be_visible(timeout=LIMIT_MS)
+    expect(dialog.get_by_text("a plan in flight is finished")).to_be_visible()
     expect(page.get_by_label("Reason")).to_be_focused()
     page.keyboard.type("kernel update")
     page.keyboard.press("Enter")
-    expect(dialog.get_by_text("done")).to_be_visible(timeout=LIMIT_MS)
+    expect(dialog.get_by_text("done")).to_be_visible()
     page.keyboard.press("Enter")  # Close
     expect(dialog).to_have_count(0)
-    expect(page.locator("#state")).to_have_text("paused", timeout=LIMIT_MS)
+    expect(page.locator("#state")).to_have_text("paused")
     intents = [(row["kind"], row["by"], row["reason"]) for row in asker.get("intents")["items"]]
     assert intents == [("pause", "sandbox", "kernel update")]
 
     page.get_by_role("button", name=re.compile("^Drain ")).first.click()
     dialog = page.get_by_role("dialog", name=re.compile("^Drain "))
-    expect(dialog.get_by_text("but the controller is paused: the drain starts after")).to_be_visible(timeout=LIMIT_MS)
+    expect(dialog.get_by_text("but the controller is paused: the drain starts after")).to_be_visible()
     look(page, "dialog")
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name=re.compile("^Drain ")).first).to_be_focused()
@@ -173,9 +174,9 @@ def act(page: Page, asker: Asker) -> None:
     page.get_by_role("button", name="Resume").click()
     page.get_by_label("Reason").fill("done")
     page.get_by_role("button", name="Resume").last.click()
-    expect(page.get_by_text("the controller decides again")).to_be_visible(timeout=LIMIT_MS)
+    expect(page.get_by_text("the controller decides again")).to_be_visible()
     page.get_by_role("button", name="Close").click()
-    expect(page.locator("#state")).to_have_text("acting", timeout=LIMIT_MS)
+    expect(page.locator("#state")).to_have_text("acting")
     assert asker.get("intents")["items"] == []
 
 

@@ -40,9 +40,9 @@ def _command(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
     if parser.description:
         yield _sentence(parser.description)
     children = _children(parser)
-    if not children:
-        yield f"```\n{_usage(parser)}\n```"
     rows = [_row(action, parser) for action in parser._actions if _is_shown(action)]
+    if rows or not children:
+        yield f"```\n{_usage(parser)}\n```"
     if rows:
         yield table(("argument", "meaning"), rows)
     yield _exit_codes(parser)
