@@ -7,9 +7,9 @@ visited; 5 the fill considers how further remote tasks slow down the others; 6 w
 idle, and events at equal times have a fixed order; 7 tasks without a usable replica are remote; 8 online runs report
 the model's makespan and the event time; 9 the generator of the paper's experiments.
 
-The running controller uses `given` and `fitting`: its plans name the target of each restore, so that order and number
-at a time are left to decide.  With targets given there is nothing to wait for either, so a single restore is a batch
-of one.  `trimtab solve` calls the methods of the paper.  Library only, called by no command: `sizes`, `generate` and
+The running controller uses `given`, `targets` and `fitting`: plans for balance name the target of each restore, so that
+order and number at a time are left to decide.  After a loss `targets` also chooses where to restore.  `trimtab solve`
+calls the methods of the paper.  Library only, called by no command: `sizes`, `generate` and
 `exact`.  `exact` is not imported here, because it loads OR-Tools, which takes longer than most schedules.
 """
 
@@ -29,6 +29,16 @@ from trimtab_models.dyndl.reconstructions import solve_bar, solve_hta, solve_ltf
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.simulate import OnlineParams, simulate, solve_online
 from trimtab_models.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, solve_sized
+from trimtab_models.dyndl.targets import (
+    OnlineRestore,
+    Targets,
+    TargetsProblem,
+    choose_online,
+    choose_targets,
+    makespan_of,
+    pace_of,
+    targets_bound,
+)
 
 __all__ = [
     "Decision",
@@ -39,6 +49,7 @@ __all__ = [
     "LocalPlan",
     "LocalRestore",
     "OnlineParams",
+    "OnlineRestore",
     "Policy",
     "Problem",
     "RemoteCosts",
@@ -49,9 +60,13 @@ __all__ = [
     "SizedProblem",
     "SizedResult",
     "Start",
+    "Targets",
+    "TargetsProblem",
     "Wait",
     "Waiting",
     "WaitingPolicy",
+    "choose_online",
+    "choose_targets",
     "encode_schedule",
     "evaluate",
     "evaluate_sized",
@@ -59,7 +74,9 @@ __all__ = [
     "generate",
     "infeasible",
     "lower_bound",
+    "makespan_of",
     "network_prior",
+    "pace_of",
     "plan_local",
     "problem_of",
     "simulate",
@@ -71,6 +88,7 @@ __all__ = [
     "solve_offline",
     "solve_online",
     "solve_sized",
+    "targets_bound",
     "task_ids",
     "with_costs",
 ]
