@@ -5,7 +5,7 @@ taken for the share of the state that has to be read.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,17 +37,22 @@ class Held:
         return row[1:]
 
 
-def state_held(snapshot: Snapshot | None, app: AppId, placement: Placement | None) -> Held:
+def state_held(
+    snapshot: Snapshot | None, app: AppId, placement: Placement | None, before: Iterable[Snapshot] = ()
+) -> Held:
     """What the newest window shows of an app.
 
-    A copy counts only while its owner reports how many records its changelogs have.
+    A copy counts only while its owner reports how many records its changelogs have, or, if the owner is away, where it
+    did so in one of the windows `before`, the newest first.
     """
     copies: defaultdict[KeyGroup, dict[WorkerId, int]] = defaultdict(dict)
     for row in snapshot.nodes if snapshot else ():
         if row.app == app and row.state is WorkerState.RUNNING:
             for copy in row.copies:
                 copies[KeyGroup(app, copy.operator, copy.partition)][row.worker] = copy.records
-    written = _written(snapshot, app, copies) if snapshot and copies else {}
+    written: dict[KeyGroup, int] = {}
+    for window in (snapshot, *before) if snapshot and copies else ():
+        written = {**_written(window, app, copies.keys() - written.keys()), **written}
     on_disk = {
         key_group: {
             worker: 1.0 - min(records, written[key_group]) / written[key_group] for worker, records in of.items()
@@ -58,11 +63,11 @@ def state_held(snapshot: Snapshot | None, app: AppId, placement: Placement | Non
     return Held(placement=placement, on_disk=on_disk)
 
 
-def _written(snapshot: Snapshot, app: AppId, wanted: Mapping[KeyGroup, object]) -> dict[KeyGroup, int]:
+def _written(snapshot: Snapshot, app: AppId, wanted: Iterable[KeyGroup]) -> dict[KeyGroup, int]:
     """The number of changelog records of these key groups, as far as it is known."""
-    found = {}
+    found, names = {}, set(wanted)
     for block in (each for each in snapshot.blocks if each.app == app):
-        partitions = [each.partition for each in wanted if each.operator == block.operator]
+        partitions = [each.partition for each in names if each.operator == block.operator]
         if partitions:
             here = np.frombuffer(block.partition, np.int64)
             for place in np.flatnonzero(np.isin(here, partitions)).tolist():

@@ -1,7 +1,8 @@
 """How much of an app's load is not known, and the last known loads that stand in for it.
 
 A key group whose load was not measured counts with its last known load, which is then *stale*.  One that is older than
-`stale_limit_s` is dropped; then the key group counts as the mean of its operator.
+`stale_limit_s` is dropped; then the key group counts as the mean of its operator.  The last known state and traffic
+stand in, too.
 """
 
 from collections import defaultdict
@@ -16,6 +17,7 @@ from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
 from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 
 ROUNDING = 1e-9
@@ -94,7 +96,15 @@ def with_assumed_loads(view: AppView, last: LastLoads) -> AppView:
     stale = np.isnan(kept.load)
     if not stale.any():
         return view
-    return replace(view, kept=kept.with_load(np.where(stale, _assumed(kept, last), kept.load)))
+    loaded = kept.with_load(np.where(stale, _assumed(kept, last), kept.load))
+    places = kept.places_in(last.table)
+    known = stale & (places >= 0)
+    state_bytes, traffic = kept.state_bytes.copy(), kept.traffic.copy()
+    stateless = known & (state_bytes == UNKNOWN)
+    state_bytes[stateless] = last.table.state_bytes[places[stateless]]
+    here = traffic[:, known]
+    traffic[:, known] = np.where(np.isnan(here), last.table.traffic[:, places[known]], here)
+    return replace(view, kept=replace(loaded, state_bytes=state_bytes, traffic=traffic))
 
 
 def gaps_of(view: AppView, assumed: AppView) -> Gaps:

@@ -53,6 +53,13 @@ def test_a_standby_lacks_nothing_even_if_its_disk_is_reported() -> None:
     assert held.lacking(key_group(0)) == {W1: 0.0}
 
 
+def test_a_copy_of_what_a_lost_worker_had_counts_by_what_that_said_last() -> None:
+    lost = window(node(W1, (0, 50)), written={})
+    before = [window(node(W1), written={}), window(node(W1), written={0: 200}), window(node(W1), written={0: 100})]
+    assert state_held(lost, APP, None, before).on_disk == {key_group(0): {W1: 0.75}}
+    assert state_held(lost, APP, None, before[:1]).on_disk == {}
+
+
 @pytest.mark.parametrize(
     "seen",
     [
