@@ -19,6 +19,7 @@ from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.restoring import onto_copies
 from trimtab_controller.decider.standbys import choose_standbys
 from trimtab_controller.decider.view import AppView, Worker
@@ -101,7 +102,7 @@ def measured(view: AppView, placement: Placement, settings: Settings) -> tuple[R
     reason = PlanReason.DRAIN if draining else PlanReason.LOAD_DISTANCE
     wanted = SolveWanted(view=view, reason=reason, detail="", balancing=not draining)
     return row_of(view, placement, found), row_of(
-        view, placement, onto_copies(wanted, found, Held(placement=placement), settings)
+        view, placement, onto_copies(wanted, found, Restores(held=Held(placement=placement)), settings)
     )
 
 

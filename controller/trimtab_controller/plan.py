@@ -15,6 +15,7 @@ class PlanReason(StrEnum):
     COLLOCATION = "collocation"
     LOAD_DISTANCE = "load_distance"
     FIRST = "first_placement"
+    LOSS = "loss"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,8 @@ class Plan:
     `detail`: the reason in numbers and names, for the operator.
     `before` and `planned` are load distances in pp; no plan within the budget has one below `lower_bound`.
     `status` is the solver's, `fallback` True when the solver was killed and the greedy method answered.
-    `hosts` has the host of every worker named in a move; `cores` those of hosts, as far as known.
+    `hosts` has the host of every worker named in a move, but not of one that is lost; `cores` those of hosts, as far as
+    known.
     `to_standbys` = how many moves go to a standby, which has little to restore; `to_copies` = how many go to a worker
     with a copy of the state on its disk, which restores the rest.
     `collocation` None: not part of this plan.  `note`: anything else that the operator should know.
@@ -89,8 +91,13 @@ class Plan:
         moved = {move.key_group for move in self.moves}
         if len(moved) != len(self.moves):
             raise ValueError("a plan moves each key group once")
-        workers = {worker for move in self.moves for worker in (move.source, move.target)}
+        workers = {worker for move in self.moves for worker in (move.target, *([] if self.lost else [move.source]))}
         if missing := workers - self.hosts.keys():
             raise ValueError(f"no host is known for {sorted(missing)}")
         object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in workers}))
         object.__setattr__(self, "cores", MappingProxyType(dict(self.cores)))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the sources are lost: the targets become the next owners as soon as the consumer group notices."""
+        return self.reason is PlanReason.LOSS

@@ -42,6 +42,15 @@ def test_the_group_follows_what_the_controller_has_named(tmp_path: Path) -> None
             ),
             "all key groups at the others",
         )
+        ended = run.until(
+            lambda status: any("Elastic Allocator" in row.reason and row.ended_at for row in status.rounds),
+            "the end of the plan",
+        )
+        [warmed] = [row for row in ended.rounds if "Elastic Allocator" in row.reason]
+        print(f"{warmed.migrations} warm after {warmed.recovery_s} s, {warmed.recovery_planned_s} s planned")
+        assert warmed.migrations > 0
+        assert warmed.failed == 0
+        assert warmed.recovery_s is not None, "the targets have said that they were warm"
         newest = read_snapshots(run.cluster.broker.address, run.cluster.topics)[-1]
         counts = {name: sum(row.worker == name for row in newest.key_groups) for name in ("w1", "w2")}
         print(f"all taken over {newest.end_ms / 1000 - killed:.0f} s after the kill: {counts}")

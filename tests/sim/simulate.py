@@ -35,7 +35,7 @@ def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
 
 def many(run: object, first: int, rounds: int) -> int:
     """Seeds from `first` on until so many rounds are done."""
-    done = failed = seeds = plans = moved = faults = steps = 0
+    done = failed = seeds = plans = moved = faults = losses = steps = 0
     began = time.process_time()
     while done < rounds:
         outcome = tell(run, first + seeds, brief=True)
@@ -49,9 +49,11 @@ def many(run: object, first: int, rounds: int) -> int:
         plans += outcome.plans
         moved += outcome.moved
         faults += outcome.faults
+        losses += outcome.losses
     print(
         f"{seeds} seeds from {first}: {done} rounds, {steps} steps, {faults} faults, {plans} plans, "
-        f"{moved} key groups moved, {failed} seeds failed, {time.process_time() - began:.1f} CPU-seconds"
+        f"{losses} after a loss, {moved} key groups moved, {failed} seeds failed, "
+        f"{time.process_time() - began:.1f} CPU-seconds"
     )
     return 1 if failed else 0
 

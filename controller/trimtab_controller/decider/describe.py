@@ -35,6 +35,8 @@ def describe(decision: Decision) -> str:
     match decision:
         case Skip():
             return f"nothing: {decision.detail}"
+        case Planned(plan=plan) if plan.lost:
+            return f"{plan.app}: {plan.detail}"
         case Planned(plan=plan):
             return (
                 f"{plan.app}: {_moves(plan)}, load distance {plan.before:.1f} -> "

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.view import AppView
+from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
@@ -56,7 +57,14 @@ class HookEnded:
     failure: str | None
 
 
-Event = SnapshotArrived | IntentsChanged | ExecutionChanged | HoldChanged | SolverAnswered | HookEnded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoresLearned:
+    """What restores cost, as far as the execution has measured it."""
+
+    learned: LearnedRestores
+
+
+Event = SnapshotArrived | IntentsChanged | ExecutionChanged | RestoresLearned | HoldChanged | SolverAnswered | HookEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

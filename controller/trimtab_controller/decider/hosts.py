@@ -283,7 +283,8 @@ def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, 
         if row.app == view.app or not isinstance(other, AppView):
             continue
         for handover in row.handovers:
-            if handover.phase in ENDED or handover.source_host == handover.target_host:
+            stays = handover.source_host == handover.target_host and not row.lost
+            if handover.phase in ENDED or stays:
                 continue
             room = rooms.get(handover.target_host)
             if room is None:

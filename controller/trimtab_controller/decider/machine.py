@@ -35,6 +35,7 @@ from trimtab_controller.decider.events import (
     HoldChanged,
     HookEnded,
     IntentsChanged,
+    RestoresLearned,
     RoundMeasured,
     SnapshotArrived,
     Solve,
@@ -52,17 +53,18 @@ from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import onto_copies, with_restores
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -93,7 +95,8 @@ class Decider:
         self._readers = Readers(allowed=needs.in_parts)
         self._hosts = HostTracker(smoothing=settings.smoothing)
         self._standbys = StandbyRounds()
-        self._orphans = Orphans()
+        self._orphans = Orphans(band=settings.load_distance)
+        self._learned = LearnedRestores()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
         self._decided: set[AppId] = set()  # apps with a decision from the last window
@@ -134,6 +137,8 @@ class Decider:
                 self._held = reason
             case HookEnded(app=app, failure=failure):
                 self._sizes.hook_ended(app, failure)
+            case RestoresLearned(learned=learned):
+                self._learned = learned
             case SolverAnswered(answer=answer):
                 return self._on_answer(now, answer)
         return []
@@ -289,7 +294,8 @@ class Decider:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
-        if self._acting and (given := self._orphans.place(self._idle_placements())) is not None:
+        if self._acting and (given := self._orphans.place(self._execution, self._learned)) is not None:
+            self._predictions.forget(given.plan.app if isinstance(given, Planned) else given.app)
             return given
         apps = by_urgency(self.known.views.keys() - self._decided, self.known.views, self.known.evaluations)
         skips = {}
@@ -334,9 +340,6 @@ class Decider:
         view = with_arrivals(view, self._execution.in_flight, self.known.views)
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
         return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
-
-    def _idle_placements(self) -> dict[AppId, Placement]:
-        return {app: found for app, found in self._execution.placements.items() if not self._execution.busy(app)}
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
@@ -387,7 +390,8 @@ class Decider:
         if isinstance(newest, NotReady):
             return not_ready(newest)
         held = state_held(self.known.snapshot, wanted.view.app, self._execution.placements.get(wanted.view.app))
-        decision = judge(wanted, onto_copies(wanted, answer, held, self._settings), self._settings)
+        restores = what_restores(self.known.snapshot, self._execution, self._learned, held)
+        decision = judge(wanted, onto_copies(wanted, answer, restores, self._settings), self._settings)
         if isinstance(decision, Planned) and newest and (changed_ends := still_free(decision, newest)):
             return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:

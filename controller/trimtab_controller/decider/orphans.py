@@ -3,55 +3,66 @@
 When the consumer group notices that the owner is gone (after the session time-out of the app), it gives each key group
 to the first worker in its row that is a member; where there is none, to the member with the fewest key groups.  So the
 controller adds a worker to the row of each orphan as soon as the owner has been away at the end of WINDOWS windows: an
-agent that restarts is back before.  The worker that was added begins to restore at once, and it is the next owner.  If
-the old one comes back first, it keeps its key groups.
+agent that restarts is back before.  The worker that was added begins to restore, and it is the next owner.  If the old
+one comes back first, it keeps its key groups.  This is a plan (`PlanReason.LOSS`), whose restores are scheduled.
 
 The workers are chosen by the greedy matching of the Elastic Allocator (`trimtab_models.elastic`), from the demand of
 each key group, what is asked of each worker, and the memory and links of the hosts.  Where it refuses a key group,
 since no worker is light, the key group goes where it does least harm: a key group without an owner is an outage.  This
-is then a concern.
+is then a concern.  DynDL may choose other targets within the band (`orphan_targets.py`).
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab_controller.decider.concerns import FULL_PCT, Concern, ConcernKind
-from trimtab_controller.decider.decision import StandbysPlaced
+from trimtab_controller.decider.copies import state_held
+from trimtab_controller.decider.decision import Planned, StandbysPlaced
 from trimtab_controller.decider.demand import WorkerDemand
 from trimtab_controller.decider.hosts import HostsSeen
+from trimtab_controller.decider.orphan_targets import Chosen, choose
 from trimtab_controller.decider.owned import Floats, OwnedTable
+from trimtab_controller.decider.restores import Restores, what_restores
+from trimtab_controller.decider.restoring import with_restores
 from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.state import Execution, next_owned
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Demands, Level, level_of, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
 from trimtab_models.solving import Never
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
 WINDOWS = 2
 """In so many windows in a row a worker must be away to count as lost."""
+SOONER_S = 0.1
 OPERATIONS = 500_000
 """Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""
 MOST_AT_ONCE = 5_000
 """Orphans that one decision places, those with the highest demand first; it then takes under a tenth of a second."""
+MOST_SCHEDULED = 1_000
+"""Orphans whose restores are scheduled, and for which DynDL may choose targets: each step of a plan is journalled with
+all its hand-overs.  More of them are named at once, and restore in no order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
     """`targets` = the next owner of each orphan.  `forced` = those that no worker had room for, or was light enough.
 
-    `busy_pct` = per worker that got some, what is then used of its busiest resource.
+    `busy_pct` = per worker that got some, what is then used of its busiest resource.  `chosen`: what DynDL changed.
     """
 
     targets: Mapping[KeyGroup, WorkerId]
     forced: tuple[KeyGroup, ...]
     busy_pct: Mapping[WorkerId, float]
+    chosen: Chosen | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,7 +81,10 @@ class Orphaned:
 class Orphans:
     """Finds the orphans of all apps and gives them a next owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, band: float = 0.0) -> None:
+        """`band`: how far a worker may get from the mean use for the sake of restores (pp)."""
+        self._band = band
+        self._windows: deque[Snapshot] = deque(maxlen=WINDOWS + 2)  # newest first: when a worker is lost, what it said
         self._found: dict[AppId, tuple[AppView, Orphaned]] = {}
         self._hosts = HostsSeen()
         self._asked: dict[WorkerId, float] = {}
@@ -103,25 +117,37 @@ class Orphans:
                 if len(found.table):
                     self._found[app] = view, found
         self._hosts = hosts
+        self._windows.appendleft(snapshot)
         self._asked = {worker: row.pct for worker, row in demands.items() if row.pct is not None}
         away = {app: set(view.kept_table.workers) - here for app, view in views.items()}
         self._crowded = {app: told for app, told in self._crowded.items() if told[0] & away.get(app, set())}
 
-    def place(self, idle: Mapping[AppId, Placement]) -> StandbysPlaced | None:
-        """The rows of the first app with orphans; `idle` = the placements of apps without a plan in flight."""
+    def place(self, execution: Execution, learned: LearnedRestores) -> Planned | StandbysPlaced | None:
+        """Next owners for the first app with orphans that has no plan in flight."""
         for app, (view, orphaned) in sorted(self._found.items()):
-            if app not in idle:
+            placement = execution.placements.get(app)
+            if placement is None or execution.busy(app):
                 continue
-            placed = place_orphans(view, orphaned, self._hosts, self._asked, operations=OPERATIONS)
+            newest, *before = self._windows
+            held = state_held(newest, app, placement, before)
+            restores = what_restores(newest, execution, learned, held, self._band)
+            placed = place_orphans(view, orphaned, self._hosts, self._asked, operations=OPERATIONS, restores=restores)
             if placed is None:
                 continue
             del self._found[app]
             if placed.forced:
                 self._crowded[app] = frozenset(orphaned.owners), _concern(app, orphaned, placed)
-            rows = {each: _row(idle[app], each, target) for each, target in placed.targets.items()}
-            rows = {each: row for each, row in rows.items() if row[0] in orphaned.owners}  # else adopted meanwhile
-            if rows:
-                return StandbysPlaced(app=app, rows=rows, detail=_described(orphaned, placed))
+            rows = {each: placement.of(each.operator, each.partition) for each in placed.targets}
+            lost = {each: row for each, row in rows.items() if row[0] in orphaned.owners}  # else adopted meanwhile
+            if len(lost) > MOST_SCHEDULED:
+                named = {each: next_owned(row, placed.targets[each]) for each, row in lost.items()}
+                return StandbysPlaced(app=app, rows=named, detail=_described(orphaned, placed))
+            if lost:
+                sources = {each: row[0] for each, row in lost.items()}
+                planned = Planned(plan=_plan(view, orphaned, placed, sources))
+                found = with_restores(planned, newest, held)
+                assert isinstance(found, Planned)
+                return found
         return None
 
 
@@ -149,13 +175,20 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
 
 
 def place_orphans(
-    view: AppView, orphaned: Orphaned, hosts: HostsSeen, asked_pct: Mapping[WorkerId, float], *, operations: int
+    view: AppView,
+    orphaned: Orphaned,
+    hosts: HostsSeen,
+    asked_pct: Mapping[WorkerId, float],
+    *,
+    operations: int,
+    restores: Restores | None = None,
 ) -> Placed | None:
     """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
 
     Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
     known), its part of the memory for state on its host, and the host's link: of what key groups receive and send, the
-    larger counts.  `operations` limits the time: trials of a key group on a worker.
+    larger counts.  `operations` limits the time: trials of a key group on a worker.  `restores`: DynDL may choose other
+    targets, so that all are warm sooner.
     """
     workers = [worker for worker in view.workers if not worker.draining]
     if not workers:
@@ -182,12 +215,18 @@ def place_orphans(
         after = busy + demands.added(item)
         node[item] = int(after.max(axis=0).argmin())
         busy[:, node[item]] = after[:, node[item]]
+    scheduled = restores is not None and len(table) <= MOST_SCHEDULED
+    chosen = choose(table, workers, demands, node, restores) if restores is not None and scheduled else None
+    if chosen is not None:
+        node, busy = chosen.node, demands.used.copy()
+        np.add.at(busy.T, node, (demands.demand * demands.per_unit[:, node]).T)
     names = list(table.owners)
     top = busy.max(axis=0)
     return Placed(
         targets={name: workers[place].id for name, place in zip(names, node.tolist(), strict=True)},
         forced=tuple(names[item] for item in matched.refused),
         busy_pct={workers[place].id: float(top[place]) for place in sorted(set(node.tolist()))},
+        chosen=chosen,
     )
 
 
@@ -242,10 +281,42 @@ def _memory(view: AppView, workers: list[Worker], orphaned: Orphaned) -> _Memory
     return _Memory(room=room, share=used / room)
 
 
-def _row(placement: Placement, key_group: KeyGroup, target: WorkerId) -> Owners:
-    """The row with `target` as its first standby.  It is not longer than before, or has one standby."""
-    owner, *others = placement.of(key_group.operator, key_group.partition)
-    return (owner, target, *[each for each in others if each != target][: max(0, len(others) - 1)])
+def _plan(view: AppView, orphaned: Orphaned, placed: Placed, sources: Mapping[KeyGroup, WorkerId]) -> Plan:
+    """The plan for these orphans and what they have lost, those with the highest demand first."""
+    table = orphaned.table
+    found = (table[place] for place in np.argsort(-table.load, kind="stable").tolist())
+    rows = [row for row in found if row.key_group in sources]
+    added: defaultdict[WorkerId, float] = defaultdict(float)
+    for row in rows:
+        added[placed.targets[row.key_group]] += row.load
+    return Plan(
+        app=view.app,
+        reason=PlanReason.LOSS,
+        detail=_described(orphaned, placed),
+        moves=tuple(
+            Move(
+                key_group=row.key_group,
+                source=sources[row.key_group],
+                target=placed.targets[row.key_group],
+                state_bytes=row.state_bytes,
+            )
+            for row in rows
+        ),
+        hosts=view.hosts,
+        before=_load_distance(view, {}),
+        planned=_load_distance(view, added),
+        lower_bound=0.0,
+        status="feasible",
+    )
+
+
+def _load_distance(view: AppView, added: Mapping[WorkerId, float]) -> float:
+    """The load distance of the workers that stay, with these loads besides (pp)."""
+    loads = view.owned.loads_of_workers()
+    kept = [worker for worker in view.workers if not worker.draining]
+    sums = {worker.id: loads.get(worker.id, 0.0) + added.get(worker.id, 0.0) for worker in kept}
+    mean = (sum(loads.values()) + sum(added.values())) / sum(worker.capacity for worker in kept)
+    return max(abs(sums[worker.id] / worker.capacity - mean) for worker in kept)
 
 
 def _described(orphaned: Orphaned, placed: Placed) -> str:
@@ -255,8 +326,20 @@ def _described(orphaned: Orphaned, placed: Placed) -> str:
     return (
         f"{first_few(orphaned.owners)} is away and {len(orphaned.table)} of its key groups have no standby that runs: "
         f"the Elastic Allocator names their next owners, {first_few(given, len(counts))}"
+        + _sooner(placed)
         + (f"; {left} follow" if left else "")
         + (f"; {_crowd(placed)}" if placed.forced else "")
+    )
+
+
+def _sooner(placed: Placed) -> str:
+    """What DynDL's own targets bring, in words; empty if that is less than a tenth of a second."""
+    found = placed.chosen
+    if found is None or found.given_s - found.seconds < SOONER_S:
+        return ""
+    return (
+        f" (targets by DynDL: warm in {found.seconds:.1f} s and not {found.given_s:.1f} s, "
+        f"bound {found.lower_bound_s:.1f} s)"
     )
 
 

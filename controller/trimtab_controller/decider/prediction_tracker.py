@@ -56,6 +56,10 @@ class PredictionTracker:
         if app in self._seen:
             self._predictions[app] = Prediction(decided_at=now, view=self._seen[app])
 
+    def forget(self, app: AppId) -> None:
+        """Note that the next round of an app is not for balance, and promises nothing."""
+        self._predictions.pop(app, None)
+
     def measure_rounds(
         self, rounds: Mapping[AppId, Round], views: Views, parts: Parts, *, max_age_s: float
     ) -> list[RoundMeasured]:

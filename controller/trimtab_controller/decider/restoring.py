@@ -4,7 +4,8 @@ The solver plans with loads alone.  A move onto a worker that is a standby of th
 has a copy of its state on its disk restores only what the copy lacks; any other target has to restore the whole state.
 So the moves of an answer are exchanged, or given other targets, as long as no worker gets further from the mean than
 the plan or a tolerance allows, and no host carries more than it can.  Then restores leave the host that has most of
-them, in the same limits: hosts restore side by side, so that one decides how long it takes until all is warm.
+them, in the same limits: hosts restore side by side, so that one decides how long it takes until all is warm.  A host
+counts with the time that its restores took so far.
 """
 
 import heapq
@@ -18,6 +19,7 @@ from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.hosts import amounts_of
 from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method
@@ -36,7 +38,7 @@ LEVEL_MOVES, LEVEL_TARGETS, LEVEL_PARTNERS = 5, 20, 5
 """Of the host with the most to restore, its largest restores; the targets with the least; partners for an exchange."""
 
 
-def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Settings) -> Answer:
+def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, settings: Settings) -> Answer:
     """The answer with targets that have as little state as possible to restore; the moved key groups are the same.
 
     A worker may get as far from the mean load as in the answer, in a drain half the band; hosts keep their limits.
@@ -45,7 +47,7 @@ def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Setti
     if settings.planned_with is Method.ALBIC or not answer.moves:
         return answer
     tolerance = BAND_SHARE * settings.load_distance if wanted.draining else 0.0
-    found = _Targets(wanted.view, answer, held, tolerance)
+    found = _Targets(wanted.view, answer, restores, tolerance)
     for _ in range(PASSES):
         improved = [found.improve(place) for place in range(len(answer.moves))]
         if not any(improved):
@@ -61,7 +63,7 @@ def onto_copies(wanted: SolveWanted, answer: Answer, held: Held, settings: Setti
 class _Targets:
     """The targets of an answer's moves, which are changed one by one; workers and key groups by their index."""
 
-    def __init__(self, view: AppView, answer: Answer, held: Held, tolerance: float) -> None:
+    def __init__(self, view: AppView, answer: Answer, restores: Restores, tolerance: float) -> None:
         table = view.owned
         self._key_groups = [key_group for key_group, _ in answer.moves]
         self._target = [target for _, target in answer.moves]
@@ -74,7 +76,7 @@ class _Targets:
         self._lacking = [
             {
                 places[name]: share
-                for name, share in held.lacking(row.key_group).items()
+                for name, share in restores.held.lacking(row.key_group).items()
                 if name in places and name != row.owner and self._kept[places[name]]
             }
             for row in (table[each] for each in self._key_groups)
@@ -89,6 +91,8 @@ class _Targets:
         self._allowed = np.maximum(np.abs(self._distances()), tolerance) + SLACK_PP
         hosts = {host: place for place, host in enumerate(sorted({worker.host for worker in view.workers}))}
         self._host = [hosts[worker.host] for worker in view.workers]
+        self._pace = [restores.pace(host) for host in hosts]
+        """Time per byte of each host, relative to each other."""
         of_host, amounts = np.array(self._host, np.int64), amounts_of(table)
         self._amounts = np.array([amount[self._key_groups] for _, amount, _ in amounts], np.float64)
         """(resources, moves) what a moved key group uses, and (resources, hosts) what is used and may be used."""
@@ -122,16 +126,16 @@ class _Targets:
         return True
 
     def level(self) -> bool:
-        """Let a restore leave the host that has most to restore, alone or in exchange for another; whether it did.
+        """Let a restore leave the host that restores longest, alone or in exchange for another; whether it did.
 
         Hosts restore side by side, so this one decides how long the plan takes.  No more is restored in all.
         """
         sums = np.zeros(max(self._host) + 1)
-        np.add.at(sums, [self._host[each] for each in self._target], [self._lacks(*each) for each in self._pairs()])
+        np.add.at(sums, [self._host[each] for each in self._target], [self._takes(*each) for each in self._pairs()])
         fullest = int(sums.argmax())
         here = [at for at, target in self._pairs() if self._host[target] == fullest]
         best: tuple[float, dict[int, int]] | None = None
-        for place in heapq.nlargest(LEVEL_MOVES, here, key=lambda at: self._lacks(at, self._target[at])):
+        for place in heapq.nlargest(LEVEL_MOVES, here, key=lambda at: self._takes(at, self._target[at])):
             for targets in self._elsewhere(place, sums):
                 after = self._most_after(targets, sums)
                 if after < (best[0] if best else sums[fullest] - 1.0) and self._fits(targets):
@@ -144,9 +148,9 @@ class _Targets:
     def _pairs(self) -> list[tuple[int, int]]:
         return list(enumerate(self._target))
 
-    def _lacks(self, at: int, target: int) -> float:
-        """Bytes that this target would have to restore for a move."""
-        return self._bytes[at] * self._lacking[at].get(target, 1.0)
+    def _takes(self, at: int, target: int) -> float:
+        """How long this target would restore for a move, by its bytes and the pace of its host."""
+        return self._bytes[at] * self._lacking[at].get(target, 1.0) * self._pace[self._host[target]]
 
     def _elsewhere(self, place: int, sums: Floats) -> Iterator[dict[int, int]]:
         """Other targets for a move: those on hosts that have the least to restore."""
@@ -161,11 +165,11 @@ class _Targets:
                     yield targets
 
     def _most_after(self, targets: Mapping[int, int], sums: Floats) -> float:
-        """The most that a host concerned would have to restore."""
+        """How long the host concerned that has most to restore would take."""
         after = {self._host[each]: 0.0 for at, target in targets.items() for each in (self._target[at], target)}
         for at, target in targets.items():
-            after[self._host[self._target[at]]] -= self._lacks(at, self._target[at])
-            after[self._host[target]] += self._lacks(at, target)
+            after[self._host[self._target[at]]] -= self._takes(at, self._target[at])
+            after[self._host[target]] += self._takes(at, target)
         return max(float(sums[host]) + change for host, change in after.items())
 
     def _make(self, targets: Mapping[int, int]) -> None:

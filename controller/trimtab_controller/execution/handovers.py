@@ -4,20 +4,24 @@ WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Befo
 the previous placement; after it, acks and reports decide who owns the key groups.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution.answers import ACK_GRACE_S, RETRYABLE, UNCERTAIN, answers, said
-from trimtab_controller.execution.state import Handover, HandoverPhase
+from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, next_owned
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import MAX_STANDBYS, Placement
 
 RETRY_DELAY_S = 2.0
 """Delay before the next attempt, multiplied by the attempt's number.  A rebalance takes about a second."""
+NAMED_WITHIN_S = 15.0
+"""After a loss, how long the next owners that wait for their turn to restore stay unnamed.  The loss is decided on 20
+to 30 s after it, and the group notices it after 60 s (Faust's preset)."""
 RESOLVE_TIMEOUTS = 6
 """How long the reports may take to show the owner after an unanswered release, in hand-over time-outs."""
 
@@ -50,7 +54,7 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
             previous=tuple(_row(placement, move) for move in batch),
             source=batch[0].source,
             target=batch[0].target,
-            source_host=plan.hosts[batch[0].source],
+            source_host=plan.hosts[batch[0].target if plan.lost else batch[0].source],
             target_host=plan.hosts[batch[0].target],
             state_bytes=sum(move.state_bytes or 0 for move in batch),
             lacking_bytes=_lacking_of(batch),
@@ -81,7 +85,8 @@ def _row(placement: Placement, move: Move) -> Owners:
 def prepare(step: Step, handover: Handover) -> None:
     """Make the target open the state and follow it; the placement names it as a standby.
 
-    It is the last standby: if the source dies now, the others are warm and the target is not yet.
+    It is the last standby: if the source dies now, the others are warm and the target is not yet.  Where the source is
+    lost, it is the first one, and so the next owner.
     """
     command = _command(step, CommandKind.PREPARE, handover, step.limits.prepare_timeout_s)
     step.put(
@@ -96,12 +101,54 @@ def prepare(step: Step, handover: Handover) -> None:
         )
     )
     step.commands.append(command)
-    step.owners.update(
-        {
-            key_group: row if handover.target in row else (*row[:MAX_STANDBYS], handover.target)
-            for key_group, row in zip(handover.key_groups, handover.previous, strict=True)
-        }
-    )
+    step.owners.update(named(handover) if _is_lost(step, handover) else _followed(handover))
+
+
+def named_at(row: Round, limits: Limits) -> float:
+    """When all targets of a round after a loss are named at the latest (epoch seconds), scheduled or not."""
+    return row.started_at + (NAMED_WITHIN_S if limits.schedule_restores else 0.0)
+
+
+def to_name(execution: Execution) -> list[Round]:
+    """The rounds after a loss with targets that the placement does not name yet."""
+    return [row for row in execution.in_flight if row.lost and any(_unnamed(execution, row))]
+
+
+def name_due(step: Step) -> None:
+    """Name the targets that still wait for their turn: without that, the group would place their key groups by number.
+
+    They begin to restore beside the others then, and are prepared in their order all the same.
+    """
+    for row in to_name(step.execution):
+        if step.now >= named_at(row, step.limits):
+            for handover in _unnamed(step.execution, row):
+                step.owners.update(named(handover))
+                step.changed = True
+
+
+def _unnamed(execution: Execution, row: Round) -> Iterator[Handover]:
+    placement = execution.placements[row.app]
+    for handover in row.handovers:
+        if handover.phase is HandoverPhase.WAITING:
+            rows = named(handover).items()
+            if any(placement.of(each.operator, each.partition) != wanted for each, wanted in rows):
+                yield handover
+
+
+def named(handover: Handover) -> dict[KeyGroup, Owners]:
+    """The rows that name the target as the next owner, after those that are lost."""
+    rows = zip(handover.key_groups, handover.previous, strict=True)
+    return {key_group: next_owned(row, handover.target) for key_group, row in rows}
+
+
+def _is_lost(step: Step, handover: Handover) -> bool:
+    return step.execution.rounds[handover.app].lost
+
+
+def _followed(handover: Handover) -> dict[KeyGroup, Owners]:
+    """The rows with the target as a further standby."""
+    rows = zip(handover.key_groups, handover.previous, strict=True)
+    return {kg: row if handover.target in row else (*row[:MAX_STANDBYS], handover.target) for kg, row in rows}
 
 
 def _given(handover: Handover) -> dict[KeyGroup, Owners]:
@@ -130,7 +177,11 @@ def _hear_of_prepare(step: Step, handover: Handover, ack: Ack) -> None:
             _finish(step, handover, ack)
         case Phase.REFUSED if preparing and ack.refusal in RETRYABLE:
             _try_again(step, handover, said(ack))
-        case Phase.REFUSED | Phase.EXPIRED if preparing:
+        case Phase.EXPIRED if preparing:
+            _give_up(step, handover, said(ack))
+        case Phase.REFUSED if preparing and ack.refusal is Refusal.CATCH_UP_TIMEOUT:
+            _give_up(step, handover, said(ack))
+        case Phase.REFUSED if preparing:
             _give_back(step, handover, said(ack))
         case Phase.REFUSED if handover.phase is HandoverPhase.RELEASING:
             _ask_reports(step, handover, said(ack))
@@ -151,6 +202,11 @@ def _hear_of_release(step: Step, handover: Handover, ack: Ack) -> None:
 
 def release(step: Step, handover: Handover, ack: Ack) -> None:
     """The target is warm: tell the source to let go.  From now on the two workers talk to each other."""
+    if _is_lost(step, handover):
+        if ack.state_bytes is not None:
+            handover = replace(handover, state_bytes=ack.state_bytes)
+        _end(step, handover, HandoverPhase.DONE, None)  # the rows name it already, and the group does the rest
+        return
     if ack.generation is None:
         _give_back(step, handover, "prepared without the engine's generation")
         return
@@ -182,7 +238,7 @@ def time_out(step: Step, handover: Handover) -> None:
     """Give up waiting for an ack."""
     match handover.phase:
         case HandoverPhase.PREPARING:
-            _give_back(step, handover, "the target did not get ready in time")
+            _give_up(step, handover, "the target did not get ready in time")
         case HandoverPhase.RELEASING:
             _ask_reports(step, handover, "no answer after the release")
         case _:
@@ -204,11 +260,20 @@ def _try_again(step: Step, handover: Handover, detail: str) -> None:
         _give_back(step, handover, f"{detail}; {stopped}")
         return
     if handover.attempt >= step.limits.attempts:
-        _give_back(step, handover, f"{detail}, {handover.attempt} times")
+        _give_up(step, handover, f"{detail}, {handover.attempt} times")
         return
     wake_at = step.now + RETRY_DELAY_S * handover.attempt
     step.put(replace(handover, phase=HandoverPhase.WAITING, since=step.now, wake_at=wake_at, detail=detail))
-    step.owners.update(zip(handover.key_groups, handover.previous, strict=True))
+    if not _is_lost(step, handover):
+        step.owners.update(zip(handover.key_groups, handover.previous, strict=True))
+
+
+def _give_up(step: Step, handover: Handover, detail: str) -> None:
+    """The target is not warm in time.  Where the source is lost it stays named, and goes on: nobody else is further."""
+    if _is_lost(step, handover):
+        _end(step, handover, HandoverPhase.FAILED, f"{detail}; it stays the next owner and goes on restoring")
+    else:
+        _give_back(step, handover, detail)
 
 
 def _give_back(step: Step, handover: Handover, detail: str) -> None:
@@ -231,6 +296,22 @@ def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId
     elif all(owner == handover.source for owner in owners):
         _try_again(step, handover, handover.detail or "not released")
     elif None not in owners:
+        _settle(step, handover, [owner for owner in owners if owner is not None])
+
+
+def look(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId]) -> None:
+    """End a hand-over whose source was lost, as soon as the reports show an owner of all its key groups again."""
+    owners = [reported.get(key_group) for key_group in handover.key_groups]
+    if all(owner == handover.target for owner in owners):
+        _end(step, handover, HandoverPhase.DONE, "the consumer group gave it to the target before it was warm")
+    elif all(owner == handover.source for owner in owners):
+        if handover.attempt:
+            _give_back(step, handover, f"{handover.source} is back")
+        else:
+            step.owners.update(zip(handover.key_groups, handover.previous, strict=True))
+            _end(step, handover, HandoverPhase.FAILED, f"{handover.source} is back")
+    elif None not in owners:
+        handover = replace(handover, detail="the consumer group noticed the loss")
         _settle(step, handover, [owner for owner in owners if owner is not None])
 
 

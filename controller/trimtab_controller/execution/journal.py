@@ -87,10 +87,11 @@ def _rounds_document(execution: Execution) -> dict[str, Any]:
 
 
 def _round_document(row: Round) -> dict[str, Any]:
-    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped", "recovery")]
+    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped", "lost", "recovery")]
     handovers = [_handover_document(handover) for handover in row.handovers]
     stopped = {} if row.stopped is None else {"stopped": row.stopped}
-    return {**{name: getattr(row, name) for name in names}, "handovers": handovers, **stopped}
+    lost = {"lost": True} if row.lost else {}
+    return {**{name: getattr(row, name) for name in names}, "handovers": handovers, **stopped, **lost}
 
 
 def _handover_document(row: Handover) -> dict[str, Any]:
@@ -154,6 +155,7 @@ def _read_round(fields: Fields) -> Round:
         handovers=tuple(_read_handover(row) for row in fields.objects("handovers", limit=MAX_HANDOVERS)),
         ended_at=fields.optional("ended_at", fields.number),
         stopped=fields.optional("stopped", lambda name: fields.text(name, limit=4000)),
+        lost=fields.has("lost") and fields.flag("lost"),
     )
 
 

@@ -29,7 +29,7 @@ from trimtab_controller.execution.events import (
 )
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restore_order import Room, schedule
-from trimtab_controller.execution.restores import RestoreCosts
+from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -64,6 +64,7 @@ class ExecutionMachine:
         """When `on_tick` must be called at the latest (epoch seconds); None: no deadline is pending."""
         times = [row.wake_at for row in self._handovers() if row.phase not in ENDED]
         times += [scalings.give_up_at(scaling) for scaling in self.state.scalings.values()]
+        times += [handovers.named_at(row, self._limits) for row in handovers.to_name(self.state)]
         return min((at for at in times if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
@@ -119,6 +120,7 @@ class ExecutionMachine:
         """Release and start the hand-overs that may go on, and make the publication."""
         for handover, ack in self._releases.take_due(step.execution):
             handovers.hear(step, handover, ack)
+        handovers.name_due(step)
         self._start_waiting(step)
         actions = step.close()
         self.state = step.execution
@@ -148,6 +150,7 @@ class ExecutionMachine:
             planned=plan.planned,
             lower_bound=plan.lower_bound,
             started_at=step.now,
+            lost=plan.lost,
             handovers=handovers.handovers_of(step, plan),
         )
         step.set_round(self._scheduled(step.now, row, plan.cores))
@@ -200,7 +203,16 @@ class ExecutionMachine:
         if row.recovery is not None:
             step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))
 
+    def learned(self) -> LearnedRestores:
+        """What restores cost, as far as it was measured."""
+        return self._costs.learned(self._limits.handovers_per_host)
+
     def _resolve(self, step: Step, seen: OwnershipSeen) -> None:
+        for row in self.state.in_flight:
+            if row.lost and seen.start_s >= row.started_at:
+                for handover in row.handovers:
+                    if handover.phase in (HandoverPhase.WAITING, HandoverPhase.PREPARING):
+                        handovers.look(step, handover, seen.owners)
         for handover in self._handovers():
             if handover.phase is HandoverPhase.RESOLVING and seen.start_s >= handover.since:
                 handovers.resolve(step, handover, seen.owners)

@@ -12,16 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.restores import RestoreCosts
+from trimtab_controller.execution.restores import RestoreCosts, slots_of
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import AppId, HostId
 
 Ints = NDArray[np.int64]
-
-SLOTS = 2
-"""Restores at the same time on a host whose cores are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ def schedule(
     """
     hosts = sorted({each.target_host for each in handovers})
     place = {host: at for at, host in enumerate(hosts)}
-    slots = {host: _slots(cores.get(host), limits) for host in hosts}
+    slots = {host: slots_of(cores.get(host), limits.handovers_per_host) for host in hosts}
     fitted = _curves(hosts, slots, costs)
     unit_s = costs.unit_s
     lacking = lacking_bytes(handovers)
@@ -101,10 +98,6 @@ def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:
     """The state that each target has to restore.  An unknown size counts as the largest known, not as nothing."""
     largest = max((each.state_bytes for each in handovers), default=0)
     return [each.to_restore(largest) for each in handovers]
-
-
-def _slots(cores: float | None, limits: Limits) -> int:
-    return min(SLOTS if cores is None else max(1, int(cores)), limits.handovers_per_host)
 
 
 def _curves(hosts: Sequence[HostId], slots: Mapping[HostId, int], costs: RestoreCosts) -> list[FittedCost]:

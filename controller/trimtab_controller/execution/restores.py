@@ -13,18 +13,23 @@ journalled: a new leader begins with the prior.
 
 import statistics
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from trimtab_controller.execution.state import Handover
 from trimtab_models.dyndl import FittedCost, LocalRestore, RestoreSample, fit_cost
 from trimtab_models.instances import AffineCost
+from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import HostId
 
 KEPT = 200
 """Number of measured restores that are kept, in all and of each kind; older ones are forgotten."""
 ENOUGH = 10
 """A host with so many measured restores has a curve of its own."""
+SLOTS = 2
+"""Restores at the same time on a host whose cores are unknown."""
+AT_ONCE = 8
+"""Restores at the same time on a host at most, unless the configuration says otherwise."""
 FEW = 3
 """So many are needed for a median; below it the presets count."""
 UNIT_S = 0.3
@@ -43,6 +48,34 @@ class MeasuredRestore:
     seconds: float
     lacking_bytes: int
     concurrent: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedRestores:
+    """What was learned so far, for those who choose targets.
+
+    `of_host` = g of hosts with a curve of their own (p90), `most_at_once` = restores at the same time that a host may
+    run.
+    """
+
+    unit_s: float = UNIT_S
+    bytes_per_s: float = BYTES_PER_S
+    shared: RemoteCost = PRIOR
+    of_host: Mapping[HostId, RemoteCost] = field(default_factory=dict)
+    most_at_once: int = AT_ONCE
+
+    def size(self, lacking_bytes: float) -> float:
+        """The size of a restore for the model: 1 if nothing is lacking."""
+        return 1.0 + lacking_bytes / (self.unit_s * self.bytes_per_s)
+
+    def cost(self, host: HostId) -> RemoteCost:
+        """g of a host."""
+        return self.of_host.get(host, self.shared)
+
+
+def slots_of(cores: float | None, most: int) -> int:
+    """How many restores a host runs at the same time at most: one per core."""
+    return min(SLOTS if cores is None else max(1, int(cores)), most)
 
 
 class RestoreCosts:
@@ -76,7 +109,18 @@ class RestoreCosts:
 
     def size(self, lacking_bytes: float) -> float:
         """The size of a restore for the model: 1 if nothing is lacking."""
-        return 1.0 + lacking_bytes / (self.unit_s * self.bytes_per_s)
+        return LearnedRestores(unit_s=self.unit_s, bytes_per_s=self.bytes_per_s).size(lacking_bytes)
+
+    def learned(self, slots: int) -> LearnedRestores:
+        """What was learned so far, with curves up to so many restores at a time."""
+        hosts = {each.host for each in self._remote}
+        return LearnedRestores(
+            unit_s=self.unit_s,
+            bytes_per_s=self.bytes_per_s,
+            shared=self.fitted(None, slots).high,
+            of_host={host: self.fitted(host, slots).high for host in hosts if self.has_own(host)},
+            most_at_once=slots,
+        )
 
     def fitted(self, host: HostId | None, slots: int) -> FittedCost:
         """g(1) .. g(slots) of the host; None = of any host without a curve of its own."""

@@ -115,8 +115,9 @@ class Round:
     """An app's plan in flight or, if there is none, its last one.
 
     `ended_at` is None while it is in flight.  `stopped` = the operator's words when the plan was stopped: no hand-over
-    of it begins or is tried again.  `recovery` is None if its hand-overs begin as they are listed.  It is not in the
-    journal, since 0.1.0 would not read that: a new leader schedules what is left.
+    of it begins or is tried again.  `lost`: the sources are lost, so that the hand-overs end when their targets are
+    warm, and the consumer group makes these the owners.  `recovery` is None if its hand-overs begin as they are listed.
+    It is not in the journal, since 0.1.0 would not read that: a new leader schedules what is left.
     """
 
     plan: str
@@ -131,6 +132,7 @@ class Round:
     handovers: tuple[Handover, ...]
     ended_at: float | None = None
     stopped: str | None = None
+    lost: bool = False
     recovery: Recovery | None = field(default=None, compare=False)
 
     @property
@@ -294,6 +296,12 @@ def placement_of(
         partitions[key_group.partition] = (owner, *(worker for worker in standbys if worker != owner))
     owners_of = {operator: tuple(each) for operator, each in rows.items()}
     return Placement(cluster=cluster, app=app, epoch=epoch, owners=owners_of, part_size=part_size)
+
+
+def next_owned(row: Owners, target: WorkerId) -> Owners:
+    """The row with `target` as its first standby.  It is not longer than before, or has one standby."""
+    owner, *others = row
+    return (owner, target, *[each for each in others if each != target][: max(0, len(others) - 1)])
 
 
 def without_standby(placement: Placement, worker: WorkerId) -> dict[KeyGroup, Owners]:

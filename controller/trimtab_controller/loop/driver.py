@@ -177,6 +177,7 @@ class ControlLoop:
                 if self._acting and self._execution.state.in_flight:
                     start_s = snapshot.start_ms / 1000.0
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
+                self._decide(deciding.RestoresLearned(learned=self._execution.learned()))
                 self._decide(event)
                 self._telemetry.snapshot(snapshot, self._decider)
             case deciding.IntentsChanged():

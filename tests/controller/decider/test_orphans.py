@@ -5,21 +5,32 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
 from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Skip, StandbysPlaced
-from trimtab_controller.decider.events import Decided, ExecutionChanged, IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.decision import Planned, Skip, StandbysPlaced
+from trimtab_controller.decider.events import (
+    Decided,
+    ExecutionChanged,
+    IntentsChanged,
+    RestoresLearned,
+    SnapshotArrived,
+)
 from trimtab_controller.decider.hosts import Host, HostsSeen
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.orphans import Orphaned, Placed, place_orphans
 from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import AppView, Room, Worker
-from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.state import Execution, next_owned, placement_of
+from trimtab_controller.plan import PlanReason
+from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -58,6 +69,13 @@ def decision_of(made: Decider, number: int, window: Snapshot) -> object:
     return next(action.decision for action in actions if isinstance(action, Decided))
 
 
+def targets(found: object) -> dict[KeyGroup, WorkerId]:
+    """The next owners that a plan names."""
+    assert isinstance(found, Planned)
+    assert found.plan.reason is PlanReason.LOSS
+    return {move.key_group: move.target for move in found.plan.moves}
+
+
 def test_the_key_groups_of_a_lost_worker_get_a_next_owner_by_their_loads() -> None:
     made = decider(STANDBY_OF_3)
     decision_of(made, 0, seen(0))
@@ -65,15 +83,17 @@ def test_the_key_groups_of_a_lost_worker_get_a_next_owner_by_their_loads() -> No
     assert isinstance(decision_of(made, 1, seen(1, lost=W0)), Skip), "its agent may only be restarting"
     found = decision_of(made, 2, seen(2, lost=W0))
 
-    assert isinstance(found, StandbysPlaced)
-    assert {each: row[0] for each, row in found.rows.items()} == {kg(0): W0, kg(1): W0, kg(2): W0}, "3 has a standby"
-    heavy = found.rows[kg(0)][1]
-    assert heavy != W1, "w1 inherits key group 3"
-    assert {found.rows[kg(1)][1], found.rows[kg(2)][1]}.isdisjoint({heavy}), "by load and not by number"
-    assert found.detail.startswith(
+    named = targets(found)
+    assert isinstance(found, Planned)
+    assert {move.key_group: move.source for move in found.plan.moves} == {kg(0): W0, kg(1): W0, kg(2): W0}
+    heavy = named[kg(0)]
+    assert heavy != W1, "w1 inherits key group 3, which has a standby"
+    assert {named[kg(1)], named[kg(2)]}.isdisjoint({heavy}), "by load and not by number"
+    assert found.plan.detail.startswith(
         "w0 is away and 3 of its key groups have no standby that runs: the Elastic Allocator"
     )
-    assert f"{heavy} 1 (70 %)" in found.detail
+    assert f"{heavy} 1 (70 %)" in found.plan.detail
+    assert found.plan.planned > found.plan.before
     assert made.known.concerns == ()
 
 
@@ -81,12 +101,12 @@ def test_they_are_placed_once_and_the_worker_that_comes_back_keeps_them() -> Non
     made = decider({})
     decision_of(made, 0, seen(0))
     assert isinstance(decision_of(made, 1, seen(1, lost=W0)), Skip), "its agent may only be restarting"
-    found = decision_of(made, 2, seen(2, lost=W0))
-    assert isinstance(found, StandbysPlaced)
-    after = placement({}).changed(Epoch(1, 2), found.rows)
+    named = targets(decision_of(made, 2, seen(2, lost=W0)))
+    rows = {each: next_owned((W0,), target) for each, target in named.items()}
+    after = placement({}).changed(Epoch(1, 2), rows)
     made.on_event(1030.0, ExecutionChanged(execution=Execution(generation=1, number=2, placements={APP: after})))
 
-    assert not isinstance(decision_of(made, 3, seen(3, lost=W0)), StandbysPlaced)
+    assert not isinstance(decision_of(made, 3, seen(3, lost=W0)), Planned)
     back = decision_of(made, 4, seen(4))
     assert isinstance(back, StandbysPlaced)
     assert set(back.rows.values()) == {(W0,)}, "the app asks for no standbys"
@@ -105,9 +125,8 @@ def test_a_standby_that_is_lost_too_does_not_count() -> None:
     decision_of(made, 0, seen(0))
     assert isinstance(decision_of(made, 1, seen(1, lost=W0)), Skip), "its agent may only be restarting"
     found = decision_of(made, 2, seen(2, lost=W0))
-    assert isinstance(found, StandbysPlaced)
-    assert len(found.rows[kg(0)]) == 2, "the row is not longer than before"
-    assert found.rows[kg(0)][1] in (W1, W2, W3)
+    assert targets(found)[kg(0)] in (W1, W2, W3)
+    assert next_owned((W0, WorkerId("gone")), W1) == (W0, W1), "the row is not longer than before"
 
 
 @pytest.mark.parametrize("paused", [True, False])
@@ -131,15 +150,53 @@ def test_where_no_worker_is_light_it_is_a_concern_until_the_worker_is_back() -> 
     decision_of(made, 1, loaded(seen(1, lost=W0)))
     found = decision_of(made, 2, loaded(seen(2, lost=W0)))
 
-    assert isinstance(found, StandbysPlaced)
-    assert sorted(Counter(row[1] for row in found.rows.values()).values()) == [1, 1, 2], "where they do least harm"
-    assert "no worker is light or stays below 80 % with 4 of them" in found.detail
+    assert sorted(Counter(targets(found).values()).values()) == [1, 1, 2], "where they do least harm"
+    assert isinstance(found, Planned)
+    assert "no worker is light or stays below 80 % with 4 of them" in found.plan.detail
     decision_of(made, 3, loaded(seen(3, lost=W0)))
     [concern] = [each for each in made.known.concerns if each.kind is ConcernKind.ORPHANS_CROWD]
     assert concern.workers == (W1, W2, W3)
     assert "after the loss of w0" in concern.detail
     decision_of(made, 4, loaded(seen(4)))
     assert ConcernKind.ORPHANS_CROWD not in {each.kind for each in made.known.concerns}
+
+
+def stated(found: Snapshot, states: dict[KeyGroup, int]) -> Snapshot:
+    """The window in which key groups have these states, in bytes."""
+    rows = [replace(row, state_bytes=states.get(row.key_group, 1_000_000)) for row in found.key_groups]
+    return replace(found, key_groups=rows)
+
+
+def test_a_host_that_restores_faster_gets_the_large_state_while_the_balance_is_the_same() -> None:
+    """Key groups 0 to 3 have the same load, and the first one 40 MB; the link of w1 and w2 is slow."""
+    even = dict.fromkeys(CPU, 0.1)
+    slow = TableCost(values=(4.0, 8.0))
+
+    def window(number: int, *, lost: WorkerId | None = None) -> Snapshot:
+        found = seen(number, lost=lost)
+        rows = [replace(row, cpu=even[row.key_group]) for row in found.key_groups]
+        return stated(replace(found, key_groups=rows), {kg(0): 40_000_000})
+
+    made = decider({})
+    hosts = {row.worker: row.host for row in seen(0).nodes}
+    made.on_event(1000.0, RestoresLearned(learned=LearnedRestores(of_host={hosts[W1]: slow, hosts[W2]: slow})))
+    decision_of(made, 0, window(0))
+    decision_of(made, 1, window(1, lost=W0))
+    found = decision_of(made, 2, window(2, lost=W0))
+    assert targets(found)[kg(0)] == W3
+    assert isinstance(found, Planned)
+    assert "targets by DynDL: warm in 4.3 s and not 17.2 s, bound 4.3 s" in found.plan.detail
+    assert {move.state_bytes for move in found.plan.moves} == {1_000_000, 40_000_000}, "as w0 said last"
+
+
+def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimtab_controller.decider.orphans.MOST_SCHEDULED", 3)
+    made = decider({})
+    for number in (0, 1):
+        decision_of(made, number, seen(number, lost=W0 if number else None))
+    found = decision_of(made, 2, seen(2, lost=W0))
+    assert isinstance(found, StandbysPlaced)
+    assert {len(row) for row in found.rows.values()} == {2}
 
 
 # --- the matching -----------------------------------------------------------------------------------------------------
@@ -241,3 +298,37 @@ def test_every_orphan_gets_exactly_one_worker_and_what_it_then_uses_is_told(
         used[found.targets[row.key_group]] += row.load / workers[found.targets[row.key_group]]
     for name, busy in found.busy_pct.items():
         assert busy == pytest.approx(used[name], rel=1e-6, abs=1e-6)
+
+
+@settings(deadline=None)
+@given(
+    capacities=st.lists(st.floats(0.5, 4.0), min_size=1, max_size=5),
+    loads=st.lists(st.floats(0.0, 40.0), min_size=1, max_size=15),
+    shares=st.lists(st.floats(0.0, 0.9), min_size=15, max_size=15),
+    band=st.sampled_from([0.0, 2.5, 20.0]),
+)
+def test_dyndls_targets_are_never_warm_later_and_keep_the_band(
+    capacities: list[float], loads: list[float], shares: list[float], band: float
+) -> None:
+    workers = {f"w{place}": capacity for place, capacity in enumerate(capacities)}
+    seen_ = view(workers, {place: (name, 10.0) for place, name in enumerate(workers)})
+    lost = orphaned({100 + place: load for place, load in enumerate(loads)}, state_bytes=5_000_000)
+    on_disk = {kg(100 + at): {WorkerId("w0"): share} for at, share in enumerate(shares[: len(loads)])}
+    before = placed(seen_, lost)
+    restores = Restores(held=Held(on_disk=on_disk), band=band)
+    found = place_orphans(seen_, lost, HostsSeen(), {}, operations=10_000, restores=restores)
+    assert found is not None
+    assert found.chosen is not None
+    assert found.chosen.lower_bound_s <= found.chosen.seconds + 1e-6
+    assert found.chosen.seconds <= found.chosen.given_s + 1e-6
+    assert set(found.targets) == {row.key_group for row in lost.table}
+    uses = [sum(row.load for row in lost.table) + 10.0 * len(workers), sum(capacities)]
+    mean = uses[0] / uses[1]
+
+    def use(named: Placed, name: str) -> float:
+        given_ = sum(row.load for row in lost.table if named.targets[row.key_group] == name)
+        return (10.0 + given_) / workers[name]
+
+    for name in workers:
+        allowed = max(abs(use(before, name) - mean), band)
+        assert abs(use(found, name) - mean) <= allowed + 1e-6

@@ -10,10 +10,13 @@ from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.restoring import onto_copies, with_restores
 from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
+from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis
@@ -86,17 +89,22 @@ def placed(found: AppView, standbys: dict[int, int], copies: dict[int, dict[int,
     )
 
 
+def better(wanted_: SolveWanted, made: Answer, held: Held, settings_: Settings, **known: object) -> Answer:
+    """The answer with other targets; `known` = what was learned of restores."""
+    return onto_copies(wanted_, made, Restores(held=held, **known), settings_)  # type: ignore[arg-type]
+
+
 def test_moves_of_equal_load_change_places_so_that_both_go_to_their_standbys() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     made = answer(found, (0, 1), (1, 2))
-    told = onto_copies(wanted(found), made, placed(found, {0: 2, 1: 1}), SETTINGS)
+    told = better(wanted(found), made, placed(found, {0: 2, 1: 1}), SETTINGS)
     assert told == replace(made, moves=((0, 2), (1, 1)))
 
 
 def test_a_small_key_group_goes_alone_and_a_large_one_stays_where_the_balance_wants_it() -> None:
     found = view([0, 0, 1, 2, 3], [1.0, 30.0, 30.0, 31.0, 60.0])
     made = answer(found, (0, 1), (1, 1))
-    told = onto_copies(wanted(found), made, placed(found, {0: 2, 1: 3}), SETTINGS)
+    told = better(wanted(found), made, placed(found, {0: 2, 1: 3}), SETTINGS)
     assert told.moves == ((0, 2), (1, 1))
     assert told.load_distance == distance(found, told.moves)
 
@@ -104,37 +112,45 @@ def test_a_small_key_group_goes_alone_and_a_large_one_stays_where_the_balance_wa
 def test_the_larger_state_goes_to_the_standby() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0], sizes=[5, 9000, 1, 1, 1])
     made = answer(found, (0, 1), (1, 2))
-    assert onto_copies(wanted(found), made, placed(found, {0: 1, 1: 1}), SETTINGS).moves == ((0, 2), (1, 1))
+    assert better(wanted(found), made, placed(found, {0: 1, 1: 1}), SETTINGS).moves == ((0, 2), (1, 1))
 
 
 def test_moves_go_to_copies_on_disk_and_rather_to_a_standby() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     made = answer(found, (0, 1), (1, 2))
     state = placed(found, {}, {0: {2: 0.3}, 1: {1: 0.9}})
-    assert onto_copies(wanted(found), made, state, SETTINGS).moves == ((0, 2), (1, 1))
+    assert better(wanted(found), made, state, SETTINGS).moves == ((0, 2), (1, 1))
     state = placed(found, {0: 1}, {0: {2: 0.3}, 1: {1: 0.9}})
-    assert onto_copies(wanted(found), made, state, SETTINGS) is made, "a whole restore is saved where it is"
+    assert better(wanted(found), made, state, SETTINGS) is made, "a whole restore is saved where it is"
 
 
 def test_restores_leave_the_host_that_has_most_of_them() -> None:
     found = view([0, 0, 0, 0, 1, 2, 3], [10.0] * 4 + [30.0] * 3, sizes=[900, 800, 50, 70, 1, 1, 1])
     made = answer(found, (0, 1), (1, 1), (2, 2), (3, 3))
-    told = onto_copies(wanted(found), made, Held(), SETTINGS)
+    told = better(wanted(found), made, Held(), SETTINGS)
     restoring = [sum(found.owned[at].state_bytes or 0 for at, target in told.moves if target == to) for to in (1, 2, 3)]
     assert max(restoring) <= 950, "the two large ones are apart"
     assert [sum(target == to for _, target in told.moves) for to in (1, 2, 3)] == [2, 1, 1], "loads are as they were"
     heavy = view([0, 0, 0, 1, 2, 3], [30.0, 30.0, 5.0, 10.0, 70.0, 65.0], sizes=[900, 800, 50, 1, 1, 1])
     made = answer(heavy, (0, 1), (1, 1), (2, 3))
-    assert onto_copies(wanted(heavy), made, Held(), SETTINGS) is made, "the balance comes first"
+    assert better(wanted(heavy), made, Held(), SETTINGS) is made, "the balance comes first"
+
+
+def test_a_host_that_restores_slowly_gets_less_of_the_state() -> None:
+    found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0], sizes=[900, 500, 1, 1, 1])
+    made = answer(found, (0, 1), (1, 2))
+    assert better(wanted(found), made, Held(), SETTINGS) is made
+    slow = LearnedRestores(of_host={HostId("h-w1"): TableCost(values=(3.0, 6.0))})
+    assert better(wanted(found), made, Held(), SETTINGS, learned=slow).moves == ((0, 2), (1, 1))
 
 
 def test_nothing_changes_without_standbys_or_with_albic() -> None:
     found = view([0, 0, 1, 2, 3], [10.0, 10.0, 10.0, 10.0, 20.0])
     made = answer(found, (0, 1), (1, 2))
-    assert onto_copies(wanted(found), made, placed(found, {}), SETTINGS) is made
-    assert onto_copies(wanted(found), made, Held(), SETTINGS) is made
+    assert better(wanted(found), made, placed(found, {}), SETTINGS) is made
+    assert better(wanted(found), made, Held(), SETTINGS) is made
     together = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
-    assert onto_copies(wanted(found), made, placed(found, {0: 2, 1: 1}), together) is made
+    assert better(wanted(found), made, placed(found, {0: 2, 1: 1}), together) is made
 
 
 @settings(max_examples=200, deadline=None)
@@ -152,7 +168,7 @@ def test_the_same_key_groups_move_more_to_standbys_and_nobody_gets_too_far(data:
     standbys = {at: data.draw(workers) for at in range(count)}
     standbys = {at: standby for at, standby in standbys.items() if standby != owners[at]}
     made = answer(found, *moves)
-    told = onto_copies(wanted(found), made, placed(found, standbys), SETTINGS)
+    told = better(wanted(found), made, placed(found, standbys), SETTINGS)
 
     assert [at for at, _ in told.moves] == [at for at, _ in moves]
     assert all(target in free and target != owners[at] for at, target in told.moves)

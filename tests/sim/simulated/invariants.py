@@ -56,6 +56,8 @@ class Checker:
     pauses_read: bool = False
     """Whether the acting controller has read that it is to pause."""
     plans: list[tuple[float, str]] = field(default_factory=list)
+    losses: list[str] = field(default_factory=list)
+    """Plans that name next owners for what a lost worker had."""
     on_plan: Callable[[], None] = lambda: None
     over_capacity: Callable[[], set[WorkerId]] = set
     """The workers whose processes use more than they may, by the truth."""
@@ -169,6 +171,9 @@ class Checker:
         if self.hold_since is not None:
             share = f"{self.lost_hosts_share:.0%}"
             raise Violation(f"plan {row.plan} begins while {share} of the hosts are lost")
+        if row.lost:
+            self._see_loss(row)
+            return
         if row.before <= self.bounds.load_distance and not row.reason.startswith("drain"):
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
         moves = sum(len(handover.key_groups) for handover in row.handovers)
@@ -178,6 +183,16 @@ class Checker:
             raise Violation(f"budget: plan {row.plan} has a hand-over that is too large")
         self._see_targets(row)
         self.plans.append((self.timeline.now, row.plan))
+        self.on_plan()
+
+    def _see_loss(self, row: Round) -> None:
+        """Next owners for what a worker had that is lost: each key group once, and none to a lost worker."""
+        named = [each for handover in row.handovers for each in handover.key_groups]
+        if len(named) != len(set(named)):
+            raise Violation(f"plan {row.plan} names two next owners of a key group")
+        if lost := {each.source for each in row.handovers} & {each.target for each in row.handovers}:
+            raise Violation(f"plan {row.plan} gives to {', '.join(sorted(lost))}, which it says is lost")
+        self.losses.append(row.plan)
         self.on_plan()
 
     def _see_targets(self, row: Round) -> None:

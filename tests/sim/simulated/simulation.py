@@ -39,6 +39,7 @@ class Outcome:
     plans: int
     moved: int
     faults: int
+    losses: int
     trace: str
 
 
@@ -70,6 +71,7 @@ class Simulation:
             plans=len(world.checker.plans),
             moved=world.checker.moved,
             faults=len(self._inflicted),
+            losses=len(world.checker.losses),
             trace=world.broker.trace,
         )
 
