@@ -166,7 +166,7 @@ class Agent:
         await asyncio.to_thread(self._link.stop, END_LIMIT_S)
         await asyncio.sleep(0)  # let the callbacks of the last deliveries run
         self._commands.close()
-        log.info("agent stopped; its workers keep running")
+        log.info("agent stopped; its workers keep running", **fields(**self._commands.left_running()))
 
     def _fail(self, fault: str) -> None:
         self._fault = fault

@@ -8,11 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import indent
 
+from confluent_kafka import KafkaException
+
+from trimtab_controller.cli.known import CommandError
+from trimtab_controller.cli.operator import look, target_of
+from trimtab_controller.cli.status_brief import brief_status
+from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError
+from trimtab_controller.kafka.reader import ReadError
 from trimtab_sandbox.broker import BrokerError, Topic, log_end
 from trimtab_sandbox.cluster import CONTROLLER_TOML, Cluster, ClusterError
-from trimtab_sandbox.configuration import SandboxSettings
+from trimtab_sandbox.configuration import BROKER, SandboxSettings
 from trimtab_sandbox.parser import FLIGHTS_APP
 from trimtab_sandbox.readiness import CONSOLE_MODULES, missing_modules
 from trimtab_sandbox.state import SandboxState, StateError, forget_state, load_state
@@ -75,16 +82,33 @@ def run_up(arguments: argparse.Namespace) -> int:
 
 
 def run_status(arguments: argparse.Namespace) -> int:
-    """Print which processes run, and what shows windows and plans; returns 0 if all processes run."""
+    """Print which processes run, and the last windows, plans and decisions; returns 0 if all processes run."""
     state = _required_state(arguments.folder)
     alive = _print_state(state)
-    print(f"windows and plans: trimtab status --config {arguments.folder / CONTROLLER_TOML}")
+    configuration = arguments.folder / CONTROLLER_TOML
+    for line in _windows_and_plans(state, configuration):
+        print(line)
+    print(f"more: trimtab status --config {configuration}")
     return 0 if alive else 1
 
 
+def _windows_and_plans(state: SandboxState, configuration: Path) -> list[str]:
+    """What the controller has reported last, or why that is not known."""
+    if not state.alive().get(BROKER):
+        return ["windows and plans: unknown, the broker does not run"]
+    try:
+        return brief_status(look(target_of(load(configuration))))
+    except (BadConfiguration, CommandError, ReadError) as error:
+        return [f"windows and plans: unknown: {error}"]
+    except KafkaException as error:
+        return [f"windows and plans: unknown: Kafka: {error.args[0].str()}"]
+
+
 def run_down(arguments: argparse.Namespace) -> int:
-    """End everything; returns 0 only when nothing is left."""
+    """End everything, also workers that agents have started; returns 0 only when nothing is left."""
     state = _required_state(arguments.folder)
+    if of_agents := state.of_agents():
+        print(f"workers that their agents have started end, too: {', '.join(sorted(of_agents))}")
     left = state.end()
     if not left.nothing:
         print(f"trimtab sandbox: still there: {left.processes} processes, {left.ports} ports in use", file=sys.stderr)
@@ -147,15 +171,22 @@ def _required_state(folder: Path) -> SandboxState:
 
 
 def _print_state(state: SandboxState) -> bool:
-    """Print each process, with the end of its log if it has ended; returns whether all run."""
+    """Print each process, with the end of its log if it has ended; returns whether all run.
+
+    A worker that has ended and that its agent has started again runs.
+    """
     print(f"cluster {state.cluster}, broker at {state.bootstrap_servers}")
-    living = state.alive()
+    living, of_agents = state.alive(), state.of_agents()
     for name, alive in living.items():
+        if name in of_agents:
+            continue
         started = state.processes[name]
         print(f"  {name:<12} pid {started.pid:<8} {'alive' if alive else 'ENDED':<6} {started.log}")
         if not alive and started.log.exists():
             print(indent(log_end(started.log, LOG_LINES), "      "))
-    return all(living.values())
+    for name, (pid, *_) in sorted(of_agents.items()):
+        print(f"  {name:<12} pid {pid:<8} alive  started by its agent")
+    return all(alive for name, alive in living.items() if name not in of_agents)
 
 
 FUNCTIONS: dict[str, Callable[[argparse.Namespace], int]] = {"up": run_up, "status": run_status, "down": run_down}

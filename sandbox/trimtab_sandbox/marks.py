@@ -16,6 +16,8 @@ import psutil
 
 VARIABLE = "TRIMTAB_SANDBOX"
 """The marks of all sandboxes of a process, separated by colons: a demo may run inside a test run."""
+WORKER = "TRIMTAB_WORKER"
+"""Names the worker to its plug-in."""
 
 
 def with_mark(mark: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -33,6 +35,16 @@ def marked(mark: str) -> list[psutil.Process]:
                 found.append(process)
         except (psutil.Error, OSError):
             continue  # has ended, is a zombie, or belongs to another user
+    return found
+
+
+def marked_workers(mark: str) -> dict[str, list[int]]:
+    """Worker -> the ids of the running processes with this mark and its name, whoever started them."""
+    found: dict[str, list[int]] = {}
+    for process in marked(mark):
+        with suppress(psutil.Error, OSError):
+            if name := process.environ().get(WORKER):
+                found.setdefault(name, []).append(process.pid)
     return found
 
 

@@ -35,8 +35,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="set this for the workers (repeat for more); {broker}, {data}, {web_port} and {worker} are replaced",
     )
     up.add_argument("--act", action="store_true", help="carry out plans; without it, the controller only logs them")
-    status = actions.add_parser("status", help="show which processes are alive, and where their logs are")
-    down = actions.add_parser("down", help="stop everything; data and logs are kept")
+    status = actions.add_parser(
+        "status", help="show which processes are alive, where their logs are, and the last windows, plans and decisions"
+    )
+    down = actions.add_parser(
+        "down", help="stop everything, also workers that agents have started; data and logs are kept"
+    )
     for name, action in (("up", up), ("status", status), ("down", down)):
         text = f"state, data and logs (default: {FOLDER})"
         action.add_argument("--folder", type=Path, default=FOLDER, metavar="FOLDER", help=text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer
 from trimtab_protocol.settings.paths import read_path
 from trimtab_sandbox.configuration import shutdown_order
-from trimtab_sandbox.marks import bound, end_marked, marked, signal_process
+from trimtab_sandbox.marks import bound, end_marked, marked, marked_workers, signal_process
 from trimtab_sandbox.processes import STOP_LIMIT_S, LeftOver
 
 VERSION = 1
@@ -63,10 +63,21 @@ class SandboxState:
         living = {process.pid for process in marked(self.mark)}
         return {name: started.pid in living for name, started in self.processes.items()}
 
+    def of_agents(self) -> dict[str, list[int]]:
+        """Worker -> the ids of its processes, for workers that an agent has started: as ordered, or again."""
+        recorded = {started.pid for started in self.processes.values()}
+        running = marked_workers(self.mark)
+        return {worker: pids for worker, pids in running.items() if not recorded.intersection(pids)}
+
     def end(self) -> LeftOver:
-        """End all processes in order: SIGTERM, a bounded wait, SIGKILL; returns what is left."""
-        for phase in shutdown_order(self.processes):
-            self._end_phase({self.processes[name].pid for name in phase})
+        """End all processes in order, also workers that agents have started; returns what is left.
+
+        SIGTERM, a bounded wait, SIGKILL.
+        """
+        recorded = {name: [started.pid] for name, started in self.processes.items()}
+        for phase in shutdown_order({**recorded, **self.of_agents()}):
+            running = self.of_agents()  # once more: the controller may have had one started until it ended
+            self._end_phase({pid for name in phase for pid in (*recorded.get(name, ()), *running.get(name, ()))})
         alive = end_marked(self.mark)
         shutil.rmtree(self.sockets, ignore_errors=True)
         return LeftOver(processes=alive, ports=len(bound(port for ports in self.ports.values() for port in ports)))

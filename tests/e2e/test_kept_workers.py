@@ -72,7 +72,7 @@ def test_a_killed_worker_comes_back_also_under_a_new_agent_until_a_stop_or_too_m
 
     agent.kill()
     second = kill(bench)
-    bench.start_agent()
+    agent = bench.start_agent()
     again = now_says(bench, lambda row: row.absence is Absence.STARTING)
     assert again.reason == "crashed 2 times in a row, the agent starts it again; last: unknown exit code"
     now_says(bench, runs)
@@ -101,5 +101,8 @@ def test_a_killed_worker_comes_back_also_under_a_new_agent_until_a_stop_or_too_m
     process(bench).terminate()  # this worker ends with 7 then: whatever is not clean is a crash
     bench.wait_for(lambda: 'last="exit code 7"' in bench.log())
     now_says(bench, runs)
-    bench.publish(bench.command(5, CommandKind.STOP, worker="w1"))
-    bench.await_answers({(5, Phase.STOPPED)})
+    last = process(bench)
+    agent.stop()
+    assert f'agent stopped; its workers keep running" running="w1 (pid {last.pid})"' in bench.log()
+    last.terminate()  # as the log says
+    bench.wait_for(lambda: not last.is_running() or last.status() == psutil.STATUS_ZOMBIE)

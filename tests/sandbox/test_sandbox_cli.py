@@ -7,7 +7,7 @@ import pytest
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import make_socket_folder
 from trimtab_sandbox.command import LOG_LINES, UsageError, read_settings, run
-from trimtab_sandbox.marks import end_marked
+from trimtab_sandbox.marks import WORKER, end_marked
 from trimtab_sandbox.parser import add_parser
 from trimtab_sandbox.processes import Processes
 from trimtab_sandbox.state import SandboxState, StartedProcess, load_state
@@ -125,13 +125,13 @@ def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFix
             processes={"broker": StartedProcess(pid=child.pid, log=child.log)},
             ports={},
         ).save(tmp_path)
-        folder = ("--folder", str(tmp_path))
+        folder, toml = ("--folder", str(tmp_path)), tmp_path / "controller" / "controller.toml"
 
         assert trimtab("status", *folder) == 0
         assert trimtab("up", *folder) == 1
         assert capsys.readouterr() == (
             f"cluster c, broker at 127.0.0.1:9\n  broker       pid {child.pid:<8} alive  {child.log}\n"
-            f"windows and plans: trimtab status --config {tmp_path / 'controller' / 'controller.toml'}\n",
+            f"windows and plans: unknown: {toml}: No such file or directory\nmore: trimtab status --config {toml}\n",
             f"trimtab sandbox: a sandbox is already running in {tmp_path}: end it first with `trimtab sandbox down`\n",
         )
         assert child.alive
@@ -141,9 +141,45 @@ def test_status_and_down_of_what_is_up(tmp_path: Path, capsys: pytest.CaptureFix
         assert trimtab("status", *folder) == 1
         shown = capsys.readouterr().out.splitlines()
         assert shown[1] == f"  broker       pid {child.pid:<8} ENDED  {child.log}"
-        assert shown[2:-1] == [f"      line {number}" for number in range(1, LOG_LINES + 1)]
+        assert shown[2:-2] == [f"      line {number}" for number in range(1, LOG_LINES + 1)]
+        assert shown[-2] == "windows and plans: unknown, the broker does not run"
         assert trimtab("down", *folder) == 0
         assert load_state(tmp_path) is None
         assert child.log.exists()
+    finally:
+        end_marked(processes.mark)
+
+
+def test_a_worker_that_its_agent_has_started_is_shown_and_ends_with_the_sandbox(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    processes = Processes(tmp_path / "logs")
+    started = {name: processes.start(name, sleep, environment={WORKER: name}) for name in ("w0", "w1")}
+    again, pool = (processes.start("other", sleep, environment={WORKER: name}) for name in ("w1", "w2"))
+    processes.release()
+    try:
+        started["w1"].kill()
+        SandboxState(
+            cluster="c",
+            mark=processes.mark,
+            bootstrap_servers="127.0.0.1:9",
+            sockets=tmp_path / "sockets",
+            processes={name: StartedProcess(pid=child.pid, log=child.log) for name, child in started.items()},
+            ports={},
+        ).save(tmp_path)
+
+        assert trimtab("status", "--folder", str(tmp_path)) == 0
+        assert capsys.readouterr().out.splitlines()[1:4] == [
+            f"  w0           pid {started['w0'].pid:<8} alive  {started['w0'].log}",
+            f"  w1           pid {again.pid:<8} alive  started by its agent",
+            f"  w2           pid {pool.pid:<8} alive  started by its agent",
+        ]
+        assert trimtab("down", "--folder", str(tmp_path)) == 0
+        assert capsys.readouterr().out == (
+            "workers that their agents have started end, too: w1, w2\n"
+            f"stopped; data and logs are kept in {tmp_path}\n"
+        )
+        assert not any(child.alive for child in (started["w0"], again, pool))
     finally:
         end_marked(processes.mark)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_sandbox.marks import end_marked
+from trimtab_sandbox.marks import WORKER, end_marked
 from trimtab_sandbox.processes import LeftOver, Processes
 from trimtab_sandbox.state import SandboxState, StartedProcess, StateError, forget_state, load_state
 
@@ -33,13 +33,13 @@ RECORD = {
 
 @pytest.fixture
 def released(tmp_path: Path) -> Iterator[SandboxState]:
-    """A sandbox whose processes write down in which order they end."""
+    """A sandbox whose processes write down in which order they end; w1 stands for a worker that an agent started."""
     processes = Processes(tmp_path / "logs")
     try:
         children = {}
-        for name in ("broker", "h0", "w0", "controller"):
+        for name in ("broker", "h0", "w0", "controller", "w1"):
             command = [sys.executable, "-c", ORDERLY, str(tmp_path / "order"), name]
-            children[name] = processes.start(name, command)
+            children[name] = processes.start(name, command, environment={WORKER: name} if name[0] == "w" else {})
         for child in children.values():
             while not child.log.read_text():
                 assert child.alive
@@ -51,7 +51,9 @@ def released(tmp_path: Path) -> Iterator[SandboxState]:
             mark=processes.mark,
             bootstrap_servers="127.0.0.1:9",
             sockets=tmp_path / "sockets",
-            processes={name: StartedProcess(pid=child.pid, log=child.log) for name, child in children.items()},
+            processes={
+                name: StartedProcess(pid=child.pid, log=child.log) for name, child in children.items() if name != "w1"
+            },
             ports={"broker": (9, 10)},
         )
     finally:
@@ -79,7 +81,8 @@ def test_a_record_is_found_by_every_name_of_its_folder(
 def test_all_end_in_order_and_only_once(released: SandboxState, tmp_path: Path) -> None:
     assert released.alive() == dict.fromkeys(("broker", "h0", "w0", "controller"), True)
     assert released.end() == LeftOver(processes=0, ports=0)
-    assert (tmp_path / "order").read_text().split() == ["controller", "w0", "h0", "broker"]
+    controller, *workers, agent, broker = (tmp_path / "order").read_text().split()
+    assert (controller, sorted(workers), agent, broker) == ("controller", ["w0", "w1"], "h0", "broker")
     assert not any(released.alive().values())
     assert not released.sockets.exists()
     assert released.end().nothing

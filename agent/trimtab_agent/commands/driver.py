@@ -150,6 +150,16 @@ class CommandDriver:
             self._save_positions()
         self._journal.close()
 
+    def left_running(self) -> dict[str, str]:
+        """For the log: the workers that this agent started and leaves running, and how to end them; empty if none."""
+        running = sorted(self._machine.processes.items())
+        if not running:
+            return {}
+        return {
+            "running": ", ".join(f"{worker} (pid {process.pid})" for worker, process in running),
+            "to_end_them": "SIGTERM to the pid; in order, with an agent running: trimtab drain",
+        }
+
     # --- its own work
 
     def _recover(self, now: float) -> None:

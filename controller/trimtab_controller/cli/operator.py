@@ -19,7 +19,7 @@ from rich.console import Console
 from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_view import show_status
-from trimtab_controller.configuration import BadConfiguration, decode, load
+from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.intents import actions
 from trimtab_controller.intents.change import Asked, Change, Refusal
@@ -83,6 +83,11 @@ def read_target(args: argparse.Namespace) -> Target:
         configuration = decode(document)
     else:
         raise BadConfiguration("name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
+    return target_of(configuration)
+
+
+def target_of(configuration: Configuration) -> Target:
+    """The cluster of a configuration."""
     connection = Connection(kafka=configuration.kafka)
     return Target(configuration=configuration, connection=connection, topics=Topics(configuration.cluster))
 
@@ -92,19 +97,24 @@ def read_target(args: argparse.Namespace) -> Target:
 
 def run_status(args: argparse.Namespace, target: Target) -> int:
     """Print leader and standbys, workers, loads, plan in flight and last decisions."""
+    seen = look(target)
+    if args.json:
+        controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
+        print_json({**summary(seen), **json.loads(encode_status(seen.status)), "controllers": controllers})
+    else:
+        show_status(seen, console(), all_nodes=args.all)
+    return DONE
+
+
+def look(target: Target) -> Seen:
+    """What the controllers have reported last.  Raises CommandError, ReadError, KafkaException."""
     status = read_status(target)
     if status is None:
         cluster = target.configuration.cluster
         raise CommandError(
             f"no controller has reported on cluster {cluster} yet: start one by `trimtab controller run`"
         )
-    seen = Seen(status=status, controllers=_controllers(target), now=time.time())
-    if args.json:
-        controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
-        print_json({**summary(seen), **json.loads(encode_status(status)), "controllers": controllers})
-    else:
-        show_status(seen, console(), all_nodes=args.all)
-    return DONE
+    return Seen(status=status, controllers=_controllers(target), now=time.time())
 
 
 def _controllers(target: Target) -> tuple[Member, ...] | None:

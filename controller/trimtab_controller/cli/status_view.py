@@ -43,7 +43,7 @@ STYLES = {
 def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> None:
     """Print the whole status."""
     status = seen.status
-    console.print(_headline(seen))
+    console.print(headline(seen))
     if status.decisions:
         last = status.decisions[-1]
         console.print(Text(f"last decision {ago(seen.now - last.at)} ago: {last.text}"))
@@ -67,7 +67,8 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
             console.print(Padding(part, INDENT, expand=False))
 
 
-def _headline(seen: Seen) -> Text:
+def headline(seen: Seen) -> Text:
+    """Cluster, state, leader, epoch and the age of the last window."""
     status = seen.status
     text = Text.assemble((status.cluster, "bold"), "  ", (str(seen.state).upper(), STYLES[seen.state]), "  ")
     text.append(f"{_leadership(seen)}, epoch {status.epoch}, ")
@@ -139,6 +140,15 @@ def _levels(app: AppStatus, status: Status) -> Text:
 
 
 def _app(app: AppStatus) -> Text:
+    text = app_line(app)
+    if app.not_ready or app.load_distance is None:
+        return text
+    text.append(_n_minus_1(app)).append(headroom_text(app))
+    return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}")
+
+
+def app_line(app: AppStatus) -> Text:
+    """Load distance, mean load and key groups of an app, or why there is no load distance."""
     if app.not_ready:
         return Text(f"not ready: {app.not_ready}", "yellow")
     if app.load_distance is None:
@@ -151,8 +161,7 @@ def _app(app: AppStatus) -> Text:
         text.append(f", {app.missing_standbys} lack a standby", "yellow")
     if app.unknown_load:
         text.append(f", {app.unknown_load:.1%} of the load is unknown", "yellow")
-    text.append(_n_minus_1(app)).append(headroom_text(app))
-    return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}")
+    return text
 
 
 def _starts(size: SizeStatus) -> str:

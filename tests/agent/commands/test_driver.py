@@ -332,6 +332,7 @@ def test_a_crash_is_counted_logged_and_followed_by_a_start(tmp_path: Path, caplo
         driver.receive(command(1, CommandKind.START, worker=W1))
         await asyncio.sleep(0)
         process = driver._machine.processes[W1]
+        assert driver.left_running()["running"] == f"w1 (pid {process.pid})"
         driver.handle(WorkerConnected(worker=W1, app=APP, process=process, steering=True))
         driver.handle(WorkerDisconnected(worker=W1))
         task = asyncio.create_task(driver.run())
@@ -339,6 +340,7 @@ def test_a_crash_is_counted_logged_and_followed_by_a_start(tmp_path: Path, caplo
             await asyncio.sleep(0.05)
         task.cancel()
         driver.close()
+        assert driver.left_running() == {}
 
         registry = hands.metrics.registry
         assert registry.get_sample_value("trimtab_agent_worker_crashes_total", {"worker": "w1"}) == 2

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from trimtab_controller.cli.status_brief import SHOWN_APPS, brief_status
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
@@ -313,6 +314,35 @@ def test_who_leads_may_be_unknown_or_nobody() -> None:
     assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
         "state": "acting", "leader": None, "silent_s": 1.0, "snapshot_age_s": 4.0, "runbook": None,
     }  # fmt: skip
+
+
+def test_in_brief_it_is_what_the_long_status_says() -> None:
+    seen = Seen(status=STATUS, controllers=(LEADER,), now=NOW)
+    assert brief_status(seen) == [
+        "prod  ACTING  ctl-1:2817 leads, epoch 3.15, snapshot 4 s old",
+        "orders: load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups",
+        "no plan in flight",
+        "last decision 4 s ago: nothing: inside band 2.3 <= 5.0",
+        "the one before 90 s ago: plan 3.14: 13 moves",
+    ]
+
+
+def test_in_brief_a_plan_in_flight_a_fault_and_many_apps() -> None:
+    apps = tuple(replace(STATUS.apps[0], app=AppId(f"a{n}"), not_ready="no windows") for n in range(SHOWN_APPS + 2))
+    flying = replace(ROUND, ended_at=None, handovers={"done": 2, "waiting": 2})
+    skip = DecisionStatus(at=NOW - 4, kind="skip", reason="stale_snapshot", text="nothing: old")
+    status = replace(STATUS, apps=apps, rounds=(flying,), decisions=(skip,), window_end=None)
+    lines = brief_status(Seen(status=status, controllers=(LEADER,), now=NOW))
+    assert lines[0].endswith("no snapshot yet")
+    assert lines[SHOWN_APPS : SHOWN_APPS + 3] == [
+        f"a{SHOWN_APPS - 1}: not ready: no windows",
+        "and 2 more apps",
+        "plan in flight 3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
+    ]
+    assert lines[-2:] == [
+        "last decision 4 s ago: nothing: old",
+        "What to check and what to do: trimtab runbook stale_snapshot",
+    ]
 
 
 def test_a_plan_in_flight_says_how_far_it_is() -> None:
