@@ -48,7 +48,7 @@ check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q -m "not e2e"
 
-deb: $(INSTALLED) ## build the Debian packages of agent and controller into out/packages
+deb: $(INSTALLED) ## build the Debian packages of agent, controller and console into out/packages
 	$(BIN)/python -m deploy.debian
 
 format: $(INSTALLED) ## bring the code into its format

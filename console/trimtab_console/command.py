@@ -18,11 +18,12 @@ from trimtab_console.configuration import BadConfiguration, Configuration, Tls, 
 from trimtab_console.desk import Desk
 from trimtab_console.reader import Reader
 from trimtab_console.server import application
-from trimtab_console.watch import Watch
+from trimtab_console.watch import Known, Watch
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
 from trimtab_process.credential_files import load_trust, read_private
 from trimtab_process.logs import fields, log_to_stderr
+from trimtab_process.service_manager import ServiceManager
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 
@@ -35,6 +36,8 @@ WRITE_LIMIT_S = 10.0
 """How long a change waits until the broker has stored it."""
 MAX_CONNECTIONS = 200
 """Connections that are served at the same time."""
+NOTIFY_S = 1
+"""How often the server's loop looks whether systemd is to be told that it still turns."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,6 +108,11 @@ def _refuse(reason: str) -> int:
 def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
     """How the server is to serve this source."""
     listen, tls = configuration.listen, configuration.tls
+    manager = ServiceManager()
+
+    async def tell() -> None:
+        manager.tell(lambda: in_a_line(source.cluster, source.watch.known, source.clock()))
+
     return uvicorn.Config(
         application(source, (*configuration.hosts, literal(listen.address))),
         host=listen.address,
@@ -116,6 +124,8 @@ def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
         server_header=False,
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=END_LIMIT_S,
+        callback_notify=tell,
+        timeout_notify=NOTIFY_S,
     )
 
 
@@ -136,3 +146,15 @@ def _serve(configuration: Configuration, source: Source, stopped: threading.Even
     except SystemExit:  # it cannot listen, and has said why
         return False
     return True
+
+
+def in_a_line(cluster: str, known: Known, now: float) -> str:
+    """What the console knows of the cluster, for systemd."""
+    if known.fault is not None:
+        return f"the topics of cluster {cluster} cannot be read: {known.fault}"
+    if not known.read:
+        return f"reads the topics of cluster {cluster}"
+    seen = known.seen(now)
+    if seen is None:
+        return f"no controller has reported on cluster {cluster} yet"
+    return f"shows cluster {cluster}; the last status is {seen.silent_s:.0f} s old"

@@ -1,4 +1,4 @@
-"""`make deb`: trimtab-agent and trimtab-controller as packages for a Debian that has the Python that runs this.
+"""`make deb`: agent, controller and console as packages for a Debian that has the Python that runs this.
 
 Each has an environment of its own in /usr/lib, with every package checked against its hash in requirements.lock.  It is
 laid out by hand (PEP 405), since `venv` would write the folder in which it is made into it.
@@ -27,7 +27,7 @@ MAINTAINER = f"{os.environ.get('DEBFULLNAME', 'Trimtab')} <{os.environ.get('DEBE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What a package is made of.  `program`: its command, by module and function."""
+    """What a package is made of.  `program`: its command, by module and function; `in_path`: also in /usr/bin."""
 
     name: str
     extra: str
@@ -38,6 +38,7 @@ class Package:
     depends: Sequence[str]
     summary: str
     description: Sequence[str]
+    in_path: bool = True
 
     @property
     def home(self) -> str:
@@ -74,6 +75,21 @@ PACKAGES = (
             "set of key groups to move, and has the agents move them.",
         ),
     ),
+    Package(
+        name="trimtab-console",
+        extra="console",
+        program="trimtab",
+        function="trimtab_controller.cli:main",
+        user="trimtab-console",
+        sample="console.toml",
+        depends=(),
+        summary="browser console of Trimtab",
+        description=(
+            "Shows a cluster that Trimtab balances in a browser and by an HTTP API.",
+            "It only reads, and listens on the loopback.",
+        ),
+        in_path=False,  # trimtab-controller has it
+    ),
 )
 
 
@@ -102,9 +118,10 @@ def build_wheel(folder: Path) -> Path:
 def build(package: Package, version: str, wheel: Path, root: Path) -> Path:
     """Lay out the package's files below `root`; the path of the package."""
     environment(package, root / package.home[1:], wheel)
-    bin_folder = root / "usr" / "bin"
-    bin_folder.mkdir(parents=True)
-    (bin_folder / package.program).symlink_to(f"../lib/{package.name}/bin/{package.program}")
+    if package.in_path:
+        bin_folder = root / "usr" / "bin"
+        bin_folder.mkdir(parents=True)
+        (bin_folder / package.program).symlink_to(f"../lib/{package.name}/bin/{package.program}")
     unit = (ROOT / "deploy" / "systemd" / f"{package.name}.service").read_text(encoding="utf-8")
     write(
         root / "lib" / "systemd" / "system" / f"{package.name}.service", unit.replace(UNIT_BIN, f"{package.home}/bin")

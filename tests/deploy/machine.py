@@ -17,7 +17,7 @@ from tests.deploy.engine import CannotTest, Engine, engine, run
 from tests.paths import ROOT
 
 NAME = "trimtab-test-machine"
-PACKAGES = ("trimtab-agent", "trimtab-controller")
+PACKAGES = ("trimtab-agent", "trimtab-controller", "trimtab-console")
 NEXT_VERSION = "99.0"
 LIMIT_S = 120.0
 DOCKERFILE = """
@@ -49,6 +49,13 @@ checkpoint_dir = "/var/lib/trimtab-controller/stream"
 [metrics]
 listen = "127.0.0.1:9100"
 """
+CONSOLE = """
+[console]
+cluster = "c"
+[kafka]
+bootstrap_servers = "127.0.0.1:9"
+"""
+ASK_CONSOLE = "from urllib.request import urlopen; print(urlopen('http://127.0.0.1:8750/', timeout=5).status)"
 WORKER = "[Service]\nWatchdogSec=8\nExecStartPost=/bin/sh -c '/usr/bin/sleep 100000 >/dev/null 2>&1 &'\n"
 """A process that the agent's unit starts stands for its workers; a short watchdog makes the test short."""
 
@@ -126,6 +133,7 @@ def run_and_kill(machine: Machine, say: Callable[[str], None]) -> None:
     machine.write("/etc/systemd/system/trimtab-agent.service.d/test.conf", WORKER)
     machine.write("/etc/trimtab/agent.toml", AGENT)
     machine.write("/etc/trimtab/controller.toml", CONTROLLER)
+    machine.write("/etc/trimtab/console.toml", CONSOLE)
     machine.call("systemctl", "daemon-reload")
     machine.call("systemctl", "start", *PACKAGES, limit_s=120)
     worker = machine.shell("pgrep -u trimtab -x sleep")
@@ -133,7 +141,8 @@ def run_and_kill(machine: Machine, say: Callable[[str], None]) -> None:
         until(partial(machine.show, name, "StatusText"), f"a status of {name}")
         say(f"{name} runs: {machine.show(name, 'StatusText')}")
         kill(machine, name, "KILL")
-    say("both killed and started again by systemd")
+    say("all killed and started again by systemd")
+    expect(machine.call("python3", "-c", ASK_CONSOLE).strip(), "200", "the console's first page")
     kill(machine, "trimtab-agent", "STOP")
     say("an agent that hung was killed by systemd's watchdog, and started again")
     machine.call("systemctl", "restart", "trimtab-agent")
@@ -151,8 +160,8 @@ def kill(machine: Machine, name: str, signal: str) -> None:
 
 def refuse(machine: Machine, say: Callable[[str], None]) -> None:
     """A wrong configuration is not tried again and again."""
-    for name, user_file in (("trimtab-agent", "agent"), ("trimtab-controller", "controller")):
-        path = f"/etc/trimtab/{user_file}.toml"
+    for name in PACKAGES:
+        path = f"/etc/trimtab/{name.removeprefix('trimtab-')}.toml"
         good = machine.call("cat", path)
         machine.write(path, "[nonsense]\n")
         machine.shell(f"systemctl restart {name}")
@@ -194,7 +203,7 @@ def remove(machine: Machine, say: Callable[[str], None]) -> None:
     expect(
         machine.shell("ls /etc/default | grep trimtab; ls -d /var/lib/trimtab* /var/cache/trimtab*"), "", "after purge"
     )
-    expect(machine.shell("ls /etc/trimtab"), "agent.toml\ncontroller.toml", "your own files after purge")
+    expect(machine.shell("ls /etc/trimtab"), "agent.toml\nconsole.toml\ncontroller.toml", "your own files after purge")
     say("removed: the state was kept; purged: it is gone")
 
 

@@ -16,10 +16,11 @@ from tests.deploy.engine import CannotTest, Engine, run
 
 PROJECT = "trimtab-test"
 FILES = ("docker-compose.yml", "deploy/docker/docker-compose.host.yml")
-TARGETS = ("agent", "worker", "broker", "controller")
+TARGETS = ("agent", "worker", "console", "broker", "controller")
 PORTS = {"controller": 9100, "standby": 9110, "agent-1": 9101, "agent-2": 9102, "agent-3": 9103}
 """Service -> its metrics port."""
-NEEDED = (9092, 9093, 7077, 8080, 8081, *PORTS.values())
+CONSOLE_PORT = 8750
+NEEDED = (9092, 9093, 7077, 8080, 8081, CONSOLE_PORT, *PORTS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,14 @@ class Stack:
             except (CannotTest, json.JSONDecodeError):
                 continue
         return {}
+
+    def workers_in_console(self) -> set[str]:
+        """The workers that the console shows; empty when it does not answer, or knows none."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{CONSOLE_PORT}/api/v1/workers", timeout=5) as page:
+                return {row["worker"] for row in json.load(page)["items"]}
+        except OSError:
+            return set()
 
     def show(self) -> str:
         """`trimtab status`, and the health of everybody, for a message."""

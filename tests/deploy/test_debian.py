@@ -27,7 +27,7 @@ def test_a_package_makes_the_user_and_deletes_the_state_of_its_unit(package: Pac
     unit = settings(ROOT / "deploy/systemd" / f"{package.name}.service")
     assert unit["User"] == unit["Group"] == package.user
     assert unit["ExecStart"].split()[0].endswith(f"/{package.program}")
-    folders = {f"/var/lib/{unit['StateDirectory']}", f"/var/cache/{unit.get('CacheDirectory', package.user)}"}
+    folders = {f"/var/lib/{unit.get('StateDirectory', package.user)}", f"/var/cache/{unit.get('CacheDirectory', package.user)}"}
     [deleted] = re.findall(r"rm -rf (/.*)", maintainer_script(package, "postrm"))
     assert set(deleted.split()) == folders
 
@@ -42,3 +42,9 @@ def test_what_lies_in_etc_is_kept_when_it_was_edited(tmp_path: Path, monkeypatch
     assert (fields["Package"], fields["Version"], fields["Architecture"]) == ("trimtab-controller", "0.2.0", "amd64")
     assert "python3." in fields["Depends"]
     assert "openjdk-17-jre-headless" in fields["Depends"]
+
+
+def test_no_two_packages_have_a_program_of_the_same_name() -> None:
+    """dpkg refuses to install a second package with the same file."""
+    programs = [package.program for package in PACKAGES if package.in_path]
+    assert sorted(programs) == sorted(set(programs))

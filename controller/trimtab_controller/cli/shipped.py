@@ -17,6 +17,7 @@ SAMPLES = {
     "console.toml": ("deploy/samples/console.toml", "configuration of trimtab console, every key"),
     "trimtab-agent.service": ("deploy/systemd/trimtab-agent.service", "systemd unit of the agent"),
     "trimtab-controller.service": ("deploy/systemd/trimtab-controller.service", "systemd unit of the controller"),
+    "trimtab-console.service": ("deploy/systemd/trimtab-console.service", "systemd unit of the console"),
     "trimtab.rules.yml": ("deploy/prometheus/trimtab.rules.yml", "alerts for Prometheus"),
     "prometheus.yml": ("deploy/prometheus/prometheus.example.yml", "scrape configuration for Prometheus"),
     "overview.json": ("deploy/grafana/overview.json", "dashboard for Grafana: the clusters"),
