@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deploy check lint format lock jars deb scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
+.PHONY: help demo test test-deploy test-python check lint format lock jars deb scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, bal
 
 test: $(INSTALLED) ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all
+
+test-python: ## the fast tests under another Python, in an environment of its own: PYTHON=python3.13
+	@$(PYTHON) bin/test_python.py
 
 test-deploy: deb ## the containers: images, stack, crashes; packages and units on a machine with systemd (about 12 minutes)
 	$(BIN)/python -m tests.deploy

@@ -49,13 +49,13 @@ def test_another_java_gets_one_line_with_the_remedy(tmp_path: Path, version: str
     assert lines[0].startswith(f"Java: '{path}' is version {version}, 17 or 21 is needed; install a Java 17 runtime")
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.13", "2.7", "3.110"])
+@pytest.mark.parametrize("version", ["3.10", "3.14", "2.7", "3.110"])
 def test_another_python_gets_one_line_with_the_remedy(tmp_path: Path, version: str) -> None:
     java(tmp_path, 'openjdk version "17"')
     path = fake(tmp_path, "python3", f"echo {version}")
     code, lines = require_tools(PYTHON=str(path), JAVA_HOME=str(tmp_path))
     assert (code, len(lines)) == (1, 1)
-    assert lines[0].startswith(f"Python: '{path}' is version {version}, 3.11 or 3.12 is needed; install Python 3.11")
+    assert lines[0].startswith(f"Python: '{path}' is version {version}, 3.11 to 3.13 is needed; install Python 3.11")
 
 
 def test_a_python_without_venv_is_named(tmp_path: Path) -> None:
