@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deploy test-python check lint format lock jars deb scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
+.PHONY: help demo test test-deploy test-python check lint format lock jars deb release scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ check: $(INSTALLED) ## format, lint, types, import contracts, fast tests
 
 deb: $(INSTALLED) ## build the Debian packages of agent, controller and console into out/packages
 	$(BIN)/python -m deploy.debian
+
+release: $(INSTALLED) jars ## build wheel, sdist, Debian packages, images, SBOM and checksums into dist/VERSION (RELEASE=--draft)
+	$(BIN)/python -m deploy.release $(RELEASE)
 
 format: $(INSTALLED) ## bring the code into its format
 	$(BIN)/ruff format .

@@ -95,7 +95,7 @@ PACKAGES = (
 
 def main() -> int:
     """Build the packages that are named (default: all) into out/packages; the exit code."""
-    if missing := [program for program in ("dpkg-deb", "dpkg") if shutil.which(program) is None]:
+    if missing := missing_programs():
         print(f"deb: not found: {', '.join(missing)}; expected a Debian", file=sys.stderr)
         return 1
     OUT.mkdir(parents=True, exist_ok=True)
@@ -104,9 +104,16 @@ def main() -> int:
         wheel = build_wheel(Path(scratch))
         for package in PACKAGES:
             if package.name in (sys.argv[1:] or [each.name for each in PACKAGES]):
-                made = build(package, project["version"], wheel, Path(scratch) / package.name)
+                for old in OUT.glob(f"{package.name}_*.deb"):
+                    old.unlink()
+                made = build(package, project["version"], wheel, Path(scratch) / package.name, OUT)
                 print(f"{made.relative_to(ROOT)}: {made.stat().st_size / 1e6:.0f} MB")
     return 0
+
+
+def missing_programs() -> list[str]:
+    """The programs that are needed and not found."""
+    return [program for program in ("dpkg-deb", "dpkg") if shutil.which(program) is None]
 
 
 def build_wheel(folder: Path) -> Path:
@@ -115,8 +122,8 @@ def build_wheel(folder: Path) -> Path:
     return next(folder.glob("trimtab-*.whl"))
 
 
-def build(package: Package, version: str, wheel: Path, root: Path) -> Path:
-    """Lay out the package's files below `root`; the path of the package."""
+def build(package: Package, version: str, wheel: Path, root: Path, out: Path) -> Path:
+    """Lay out the package's files below `root`, and make a package of them in `out`; its path."""
     environment(package, root / package.home[1:], wheel)
     if package.in_path:
         bin_folder = root / "usr" / "bin"
@@ -131,9 +138,7 @@ def build(package: Package, version: str, wheel: Path, root: Path) -> Path:
         write(root / "etc" / "default" / package.name, default.read_text(encoding="utf-8"))
     documents(package, version, root / "usr" / "share")
     control(package, version, root)
-    for old in OUT.glob(f"{package.name}_*.deb"):
-        old.unlink()
-    made = OUT / f"{package.name}_{version}_{architecture()}.deb"
+    made = out / f"{package.name}_{version}_{architecture()}.deb"
     for each in (root, *root.rglob("*")):
         if not each.is_symlink():
             program = each.stat().st_mode & 0o100 and ".so" not in each.suffixes

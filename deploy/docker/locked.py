@@ -39,11 +39,15 @@ def direct(optional: dict[str, list[str]], extras: list[str]) -> set[str]:
     return found
 
 
+def parents(blocks: dict[str, str]) -> dict[str, set[str]]:
+    """Name of a package -> the packages that require it."""
+    return {name: set(re.findall(r"^    #(?: via|  ) +([a-z0-9._-]+)", text, re.M)) for name, text in blocks.items()}
+
+
 def closure(names: set[str], blocks: dict[str, str]) -> set[str]:
     """These packages and all that they require; the comments in the lock say who requires what."""
-    parents = {name: set(re.findall(r"^    #(?: via|  ) +([a-z0-9._-]+)", text, re.M)) for name, text in blocks.items()}
     found = set(names)
-    while new := {name for name, by in parents.items() if by & found} - found:
+    while new := {name for name, by in parents(blocks).items() if by & found} - found:
         found |= new
     return found
 

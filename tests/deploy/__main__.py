@@ -67,7 +67,8 @@ def prove(stack: Stack) -> None:
     until(lambda: stack.workers_in_console() == {"w1", "w2", "w3"}, "three workers in the console")
     found = until(lambda: carried_out(stack.status()), "a plan carried out")
     until(lambda: stack.container("console").health == "healthy", "a healthy console")
-    say(f"three workers, also in the console, and plan {found['plan']} carried out: {found['migrations']} key groups moved")
+    moved = f"plan {found['plan']} carried out: {found['migrations']} key groups moved"
+    say(f"three workers, also in the console, and {moved}")
     kill_agent(stack)
     kill_worker(stack)
     drain_and_kill_leader(stack)

@@ -27,7 +27,10 @@ def test_a_package_makes_the_user_and_deletes_the_state_of_its_unit(package: Pac
     unit = settings(ROOT / "deploy/systemd" / f"{package.name}.service")
     assert unit["User"] == unit["Group"] == package.user
     assert unit["ExecStart"].split()[0].endswith(f"/{package.program}")
-    folders = {f"/var/lib/{unit.get('StateDirectory', package.user)}", f"/var/cache/{unit.get('CacheDirectory', package.user)}"}
+    folders = {
+        f"/var/lib/{unit.get('StateDirectory', package.user)}",
+        f"/var/cache/{unit.get('CacheDirectory', package.user)}",
+    }
     [deleted] = re.findall(r"rm -rf (/.*)", maintainer_script(package, "postrm"))
     assert set(deleted.split()) == folders
 

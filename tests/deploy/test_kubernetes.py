@@ -165,7 +165,10 @@ def test_the_console_reads_its_file_and_is_asked_from_within_its_pod() -> None:
     found = container("Deployment/console", "console")
     assert console.cluster == agent_configuration()["agent"]["cluster"]
     mounted = {mount["mountPath"] for mount in found["volumeMounts"]}
-    assert {str(console.trust_file.parent), str(parser_for("console").parse_args(found["args"]).config.parent)} < mounted
+    assert {
+        str(console.trust_file.parent),
+        str(parser_for("console").parse_args(found["args"]).config.parent),
+    } < mounted
     for probe in (found["startupProbe"], found["livenessProbe"]):
         assert f"http://{console.listen.address}:{console.listen.port}/" in probe["exec"]["command"][-1]
     assert "ingress" not in RESOURCES["NetworkPolicy/console"]["spec"]

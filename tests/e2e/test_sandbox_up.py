@@ -82,10 +82,19 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
     assert running(state.bootstrap_servers, 2) == {"w0", "w1"}
     assert "commands are verified" in (folder / "logs" / "h0.log").read_text()
     assert "placements are not verified" not in (folder / "logs" / "w0.log").read_text()
-    with sandbox(mark, "status", folder=tmp_path) as status:
-        output, _ = status.communicate(timeout=60)
-    assert status.returncode == 0
-    assert output.count(" alive ") == 7
+    shown = ""
+
+    def controller_has_reported() -> bool:
+        nonlocal shown
+        with sandbox(mark, "status", folder=tmp_path) as status:
+            shown, _ = status.communicate(timeout=60)
+        assert status.returncode == 0
+        return "windows and plans: unknown" not in shown
+
+    wait_for(controller_has_reported)
+    assert shown.count(" alive ") == 7
+    assert "sandbox  DRY RUN  " in shown
+    assert "no plan in flight" in shown
 
     with sandbox(mark, "down", folder=tmp_path) as down:
         assert down.communicate(timeout=120) == (f"stopped; data and logs are kept in {folder}\n", "")

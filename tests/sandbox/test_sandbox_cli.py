@@ -177,8 +177,7 @@ def test_a_worker_that_its_agent_has_started_is_shown_and_ends_with_the_sandbox(
         ]
         assert trimtab("down", "--folder", str(tmp_path)) == 0
         assert capsys.readouterr().out == (
-            "workers that their agents have started end, too: w1, w2\n"
-            f"stopped; data and logs are kept in {tmp_path}\n"
+            f"workers that their agents have started end, too: w1, w2\nstopped; data and logs are kept in {tmp_path}\n"
         )
         assert not any(child.alive for child in (started["w0"], again, pool))
     finally:
