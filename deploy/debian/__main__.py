@@ -86,7 +86,7 @@ PACKAGES = (
         summary="browser console of Trimtab",
         description=(
             "Shows a cluster that Trimtab balances in a browser and by an HTTP API.",
-            "It only reads, and listens on the loopback.",
+            "Without a token file it only reads, and listens on the loopback.",
         ),
         in_path=False,  # trimtab-controller has it
     ),
