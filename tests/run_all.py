@@ -6,6 +6,7 @@ lowest priority they take next to nothing from whoever wants it.  Scenarios take
 them.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -116,6 +117,7 @@ def result(part: Part) -> str:
 
 def main() -> int:
     """Run everything; 0 if all parts passed."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile all that they import
     runner, all_lanes = Runner(), lanes()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadPoolExecutor(len(all_lanes)) as pool:
