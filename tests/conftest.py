@@ -16,7 +16,6 @@ settings.load_profile("trimtab")
 
 @pytest.hookimpl(trylast=True)  # after those that mark tests
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("early") is None)
     folders = [ROOT / folder for folder in END_TO_END]
     for item in items:
         if item.get_closest_marker("e2e") and not any(folder in item.path.parents for folder in folders):

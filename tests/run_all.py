@@ -1,9 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so three of them run at a time.  Tests marked `alone` measure CPU or short times; they
+The end-to-end tests mostly wait, so two of them run at a time.  Tests marked `alone` measure CPU or short times; they
 run after the others, one at a time.  The static checks and the fast tests get the CPU that all of them leave: at the
-lowest priority they take next to nothing from whoever wants it.  Scenarios take minutes each: `make scenarios` runs
-them.
+lowest priority they take next to nothing from whoever wants it.  When they have ended, there is room for a third
+end-to-end test at a time: those marked `late`.  Scenarios take minutes each: `make scenarios` runs them.
 """
 
 import os
@@ -25,7 +25,7 @@ PYTEST = (sys.executable, "-m", "pytest")
 SLOWEST = ("--durations=15", "--durations-min=20")
 IDLE = ("nice", "-n", "19")
 """What gets the lowest priority takes longer, up to several times."""
-BESIDE = "e2e and not alone and not scenario"
+BESIDE = "e2e and not alone and not late and not scenario"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
 
@@ -46,22 +46,25 @@ class Part:
         return self.code == 0
 
 
-def lanes() -> list[list[Part]]:
-    """Lanes that run at the same time; the parts of a lane run one after the other."""
-    beside = ("-m", BESIDE, "-n3", "--dist=loadfile", "--no-loadscope-reorder")
+def stages() -> list[list[list[Part]]]:
+    """Stages, one after the other, of lanes that run at the same time; the parts of a lane run one after the other."""
+    tests = (*PYTEST, "-v", *SLOWEST, "-m")
     return [
         [
-            Part("jars", ("make", "--no-print-directory", "jars"), live=True),
-            Part("end-to-end tests", (*PYTEST, "-v", *beside, *SLOWEST, *END_TO_END), live=True),
-            Part("end-to-end tests that run alone", (*PYTEST, "-v", "-m", "alone", *SLOWEST, *END_TO_END), live=True),
+            [
+                Part("jars", ("make", "--no-print-directory", "jars"), live=True),
+                Part("end-to-end tests", (*tests, BESIDE, "-n2", "--dist=loadfile", *END_TO_END), live=True),
+            ],
+            [
+                Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
+                Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
+                Part("types", (*IDLE, str(BIN / "mypy"))),
+                Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
+                Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "--timeout=600")),
+                Part("late end-to-end tests", (*tests, "late", *END_TO_END), live=True),
+            ],
         ],
-        [
-            Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
-            Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
-            Part("types", (*IDLE, str(BIN / "mypy"))),
-            Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
-            Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "--timeout=600")),
-        ],
+        [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
     ]
 
 
@@ -118,15 +121,16 @@ def result(part: Part) -> str:
 def main() -> int:
     """Run everything; 0 if all parts passed."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile all that they import
-    runner, all_lanes = Runner(), lanes()
+    runner, all_stages = Runner(), stages()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with ThreadPoolExecutor(len(all_lanes)) as pool:
+    with ThreadPoolExecutor() as pool:
         try:
-            for lane in [pool.submit(runner.run, lane) for lane in all_lanes]:
-                lane.result()
+            for stage in all_stages:
+                for lane in [pool.submit(runner.run, lane) for lane in stage]:
+                    lane.result()
         except KeyboardInterrupt:
             runner.stop()
-    parts = [part for lane in all_lanes for part in lane]
+    parts = [part for stage in all_stages for lane in stage for part in lane]
     failed = [part for part in parts if not part.passed]
     for part in filter(lambda part: part.lines, failed):
         print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")

@@ -199,9 +199,8 @@ class Job:
         wait("the old app is forgotten", {app: steered})
 
 
-@pytest.mark.early
-def test_a_job_that_is_changed_again_and_again_is_told_what_it_lacks_and_loses_nothing(cluster: Cluster) -> None:
-    """Its topic is missing, its operators are named, a host is cloned, and it gets another app id."""
+def test_a_job_whose_topic_is_missing_and_whose_operators_are_named_is_told_what_it_lacks(cluster: Cluster) -> None:
+    """And loses nothing."""
     cluster.start(act=True)
     bootstrap = cluster.broker.address
     with StatusWatch(bootstrap, cluster.topics) as watch:
@@ -210,7 +209,22 @@ def test_a_job_that_is_changed_again_and_again_is_told_what_it_lacks_and_loses_n
         cluster.broker.create_topics([Topic(name="orders", partitions=PARTITIONS)])
         orders = Orders(bootstrap)
         job.is_steered("nothing is missing", UNNAMED)
-        named = {"OPERATORS": "named"}
+        job.roll({"OPERATORS": "named"}, NAMED)
+
+    orders.end()
+    check_sums(bootstrap, orders, "orders")
+    check_logs(cluster)
+
+
+@pytest.mark.scenario
+def test_a_host_is_cloned_and_the_app_gets_another_id(cluster: Cluster) -> None:
+    cluster.start([Topic(name="orders", partitions=PARTITIONS)], act=True)
+    bootstrap = cluster.broker.address
+    orders = Orders(bootstrap)
+    named = {"OPERATORS": "named"}
+    with StatusWatch(bootstrap, cluster.topics) as watch:
+        job = Job(cluster, watch)
+        job.is_steered("first placement", UNNAMED)
         job.roll(named, NAMED)
         job.clone(named)
         job.become("orders-2", named, NAMED[0])

@@ -6,74 +6,24 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from trimtab_controller.cli.status_brief import SHOWN_APPS, brief_status
+from tests.controller.cli.status_examples import APP, LEADER, NOW, ROUND, STANDBY, STATUS, node
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen, State, summary
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import (
-    AppStatus,
     ConcernStatus,
     DecisionStatus,
     FixedStatus,
     HoldStatus,
     HostStatus,
-    NodeStatus,
     PoolStatus,
     Status,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_size import SizeStatus
-
-NOW = 1_000_000.0
-APP = AppId("orders")
-
-
-def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
-    preset = NodeStatus(
-        worker=WorkerId(name),
-        host=HostId(f"host-{name}"),
-        app=APP,
-        state=WorkerState.RUNNING,
-        capacity=1.0,
-        load_pct=load,
-        key_groups=32,
-        draining=False,
-        steering=True,
-        used_pct=72.5,
-        demand_pct=93.5,
-        backlog=12_345,
-        memory_bytes=180_200_000,
-    )
-    return replace(preset, **other)  # type: ignore[arg-type]
-
-
-ROUND = RoundStatus(
-    plan="3.14", app=APP, reason="load distance 8.6 above 5.0", status="optimal", fallback=False, started_at=NOW - 90,
-    ended_at=NOW - 80, before=8.6, planned=0.4, after=0.7, lower_bound=0.3, migrations=13, failed=0,
-    bytes_moved=1000, handovers={"done": 4}, pauses_s=(0.1, 0.2, 0.3),
-)  # fmt: skip
-STATUS = Status(
-    cluster="prod",
-    at=NOW - 1,
-    acting=True,
-    epoch=Epoch(3, 15),
-    paused=None,
-    window_end=NOW - 4,
-    coverage=1.0,
-    nodes=(node("orders-1", 61.25), node("orders-2", 39.0, key_groups=31)),
-    apps=(AppStatus(app=APP, key_groups=63, load_distance=2.25, mean_load=50.0, not_ready=None, noise=0.5),),
-    decisions=(
-        DecisionStatus(at=NOW - 90, kind="plan", reason="load_distance", text="plan 3.14: 13 moves"),
-        DecisionStatus(at=NOW - 4, kind="skip", reason="inside_band", text="nothing: inside band 2.3 <= 5.0"),
-    ),
-    rounds=(ROUND,),
-)
-LEADER = Member(name="ctl-1:2817", address="10.0.0.1", leads=True)
-STANDBY = Member(name="ctl-2:99", address="10.0.0.2", leads=False)
 
 
 def shown(status: Status, *controllers: Member, width: int = 80, all_nodes: bool = False) -> list[str]:
@@ -314,35 +264,6 @@ def test_who_leads_may_be_unknown_or_nobody() -> None:
     assert summary(Seen(status=STATUS, controllers=None, now=NOW)) == {
         "state": "acting", "leader": None, "silent_s": 1.0, "snapshot_age_s": 4.0, "runbook": None,
     }  # fmt: skip
-
-
-def test_in_brief_it_is_what_the_long_status_says() -> None:
-    seen = Seen(status=STATUS, controllers=(LEADER,), now=NOW)
-    assert brief_status(seen) == [
-        "prod  ACTING  ctl-1:2817 leads, epoch 3.15, snapshot 4 s old",
-        "orders: load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups",
-        "no plan in flight",
-        "last decision 4 s ago: nothing: inside band 2.3 <= 5.0",
-        "the one before 90 s ago: plan 3.14: 13 moves",
-    ]
-
-
-def test_in_brief_a_plan_in_flight_a_fault_and_many_apps() -> None:
-    apps = tuple(replace(STATUS.apps[0], app=AppId(f"a{n}"), not_ready="no windows") for n in range(SHOWN_APPS + 2))
-    flying = replace(ROUND, ended_at=None, handovers={"done": 2, "waiting": 2})
-    skip = DecisionStatus(at=NOW - 4, kind="skip", reason="stale_snapshot", text="nothing: old")
-    status = replace(STATUS, apps=apps, rounds=(flying,), decisions=(skip,), window_end=None)
-    lines = brief_status(Seen(status=status, controllers=(LEADER,), now=NOW))
-    assert lines[0].endswith("no snapshot yet")
-    assert lines[SHOWN_APPS : SHOWN_APPS + 3] == [
-        f"a{SHOWN_APPS - 1}: not ready: no windows",
-        "and 2 more apps",
-        "plan in flight 3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
-    ]
-    assert lines[-2:] == [
-        "last decision 4 s ago: nothing: old",
-        "What to check and what to do: trimtab runbook stale_snapshot",
-    ]
 
 
 def test_a_plan_in_flight_says_how_far_it_is() -> None:

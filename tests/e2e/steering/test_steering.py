@@ -51,18 +51,13 @@ CHANGED = (
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders", back=False, moves=1),
     ),
     Scenario(
-        name="operators renamed",
-        setup=Setup(workers=2, **CALM),  # type: ignore[arg-type]
-        act=upgrade(Feature.OTHER_NAMES, back=False, moves=1),
-    ),
-    Scenario(
         name="first start without any topic",
         setup=Setup(placed=False, own_topics=False, **CALM),  # type: ignore[arg-type]
         act=first_start,
         broker=KAFKAS_OWN,
     ),
 )
-"""`make prove-change` plays all changes, longer, and takes them back."""
+"""`make prove-change` plays all changes, longer, and takes them back; `test_job_change.py` renames operators."""
 
 
 @pytest.mark.e2e
