@@ -87,7 +87,7 @@ function tilesOf(totals, apps) {
   const lacking = standbys.length ? standbys.reduce((a, b) => a + b) : null;
   const full = totals && totals.capacity_cores && totals.demand_cores !== null ? (100 * totals.demand_cores) / totals.capacity_cores : null;
   return [
-    tile("Workers running", totals ? number(totals.running) : UNKNOWN, totals && totals.running < totals.workers ? `of ${number(totals.workers)}` : "", totals ? `on ${number(totals.hosts)} hosts` : ""),
+    tile("Workers running", totals ? number(totals.running) : UNKNOWN, totals && totals.running < totals.workers ? `of ${number(totals.workers)}` : "", totals ? `on ${number(totals.hosts)} ${totals.hosts === 1 ? "host" : "hosts"}` : ""),
     tile("Demand", percent(full), "", totals ? `${number(totals.demand_cores, 1)} of ${number(totals.capacity_cores, 1)} cores; in use ${number(totals.used_cores, 1)}${totals.unknown ? `; ${totals.unknown} workers unknown` : ""}` : "", full > 100 ? "bad" : full > 85 ? "warn" : ""),
     tile("Load distance", number(worst?.load_distance ?? null, 1), "pp", worst ? `${worst.app}, noise ${number(worst.noise, 1)} pp` : ""),
     tile("Headroom", times(head), "", "of the present input, as placed", head !== null && head < 1 ? "bad" : ""),
