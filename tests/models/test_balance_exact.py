@@ -100,7 +100,7 @@ def test_bound_plan_and_certificate_agree_with_the_full_model(situation):
 
 def test_a_certificate_takes_no_more_than_a_deadline_leaves():
     """The bound is loose here: without a proof the plan is only feasible."""
-    problem = limited(cluster(5, 6, 6, max_migrations=8), room=2.0)
+    problem = limited(cluster(5, 4, 5, max_migrations=6), room=2.0)
     for at_s, status in ((60.0, Status.OPTIMAL), (0.6, Status.FEASIBLE)):
         ticks = iter(range(10**9))
         stop = Deadline(lambda ticks=ticks: next(ticks) * 1e-4, at_s=at_s)

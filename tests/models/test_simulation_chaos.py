@@ -89,7 +89,7 @@ def test_every_plan_on_a_random_cluster_is_allowed_and_repeatable(policy):
 
 def test_milp_is_never_worse_than_staying_or_flux_on_a_random_cluster():
     """Where no node is marked: a marked one is emptied by rule, at the price of some load distance."""
-    for seed in range(60):
+    for seed in range(30):
         problem = random_cluster(seed)
         if problem.balance.removing.any():
             continue
@@ -100,7 +100,7 @@ def test_milp_is_never_worse_than_staying_or_flux_on_a_random_cluster():
         assert distance["milp"] <= min(distance["flux"], distance["stay"]) + 1e-9, f"seed {seed}: {distance}"
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("milp", 1), ("milp", 2), ("albic", 3)])
+@pytest.mark.parametrize(("policy", "seed"), [("milp", 1), ("albic", 3)])
 def test_a_cluster_converges_when_nodes_stop_coming_and_going(policy, seed):
     size, budget = Size(nodes=6, key_groups=60, change_percent=50), Budget(max_migrations=6)
     run = played(policy, size, 110, seed, budget=budget, workload="uneven", changes=churn(90, 0.15, seed))
@@ -115,7 +115,7 @@ def test_a_cluster_converges_when_nodes_stop_coming_and_going(policy, seed):
 
 @pytest.mark.parametrize(
     ("policy", "workload", "rounds", "p50", "p95", "p99"),
-    [("milp", "drift", 120, 2.0, 4.5, 8.0), ("albic", "real-job-2", 60, 4.5, 7.0, 9.0)],
+    [("milp", "drift", 60, 2.0, 4.5, 8.0), ("albic", "real-job-2", 60, 4.5, 7.0, 9.0)],
 )
 def test_rounds_of_chaos_stay_inside_their_envelope(policy, workload, rounds, p50, p95, p99):
     """Drift, 5 % noise, and in a round out of ten a node joins, in another one is marked or lost."""

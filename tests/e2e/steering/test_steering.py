@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.steering.app_names import Feature, note_fault
-from tests.e2e.steering.changes import KAFKAS_OWN, first_start, upgrade
+from tests.e2e.steering.changes import upgrade
 from tests.e2e.steering.cluster import Cluster, until
 from tests.e2e.steering.never_whole import never_whole
 from tests.e2e.steering.run_setup import Setup
@@ -50,14 +50,8 @@ CHANGED = (
         setup=Setup(features=(Feature.UNNAMED,), **CALM),  # type: ignore[arg-type]
         act=upgrade(Feature.ORDERS, topics=("orders", "orders_done"), fed="orders", back=False, moves=1),
     ),
-    Scenario(
-        name="first start without any topic",
-        setup=Setup(placed=False, own_topics=False, **CALM),  # type: ignore[arg-type]
-        act=first_start,
-        broker=KAFKAS_OWN,
-    ),
 )
-"""`make prove-change` plays all changes, longer, and takes them back; `test_job_change.py` renames operators."""
+"""`make prove-change` plays all changes, longer, and takes them back.  `test_job_change.py` starts without topics."""
 
 
 @pytest.mark.e2e
