@@ -1,6 +1,6 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so three of them run at a time.  Tests marked `alone` measure CPU or short times; they
+The end-to-end tests mostly wait, so two of them run at a time.  Tests marked `alone` measure CPU or short times; they
 run after the others, one at a time.  The static checks and the fast tests get the CPU that all of them leave: at the
 lowest priority they take next to nothing from whoever wants it.  Scenarios take minutes each; `make scenarios` runs
 them.
@@ -53,7 +53,7 @@ def stages() -> list[list[list[Part]]]:
         [
             [
                 Part("jars", ("make", "--no-print-directory", "jars"), live=True),
-                Part("end-to-end tests", (*tests, BESIDE, "-n3", "--dist=loadfile", *END_TO_END), live=True),
+                Part("end-to-end tests", (*tests, BESIDE, "-n2", "--dist=loadfile", *END_TO_END), live=True),
             ],
             [
                 Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),

@@ -59,6 +59,8 @@ SETTINGS: Mapping[str, str] = {
     # Replayed events keep their old time stamps: retention would delete them at once.
     "log.retention.ms": "-1",
     "log.cleaner.dedupe.buffer.size": "16777216",
+    # No record twice a second that only shows other controllers that this one is alive: there are none.
+    "metadata.max.idle.interval.ms": "0",
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
