@@ -61,7 +61,11 @@ def with_hosts(asked: Question, cpu: float) -> Question:
     return replace(
         asked,
         hosts=Hosts(
-            host=hosts, cpu=np.full(count, cpu), memory=np.full(count, np.inf), link=np.full((2, count), np.inf)
+            host=hosts,
+            cpu=np.full(count, cpu),
+            memory=np.full(count, np.inf),
+            disk=np.full(count, np.inf),
+            link=np.full((2, count), np.inf),
         ),
     )
 

@@ -33,7 +33,7 @@ class WorkerConfiguration:
     `capacity`: in cores; None: one core, or less by quota.  `command`: command line with which the agent can start it.
     `app`: the app that this command runs; with it, the worker is in the pool of that app while it does not run, and a
     controller may stop it to make the app smaller.
-    `data_dir`: folder whose disk is checked for free space.
+    `data_dir`: folder of its state; the free space of its disk is reported, and checked by the guard.
     """
 
     worker: WorkerId
@@ -105,6 +105,11 @@ class Configuration:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
+
+    @property
+    def data_folders(self) -> tuple[Path, ...]:
+        """Where the workers keep their state, as far as that is known."""
+        return tuple(each.data_dir for each in self.workers.values() if each.data_dir is not None)
 
 
 def load_configuration(path: Path) -> Configuration:

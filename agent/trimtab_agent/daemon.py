@@ -71,7 +71,7 @@ class Agent:
         self._fault: str | None = None
         quotas = find_quotas()
         limits = limits_of(configuration, quotas)
-        reader = CounterReader(quotas, limits.basis)
+        reader = CounterReader(quotas, limits.basis, configuration.data_folders)
         capacities = {worker: settings.capacity for worker, settings in configuration.workers.items()}
         workers = configuration.workers.items()
         declared = {worker: settings.app for worker, settings in workers if settings.app and settings.command}

@@ -205,7 +205,7 @@ def controller_configuration(
             "embedded": True,
             "spark": {"spark.master": "local[2]"},
         },
-        "balance": {"min_interval_s": 10.0},
+        "balance": {"min_interval_s": 10.0, "max_disk": 1.0},  # all hosts are on this machine's disk, however full
         "metrics": {"listen": f"{LOOPBACK}:{metrics_port}"},
     }
     for name, replaced in settings.controller.items():

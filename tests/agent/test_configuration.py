@@ -1,5 +1,6 @@
 """Every fault of agent.toml is one line: file, key, what was found, what was expected."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -188,9 +189,8 @@ def test_a_setting_that_the_kafka_client_does_not_know(tmp_path: Path, capsys: p
 
 def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "agent.toml"
-    path.write_text(
-        AGENT + KAFKA + "[host]\ncores = 0.5\ntype = 'small'\nspeed = 2\n[workers.w0]\ncapacity = 0.25\n[workers.w1]\n"
-    )
+    host = "[host]\ncores = 0.5\ntype = 'small'\nspeed = 2\n"
+    path.write_text(AGENT + KAFKA + host + "[workers.w0]\ncapacity = 0.25\n[workers.w1]\n")
 
     assert main(["check", "--config", str(path)]) == 0
 
@@ -198,10 +198,22 @@ def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.C
     assert lines[1].startswith("capacity of the host: 0.5 cores, basis config; memory: ")
     assert lines[2] == "type of the host: small, speed of a core 2.00"
     assert lines[3:] == [
+        "disk of the workers' state: not known (no data_dir of a worker, or it cannot be read)",
         "commands: not verified, anyone who can write to their topic can steer this host (no [trust])",
         "worker w0: 0.25 cores, basis config; cannot be started (no command)",
         "worker w1: 0.5 cores, basis config; cannot be started (no command)",
     ]
+
+
+def test_check_tells_the_disk_of_the_workers_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "agent.toml"
+    path.write_text(AGENT + KAFKA + f"[host]\nspeed = 2\n[workers.w0]\ndata_dir = '{tmp_path / 'w0'}'\n[workers.w1]\n")
+
+    assert main(["check", "--config", str(path)]) == 0
+
+    assert re.fullmatch(
+        r"disk of the workers' state: [0-9.]+ of [0-9.]+ GB free", capsys.readouterr().out.splitlines()[3]
+    )
 
 
 def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ bootstrap_servers = "{broker.address}"
 listen = "127.0.0.1:{self.metrics_port}"
 [workers.w0]
 capacity = 0.25
+data_dir = "{folder}/w0"
 [workers.w1]
 app = "{APP}"
 command = ["{sys.executable}", "{fake_worker.__file__}"]

@@ -38,7 +38,15 @@ def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_
         at_ms=at_ms,
         interval_s=interval_s,
         sequence=at_ms,
-        sample=HostSample(cpu_s=2.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5_000, memory_bytes=10**9 + number),
+        sample=HostSample(
+            cpu_s=2.5,
+            cores=2.0,
+            basis=Basis.CGROUP,
+            received_bytes=5_000,
+            memory_bytes=10**9 + number,
+            disk_total_bytes=10**12,
+            disk_free_bytes=10**11 + number,
+        ),
         workers=(
             WorkerSample(
                 worker=worker,
@@ -146,6 +154,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "negative pair": put("e", 0, "b", 0, value=-1),
         "negative time": put("t", value=-1),
         "negative memory": put("n", "mem", value=-1),
+        "negative free disk": put("n", "dkf", value=-1),
         "interval of a day": put("i", value=86_400),
         "no interval": put("i", value=0),
         "name with a slash": put("k", 0, "o", value="a/b"),

@@ -1,5 +1,6 @@
 """The agent as a process, on a real broker, with a worker that speaks the plug-in's side of the socket."""
 
+import shutil
 import signal
 import socket
 import time
@@ -61,6 +62,9 @@ def test_a_report_says_what_is_complete_and_what_is_away(bench: Bench) -> None:
     assert w0.cpu_s is not None
     assert (w1.worker, w1.state, w1.cpu_s, w1.memory_bytes) == ("w1", WorkerState.AWAY, None, None)
     assert report.sample.cores == psutil.cpu_count() or report.sample.basis == "cgroup"
+    disk = shutil.disk_usage(bench.folder)
+    assert report.sample.disk_total_bytes == pytest.approx(disk.used + disk.free, rel=0.01)
+    assert report.sample.disk_free_bytes == pytest.approx(disk.free, rel=0.1)
 
 
 def test_a_silent_worker_is_stale_and_lists_nothing(bench: Bench) -> None:

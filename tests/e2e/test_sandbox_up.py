@@ -1,6 +1,8 @@
 """`trimtab sandbox up | status | down` as an operator uses it, with the flights example."""
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,6 +42,15 @@ def sandbox(mark: str, *arguments: str, folder: Path) -> "subprocess.Popen[str]"
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+def hosts_of(mark: str, folder: Path) -> list[dict[str, float]]:
+    """The hosts in `trimtab status`; none before the first window."""
+    config = str(folder / "controller" / "controller.toml")
+    command = [sys.executable, "-c", PROGRAM, "status", "--config", config, "--json"]
+    done = subprocess.run(command, env=with_mark(mark, os.environ), capture_output=True, text=True, timeout=60)
+    found: list[dict[str, float]] = json.loads(done.stdout)["hosts"]
+    return found
 
 
 def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
@@ -95,6 +106,11 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
     assert shown.count(" alive ") == 7
     assert "sandbox  DRY RUN  " in shown
     assert "no plan in flight" in shown
+    wait_for(lambda: hosts_of(mark, folder))
+    disk = shutil.disk_usage(folder)
+    for host in hosts_of(mark, folder):
+        assert host["disk_total_bytes"] == pytest.approx(disk.used + disk.free, rel=0.01)
+        assert host["disk_free_bytes"] == pytest.approx(disk.free, rel=0.1)
 
     with sandbox(mark, "down", folder=tmp_path) as down:
         assert down.communicate(timeout=120) == (f"stopped; data and logs are kept in {folder}\n", "")

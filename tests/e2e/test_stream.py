@@ -190,6 +190,9 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     assert [
         (on.host, on.covered_s, on.cpu, on.received_bytes_s, on.sent_bytes_s, on.memory_bytes) for on in first.hosts
     ] == [(f"h{number}", 300.0, 0.25, 500.0, None, 10**9 + number) for number in range(3)]
+    assert [(on.disk_total_bytes, on.disk_free_bytes) for on in first.hosts] == [
+        (10**12, 10**11 + number) for number in range(3)
+    ]
     assert [(node.worker, node.host, node.cpu, node.epoch, node.complete) for node in first.nodes] == [
         (f"w{number}", f"h{number}", 0.125, (1, 2), True) for number in range(3)
     ]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,9 @@ def overfilled(problem: Problem, limits: HostLimits, allocation: np.ndarray) -> 
             nodes = {node for node, its in enumerate(limits.host) if its == host}
             now = sum(limits.usage[resource, k] for k, node in enumerate(problem.home) if node in nodes)
             after = sum(limits.usage[resource, k] for k, node in enumerate(allocation) if node in nodes)
+            if resource in limits.stays:
+                gone = [k for k, node in enumerate(problem.home) if node in nodes and allocation[k] != node]
+                after += sum(limits.usage[resource, k] for k in gone)
             if after > max(room, now) + 1e-6:
                 wrong.append(host)
     return wrong
@@ -48,10 +52,10 @@ def situations(draw: st.DrawFn) -> tuple[Problem, HostLimits]:
     nodes = len(problem.capacity)
     host = np.array(draw(st.lists(st.integers(0, hosts - 1), min_size=nodes, max_size=nodes)), np.int64)
     room = st.one_of(st.just(np.inf), st.floats(0.0, 120.0).map(lambda value: round(value, 1)))
-    rooms = [draw(st.lists(room, min_size=hosts, max_size=hosts)) for _ in range(2)]
-    memory = draw(st.lists(st.integers(0, 30), min_size=len(problem.load), max_size=len(problem.load)))
-    usage = np.array([problem.load, memory], np.float64).reshape(2, len(problem.load))
-    return problem, HostLimits(host=host, usage=usage, room=np.array(rooms, np.float64))
+    rooms = [draw(st.lists(room, min_size=hosts, max_size=hosts)) for _ in range(3)]
+    state = draw(st.lists(st.integers(0, 30), min_size=len(problem.load), max_size=len(problem.load)))
+    usage = np.array([problem.load, state, state], np.float64).reshape(3, len(problem.load))
+    return problem, HostLimits(host=host, usage=usage, room=np.array(rooms, np.float64), home=problem.home, stays=(2,))
 
 
 @quick
@@ -155,3 +159,38 @@ def test_plans_are_near_the_optimum_of_tiny_problems() -> None:
     assert min(gaps) >= -1e-9
     assert np.mean(np.array(gaps) < 0.01) >= 0.9
     assert np.mean(gaps) <= 1.0
+
+
+def on_disks(room: list[float], host: list[int]) -> tuple[Problem, HostLimits]:
+    """Node 0 has six key groups of load 20, node 1 two of load 10; every state takes 5 on a disk."""
+    problem, limits = cluster([[20] * 6, [10] * 2], host, [np.inf] * len(room))
+    usage = np.array([problem.load, np.full(8, 5.0)])
+    limits = HostLimits(
+        host=np.array(host), usage=usage, room=np.array([[np.inf] * len(room), room]), home=problem.home, stays=(1,)
+    )
+    return problem, limits
+
+
+def test_what_leaves_a_disk_frees_nothing() -> None:
+    """Node 1 has room for one state besides its own two, so it cannot swap a light one for a second heavy one."""
+    problem, limits = on_disks([np.inf, 15.0], [0, 1])
+    result = within(problem, limits)
+    arrived = (problem.home == 0) & (result.allocation == 1)
+    assert arrived.sum() == 1
+    freed = replace(limits, home=None, stays=())
+    swapped = within(problem, freed)
+    assert ((problem.home == 0) & (swapped.allocation == 1)).sum() > 1, "with memory it can"
+
+
+def test_a_move_between_two_nodes_of_a_host_needs_room_on_its_disk() -> None:
+    problem, limits = on_disks([45.0], [0, 0])
+    result = within(problem, limits)
+    assert (result.allocation != problem.home).sum() == 1
+    full = within(*on_disks([40.0], [0, 0]))
+    assert (full.allocation == problem.home).all(), "staying is always allowed"
+
+
+def test_resources_that_stay_need_the_homes() -> None:
+    _, limits = on_disks([10.0], [0, 0])
+    with pytest.raises(ValueError, match="need the home"):
+        replace(limits, home=None)

@@ -78,15 +78,18 @@ NEW = {
     "fresh": False,
     "copies": (),
 }
+DISK = {"disk_total_bytes": None, "disk_free_bytes": None}
 KEPT = next(each for each in LINES if isinstance(each, KeptNoted))
-SNAPSHOT = replace(samples.SNAPSHOT, nodes=(replace(NODE, **NEW, also_on=()),))
+SNAPSHOT = replace(
+    samples.SNAPSHOT,
+    nodes=(replace(NODE, **NEW, also_on=()),),
+    hosts=tuple(replace(each, **DISK) for each in samples.SNAPSHOT.hosts),
+)
+REPORT = replace(samples.REPORT, workers=(replace(WORKER, **NEW),), sample=replace(samples.REPORT.sample, **DISK))
 HELLO = replace(samples.HELLO, versions=versions())
 
 READ: dict[str, tuple[str, bytes]] = {
-    "report of an agent that is not told anything new": (
-        "report",
-        encode_report(replace(samples.REPORT, workers=(replace(WORKER, **NEW),))),
-    ),
+    "report of an agent that is not told anything new": ("report", encode_report(REPORT)),
     "snapshot of such reports": ("snapshot", encode_snapshot(SNAPSHOT)),
     "chunk": ("chunk", as_chunk(SNAPSHOT)),
     "placement": ("placement", encode_placement(samples.PLACEMENT)),
@@ -121,7 +124,7 @@ def test_a_message_is_the_same_to_both_versions(previous: Previous, name: str) -
 NEGOTIATED = {
     "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
     "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
-    "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field nodes[0].operators"),
+    "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field hosts[0].disk_total_bytes"),
     "status": ("status", encode_status(samples.STATUS), "unknown_field nodes[0].used_pct"),
     "agent's journal: kept worker": ("line", encode_line(KEPT)[:-1], "out_of_range entry"),
     "head of a placement in parts": ("record", b"a\n" + encode_record(samples.HEAD), "wrong_version v"),

@@ -8,6 +8,7 @@ from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
 from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
+from trimtab_agent.sampler.disks import DiskSpace, fullest_disk
 from trimtab_agent.sampler.readings import find_quotas
 from trimtab_process.health import READY, ask
 from trimtab_process.logs import log_to_stderr
@@ -62,6 +63,7 @@ def describe(configuration: Configuration) -> str:
         f"capacity of the host: {limits.cores:g} cores, basis {limits.basis}; memory: {memory}",
         f"type of the host: {limits.type or 'not known'}, speed of a core {limits.speed:.2f}",
     ]
+    lines.append(f"disk of the workers' state: {_describe_disk(fullest_disk(configuration.data_folders))}")
     lines.append(f"commands: {_describe_trust(configuration.trust)}")
     for worker, settings in configuration.workers.items():
         basis = "config" if settings.capacity else limits.basis
@@ -70,6 +72,12 @@ def describe(configuration: Configuration) -> str:
         start = f"can be started{pool}" if settings.command else "cannot be started (no command)"
         lines.append(f"worker {worker}: {cores:g} cores, basis {basis}; {start}")
     return "\n".join(lines)
+
+
+def _describe_disk(disk: DiskSpace | None) -> str:
+    if disk is None:
+        return "not known (no data_dir of a worker, or it cannot be read)"
+    return f"{disk.free_bytes / 1e9:.1f} of {disk.total_bytes / 1e9:.1f} GB free"
 
 
 def _describe_trust(path: Path | None) -> str:

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
@@ -37,6 +35,7 @@ from trimtab_agent.commands.processes import WorkerProcesses
 from trimtab_agent.commands.restarts import backoff_s
 from trimtab_agent.configuration import Configuration
 from trimtab_agent.metrics import Metrics
+from trimtab_agent.sampler.disks import disk_of
 from trimtab_process.logs import fields
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.names import WorkerId
@@ -287,16 +286,5 @@ class CommandDriver:
         settings = self._configuration.workers.get(worker)
         if settings is None or settings.data_dir is None:
             return None
-        return free_disk_bytes(settings.data_dir)
-
-
-def free_disk_bytes(folder: Path) -> int | None:
-    """Bytes free for this user on the disk of the folder; the folder need not exist yet.  None = unknown."""
-    for existing in (folder, *folder.absolute().parents):
-        try:
-            return shutil.disk_usage(existing).free
-        except FileNotFoundError:
-            continue
-        except OSError:
-            return None
-    return None
+        disk = disk_of(settings.data_dir)
+        return None if disk is None else disk.free_bytes

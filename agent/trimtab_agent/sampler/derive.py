@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from trimtab_agent.sampler.disks import DiskSpace
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis, HostSample
 
@@ -28,7 +29,7 @@ class Reading:
     """All counters at `monotonic_s`; None = unknown.
 
     `cpu_s`: of the host or the container.  `own`: of the agent itself.  `workers`: of the connected workers, None for
-    a process that is not visible to the agent.
+    a process that is not visible to the agent.  `disk`: the one that holds the workers' state.
     """
 
     monotonic_s: float
@@ -39,6 +40,7 @@ class Reading:
     memory_limit_bytes: int | None
     own: ProcessReading | None
     workers: Mapping[WorkerId, ProcessReading | None] = field(default_factory=dict)
+    disk: DiskSpace | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
@@ -149,6 +151,8 @@ def _host_sample(
         sent_bytes=None if sent is None else round(sent),
         memory_bytes=current.memory_bytes,
         memory_limit_bytes=current.memory_limit_bytes,
+        disk_total_bytes=current.disk.total_bytes if current.disk else None,
+        disk_free_bytes=current.disk.free_bytes if current.disk else None,
         link_bytes_s=limits.link_bytes_s,
         type=limits.type,
         speed=limits.speed,

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +19,7 @@ from trimtab_agent.sampler.cgroup import (
     tightest,
 )
 from trimtab_agent.sampler.derive import Limits, ProcessReading, Reading
+from trimtab_agent.sampler.disks import fullest_disk
 from trimtab_agent.sampler.hardware import find_type
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis
@@ -70,7 +71,9 @@ def _link_bytes_s() -> float | None:
 class CounterReader:
     """Reads all counters that the samples of one host need."""
 
-    def __init__(self, quotas: Quotas, basis: Basis) -> None:
+    def __init__(self, quotas: Quotas, basis: Basis, data_folders: Collection[Path] = ()) -> None:
+        """`data_folders` = where the workers keep their state, as far as that is known."""
+        self._data_folders = frozenset(data_folders)
         self._quotas = quotas
         self._basis = basis
         self._own = psutil.Process(os.getpid())
@@ -90,6 +93,7 @@ class CounterReader:
             memory_limit_bytes=limit,
             own=_read_process(self._own),
             workers={worker: self._read_worker(worker, pid) for worker, pid in pids.items()},
+            disk=fullest_disk(self._data_folders),
         )
 
     def free_memory_bytes(self) -> int | None:

@@ -4,7 +4,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_protocol.messages.status import AppStatus, Status
+from trimtab_protocol.messages.status import AppStatus, HostStatus, Status
 
 SHOWN_NODES = 20
 """Number of workers, and of hosts, that are shown unless all are asked for."""
@@ -17,7 +17,7 @@ def hosts_title(status: Status, *, all_nodes: bool) -> str:
 
 
 def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
-    """CPU, memory and link of the hosts; the most used ones, if there are many."""
+    """CPU, memory, link and, where agents report it, disk of the hosts; the most used ones, if there are many."""
     rows = list(status.hosts)
     if not rows:
         return None
@@ -25,16 +25,26 @@ def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
         rows = sorted(rows, key=lambda row: -most(row.used_pct))[:SHOWN_NODES]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     several = len({row.type for row in status.hosts}) > 1
-    for name in ("host", "CPU %", "asked %", "memory", "of", "received/s", "sent/s", *(["speed"] if several else [])):
+    disks = any(disk_pct(row) is not None for row in status.hosts)
+    optional = (*(["disk %"] if disks else []), *(["speed"] if several else []))
+    for name in ("host", "CPU %", "asked %", "memory", "of", "received/s", "sent/s", *optional):
         table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
     table.add_column("bottleneck", overflow="fold")
     for row in rows:
         sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
         percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.demand_pct))
+        disk = [or_unknown(disk_pct(row), "{:.0f}")] if disks else []
         speed = [or_unknown(row.speed, "{:.2f}")] if several else []
         busiest = ", ".join(part for part in (row.bottleneck, row.level) if part) or "?"
-        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *speed, busiest)))
+        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *disk, *speed, busiest)))
     return table
+
+
+def disk_pct(row: HostStatus) -> float | None:
+    """How full the disk of the workers' state is."""
+    if row.disk_free_bytes is None or not row.disk_total_bytes:
+        return None
+    return 100.0 * (1.0 - row.disk_free_bytes / row.disk_total_bytes)
 
 
 def headroom_text(app: AppStatus) -> Text:

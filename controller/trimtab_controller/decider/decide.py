@@ -8,9 +8,9 @@ from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import DrainBlocked
 from trimtab_controller.decider.fixed import refusal
-from trimtab_controller.decider.hosts import bottleneck_of, filled_by
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
+from trimtab_controller.decider.resources import bottleneck_of, filled_by
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -41,6 +41,8 @@ class Settings:
     With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp) and lowers
     the mean load by `min_gain`.  The saving follows from `remote_tuple_cpu_s`, the measured CPU seconds that a tuple
     costs only because it goes to another worker.  While that is unknown (None), ALBIC plans for balance alone.
+
+    `max_disk` = share of a disk that plans and standbys fill at most.
     """
 
     method: Method = Method.MILP
@@ -54,6 +56,7 @@ class Settings:
     min_collocation_gain: float = 2.0
     remote_tuple_cpu_s: float | None = None
     catch_up_s: float = 300.0
+    max_disk: float = 0.9
 
     @property
     def planned_with(self) -> Method:

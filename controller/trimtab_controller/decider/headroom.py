@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.hosts import HostsSeen, HostTracker, sums_of_workers
+from trimtab_controller.decider.hosts import HostsSeen, HostTracker
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
+from trimtab_controller.decider.resources import sums_of_workers
 from trimtab_controller.decider.speeds import CostBook
 from trimtab_controller.decider.view import UNLIMITED, AppView, NotReady, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId

@@ -11,24 +11,33 @@ What an app's workers may use for their key groups on a host, its *room*, is
 Where the capacities of these workers together are more than the first two leave, each counts with its *share* of it.
 So a worker with half a core to itself is as loaded by a quarter of a core as one with a whole core by a half.  A share
 changes only by SHARE_STEP or more, so that noise in what others use moves nothing.  The memory of a host has room for
-as much more state as is free, and its link for as many more bytes per second as are free up to LINK_SHARE, each way.
+as much more state as is free, its disk for as much as is free up to `max_disk`, and its link for as many more bytes per
+second as are free up to LINK_SHARE, each way.
 
 CPU is counted in *reference cores*: what the same work would take on a host of speed 1 (`speeds.py`).
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trimtab_controller.decider.demand import WorkerDemand
-from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, OwnedTable
+from trimtab_controller.decider.resources import (
+    CPU,
+    DISK,
+    FULL_PCT,
+    LINK,
+    MEMORY,
+    sums_of_workers,
+    with_less_disk,
+)
 from trimtab_controller.decider.speeds import CostBook
 from trimtab_controller.decider.view import AppView, FixedWorker, Room, Worker
 from trimtab_controller.execution.state import ENDED, Round
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
@@ -41,9 +50,6 @@ LEAST_SHARE = 0.1
 """A worker counts with at least this share of its capacity, however full its host is."""
 SHARE_STEP = 0.05
 """By how much the share of a worker must differ to be changed."""
-ROUNDING = 1e-6
-FULL_PCT = 100.0
-CPU, MEMORY = "CPU", "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +98,11 @@ class Host:
         used, limit = self.window.memory_bytes, self.window.memory_limit_bytes
         return None if used is None or limit is None else max(0.0, float(limit - used))
 
+    def free_disk(self, most: float) -> float:
+        """Bytes that can be written until the share `most` of the disk is used; infinite = unknown."""
+        total, free = self.window.disk_total_bytes, self.window.disk_free_bytes
+        return math.inf if not total or free is None else max(0.0, free - (1.0 - most) * total)
+
     @property
     def free_link(self) -> tuple[float, float]:
         """Bytes per second that it can receive and send besides; infinite = unknown."""
@@ -107,12 +118,14 @@ class Host:
         """Percent used of each resource, where it is known; CPU as it is asked for."""
         window, found = self.window, dict[str, float]()
         if window.cores:
-            found["CPU"] = FULL_PCT * (self.asked + (self.others or 0.0)) / window.cores
+            found[CPU] = FULL_PCT * (self.asked + (self.others or 0.0)) / window.cores
         if window.memory_bytes is not None and window.memory_limit_bytes:
-            found["memory"] = FULL_PCT * window.memory_bytes / window.memory_limit_bytes
+            found[MEMORY] = FULL_PCT * window.memory_bytes / window.memory_limit_bytes
         rates = [rate for rate in (window.received_bytes_s, window.sent_bytes_s) if rate is not None]
         if window.link_bytes_s and rates:
-            found["link"] = FULL_PCT * max(rates) / window.link_bytes_s
+            found[LINK] = FULL_PCT * max(rates) / window.link_bytes_s
+        if window.disk_free_bytes is not None and window.disk_total_bytes:
+            found[DISK] = FULL_PCT * (1.0 - window.disk_free_bytes / window.disk_total_bytes)
         return found
 
     @property
@@ -134,8 +147,10 @@ class HostsSeen:
 class HostTracker:
     """Follows what is used on hosts over the windows, and puts it into views."""
 
-    def __init__(self, *, smoothing: float) -> None:
+    def __init__(self, *, smoothing: float, max_disk: float = 1.0) -> None:
+        """`max_disk` = share of a disk that plans fill at most."""
         self._smoothing = smoothing
+        self._max_disk = max_disk
         self._others: dict[HostId, float] = {}
         self._shares: dict[WorkerId, float] = {}
         self.costs = CostBook()
@@ -209,8 +224,9 @@ class HostTracker:
             ours = sum((held[each.id] for each in workers if each.id in held), np.zeros(3))
             memory = math.inf if host.free_memory is None else host.free_memory
             memory, received, sent = (np.array([memory, *host.free_link]) + ours).tolist()
+            disk = host.free_disk(self._max_disk) + float(ours[0])
             cpu = host.speed * max(0.0, left - fixed)
-            rooms[name] = Room(cpu=cpu, memory=memory, received=received, sent=sent)
+            rooms[name] = Room(cpu=cpu, memory=memory, disk=disk, received=received, sent=sent)
             share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
             shares |= {worker.id: self._share(worker.id, share) for worker in workers}
         shared = (replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
@@ -267,30 +283,28 @@ def _scaled_table(table: OwnedTable, speed: Mapping[WorkerId, float]) -> OwnedTa
     return table.with_load(table.load * np.array([speed.get(name, 1.0) for name in table.workers])[table.owner])
 
 
-def sums_of_workers(table: OwnedTable, amounts: Sequence[Floats | Integers]) -> dict[WorkerId, Floats]:
-    """What the key groups of each worker have in all, of each of these."""
-    if not len(table):
-        return {}
-    sums = np.array([np.bincount(table.owner, amount, len(table.workers)) for amount in amounts])
-    return dict(zip(table.workers, sums.T, strict=True))
+def with_arrivals(
+    view: AppView, rounds: Iterable[Round], views: Mapping[AppId, object], promised: Mapping[HostId, float]
+) -> AppView:
+    """The view with less room where plans of other apps, now in flight, bring load.
 
-
-def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, object]) -> AppView:
-    """The view with less room where plans of other apps, now in flight, bring load."""
-    rooms = dict(view.rooms)
+    `promised` = bytes on the disk of each host that standbys are about to write.
+    """
+    rooms = dict(with_less_disk(view, promised).rooms)
     for row in rounds:
         other = views.get(row.app)
         if row.app == view.app or not isinstance(other, AppView):
             continue
         for handover in row.handovers:
-            stays = handover.source_host == handover.target_host and not row.lost
-            if handover.phase in ENDED or stays:
-                continue
             room = rooms.get(handover.target_host)
-            if room is None:
+            if handover.phase in ENDED or room is None:
                 continue
             places = other.owned.places_of(handover.key_groups)
             known = places[places >= 0]
+            state = float(other.owned.assumed_state_bytes[known].sum())
+            room = rooms[handover.target_host] = replace(room, disk=max(0.0, room.disk - state))
+            if handover.source_host == handover.target_host and not row.lost:
+                continue  # it needs nothing else
             load, (received, sent) = other.owned.load[known].sum(), other.owned.assumed_traffic[:, known].sum(axis=1)
             rooms[handover.target_host] = replace(
                 room,
@@ -299,75 +313,3 @@ def with_arrivals(view: AppView, rounds: Iterable[Round], views: Mapping[AppId, 
                 sent=max(0.0, room.sent - float(sent)),
             )
     return replace(view, rooms=rooms)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
-    """What a plan would use of a resource of a host: `before`, `after` and at most, in the unit of the view's room.
-
-    `each` = what an average key group uses.
-    """
-
-    host: HostId
-    resource: str
-    before: float
-    after: float
-    room: float
-    each: float
-
-    @property
-    def full(self) -> bool:
-        """Whether no further key group fits."""
-        return self.each > 0 and self.after + self.each > self.room
-
-    @property
-    def overfills(self) -> bool:
-        """Whether the plan goes beyond the room, and makes it worse."""
-        return self.after > self.before + ROUNDING and self.after > self.room * (1 + ROUNDING) + ROUNDING
-
-    def __str__(self) -> str:
-        if self.resource == CPU:
-            amounts = f"{self.after / PERCENT_PER_CORE:.2f} of {self.room / PERCENT_PER_CORE:.2f} cores"
-        else:
-            amounts = f"{self.after / 1e6:.1f} of {self.room / 1e6:.1f} MB{'' if self.resource == MEMORY else '/s'}"
-        return f"{self.resource} of {self.host} ({amounts})"
-
-
-def amounts_of(table: OwnedTable) -> list[tuple[str, Floats | Integers, Callable[[Room], float]]]:
-    """Each resource with what key groups use of it, and what a room has."""
-    received, sent = table.assumed_traffic
-    return [
-        (CPU, table.load, lambda room: room.cpu),
-        (MEMORY, table.assumed_state_bytes, lambda room: room.memory),
-        ("incoming traffic", received, lambda room: room.received),
-        ("outgoing traffic", sent, lambda room: room.sent),
-    ]
-
-
-def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
-    """What every host with a room carries after these moves (row of the key group -> target)."""
-    hosts = sorted(view.rooms.keys() & set(view.hosts.values()))
-    places, table = {host: place for place, host in enumerate(hosts)}, view.owned
-    nowhere = len(hosts)
-    of_owner = np.array([places.get(view.hosts[name], nowhere) for name in table.workers], np.int64)
-    before = of_owner[table.owner]
-    after = before.copy()
-    for row, target in moves.items():
-        after[row] = places.get(view.hosts[target], nowhere)
-    found = []
-    for resource, amount, room_of in amounts_of(table):
-        each = float(amount.mean()) if len(amount) else 0.0
-        used = [np.bincount(at, amount, nowhere + 1) for at in (before, after)]
-        for host, place in places.items():
-            room = room_of(view.rooms[host])
-            ends = (float(row[place]) for row in used)
-            found.append(
-                Filled(host=host, resource=resource, before=next(ends), after=next(ends), room=room, each=each)
-            )
-    return found
-
-
-def bottleneck_of(view: AppView, moves: Mapping[int, WorkerId]) -> str:
-    """Which hosts are full after these moves, in words to add to a decision; empty if none is."""
-    full = [each for each in filled_by(view, moves) if each.full]
-    return f"; full: {first_few(full)}" if full else ""

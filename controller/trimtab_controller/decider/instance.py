@@ -43,6 +43,7 @@ def _hosts(view: AppView) -> Hosts | None:
         host=np.array([places[worker.host] for worker in view.workers], np.int32),
         cpu=np.array([room.cpu for room in rooms], np.float64),
         memory=np.array([room.memory for room in rooms], np.float64),
+        disk=np.array([room.disk for room in rooms], np.float64),
         link=np.array([[room.received, room.sent] for room in rooms], np.float64).T,
     )
 

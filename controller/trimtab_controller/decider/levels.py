@@ -1,7 +1,7 @@
 """How busy workers and hosts are: light, moderate or heavy, by the resource of which most is used (Elastic Allocator).
 
 A worker has one resource, its CPU: what is asked of it, or what its process uses where that is unknown.  A host has
-CPU, memory and link, as far as its agent measures them.
+CPU, memory and link, as far as its agent measures them.  A disk is full or not, but never busy.
 """
 
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from trimtab_controller.decider.concerns import ClusterUse, WorkerUse
 from trimtab_controller.decider.hosts import HostsSeen
+from trimtab_controller.decider.resources import DISK
 from trimtab_models.elastic import Level, level_of
 from trimtab_protocol.messages.names import HostId, WorkerId
 
@@ -29,9 +30,10 @@ class Levels:
 def levels_of(use: ClusterUse, seen: HostsSeen) -> Levels:
     """The levels of all workers and hosts of the last window."""
     busy = {worker: _busy_pct(found) for worker, found in use.workers.items()}
+    used = {name: [pct for what, pct in host.used.items() if what != DISK] for name, host in seen.hosts.items()}
     return Levels(
         workers={worker: level_of(pct) for worker, pct in busy.items() if pct is not None},
-        hosts={name: level_of(max(host.used.values())) for name, host in seen.hosts.items() if host.used},
+        hosts={name: level_of(max(found)) for name, found in used.items() if found},
     )
 
 

@@ -93,7 +93,7 @@ class Decider:
         self._history: dict[AppId, History] = {}
         self._demand = NO_DEMAND_HISTORY
         self._readers = Readers(allowed=needs.in_parts)
-        self._hosts = HostTracker(smoothing=settings.smoothing)
+        self._hosts = HostTracker(smoothing=settings.smoothing, max_disk=settings.max_disk)
         self._standbys = StandbyRounds()
         self._orphans = Orphans(band=settings.load_distance)
         self._learned = LearnedRestores()
@@ -294,7 +294,8 @@ class Decider:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
-        if self._acting and (given := self._orphans.place(self._execution, self._learned)) is not None:
+        promised = self._standbys.promised(now)
+        if self._acting and (given := self._orphans.place(self._execution, self._learned, promised)) is not None:
             self._predictions.forget(given.plan.app if isinstance(given, Planned) else given.app)
             return given
         apps = by_urgency(self.known.views.keys() - self._decided, self.known.views, self.known.evaluations)
@@ -337,7 +338,7 @@ class Decider:
         evaluation, windows = self.known.evaluations[app], self._history[app].windows
         if (changed := to_stop(view, self._execution) or self._sizes.decide(now, app)) is not None:
             return changed
-        view = with_arrivals(view, self._execution.in_flight, self.known.views)
+        view = with_arrivals(view, self._execution.in_flight, self.known.views, self._standbys.promised(now))
         found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
         return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 

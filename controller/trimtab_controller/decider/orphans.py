@@ -7,9 +7,10 @@ agent that restarts is back before.  The worker that was added begins to restore
 one comes back first, it keeps its key groups.  This is a plan (`PlanReason.LOSS`), whose restores are scheduled.
 
 The workers are chosen by the greedy matching of the Elastic Allocator (`trimtab_models.elastic`), from the demand of
-each key group, what is asked of each worker, and the memory and links of the hosts.  Where it refuses a key group,
-since no worker is light, the key group goes where it does least harm: a key group without an owner is an outage.  This
-is then a concern.  DynDL may choose other targets within the band (`orphan_targets.py`).
+each key group, what is asked of each worker, and the memory, disks and links of the hosts.  Where it refuses a key
+group, since no worker is light, the key group goes where it does least harm, even beyond the limit of a disk: a key
+group without an owner is an outage.  This is then a concern.  DynDL may choose other targets within the band
+(`orphan_targets.py`).
 """
 
 from collections import Counter, defaultdict, deque
@@ -25,6 +26,7 @@ from trimtab_controller.decider.demand import WorkerDemand
 from trimtab_controller.decider.hosts import HostsSeen
 from trimtab_controller.decider.orphan_targets import Chosen, choose
 from trimtab_controller.decider.owned import Floats, OwnedTable
+from trimtab_controller.decider.resources import free_disks, with_less_disk
 from trimtab_controller.decider.restores import Restores, what_restores
 from trimtab_controller.decider.restoring import with_restores
 from trimtab_controller.decider.view import AppView, Worker
@@ -122,9 +124,15 @@ class Orphans:
         away = {app: set(view.kept_table.workers) - here for app, view in views.items()}
         self._crowded = {app: told for app, told in self._crowded.items() if told[0] & away.get(app, set())}
 
-    def place(self, execution: Execution, learned: LearnedRestores) -> Planned | StandbysPlaced | None:
-        """Next owners for the first app with orphans that has no plan in flight."""
-        for app, (view, orphaned) in sorted(self._found.items()):
+    def place(
+        self, execution: Execution, learned: LearnedRestores, promised: Mapping[HostId, float]
+    ) -> Planned | StandbysPlaced | None:
+        """Next owners for the first app with orphans that has no plan in flight.
+
+        `promised` = bytes on the disk of each host that standbys are about to write.
+        """
+        for app, (seen, orphaned) in sorted(self._found.items()):
+            view = with_less_disk(seen, promised)
             placement = execution.placements.get(app)
             if placement is None or execution.busy(app):
                 continue
@@ -186,9 +194,9 @@ def place_orphans(
     """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
 
     Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
-    known), its part of the memory for state on its host, and the host's link: of what key groups receive and send, the
-    larger counts.  `operations` limits the time: trials of a key group on a worker.  `restores`: DynDL may choose other
-    targets, so that all are warm sooner.
+    known), its part of the memory for state and of the free disk on its host, and the host's link: of what key groups
+    receive and send, the larger counts.  `operations` limits the time: trials of a key group on a worker.  `restores`:
+    DynDL may choose other targets, so that all are warm sooner.
     """
     workers = [worker for worker in view.workers if not worker.draining]
     if not workers:
@@ -198,14 +206,14 @@ def place_orphans(
     memory = _memory(view, workers, orphaned)
     with np.errstate(divide="ignore"):
         link = np.array([_link_bytes_s(hosts, worker) for worker in workers])
-        per_unit = np.array([[1.0 / worker.capacity for worker in workers], FULL_PCT / memory.room, FULL_PCT / link])
-    used = np.array([_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share])
-    links_pct = np.array([[_link_pct(hosts, worker) for worker in workers]])
+        per_capacity = [1.0 / worker.capacity for worker in workers]
+        per_unit = np.array([per_capacity, FULL_PCT / memory.room, HEAVY_FROM / _disk(view, workers), FULL_PCT / link])
+    used = [_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share, np.zeros(len(workers))]
     demands = Demands(
-        used=np.vstack((used, links_pct)),
-        demand=np.vstack((table.load, state, table.assumed_traffic.max(axis=0))),
+        used=np.array([*used, [_link_pct(hosts, worker) for worker in workers]]),
+        demand=np.vstack((table.load, state, state, table.assumed_traffic.max(axis=0))),
         per_unit=per_unit,
-        ceiling=np.array([[np.inf], [FULL_PCT], [np.inf]]).repeat(len(workers), axis=1),
+        ceiling=np.array([[np.inf], [FULL_PCT], [HEAVY_FROM], [np.inf]]).repeat(len(workers), axis=1),
     )
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
     node, busy = matched.node.copy(), demands.used.copy()
@@ -256,6 +264,15 @@ def _link_bytes_s(hosts: HostsSeen, worker: Worker) -> float:
     """What the link carries each way; infinite = unknown."""
     host = hosts.hosts.get(worker.host)
     return np.inf if host is None else host.window.link_bytes_s or np.inf
+
+
+def _disk(view: AppView, workers: list[Worker]) -> Floats:
+    """(N,) bytes that still fit on the disk of each worker's host, shared by its workers; infinite = unknown.
+
+    At this much the worker counts as heavy.
+    """
+    on_host, free = Counter(worker.host for worker in view.workers), free_disks(view)
+    return np.array([max(1.0, free.get(worker.host, np.inf) / on_host[worker.host]) for worker in workers])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

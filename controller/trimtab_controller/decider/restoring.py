@@ -17,8 +17,8 @@ import numpy as np
 from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.hosts import amounts_of
 from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.resources import resources_of
 from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.plan import Move
@@ -93,12 +93,13 @@ class _Targets:
         self._host = [hosts[worker.host] for worker in view.workers]
         self._pace = [restores.pace(host) for host in hosts]
         """Time per byte of each host, relative to each other."""
-        of_host, amounts = np.array(self._host, np.int64), amounts_of(table)
-        self._amounts = np.array([amount[self._key_groups] for _, amount, _ in amounts], np.float64)
+        of_host, resources = np.array(self._host, np.int64), resources_of(table)
+        at, then, moved = of_host[before], of_host[owner], owner != before
+        self._amounts = np.array([each.amount[self._key_groups] for each in resources], np.float64)
         """(resources, moves) what a moved key group uses, and (resources, hosts) what is used and may be used."""
-        self._used = np.array([np.bincount(of_host[owner], amount, len(hosts)) for _, amount, _ in amounts])
-        used_now = np.array([np.bincount(of_host[before], amount, len(hosts)) for _, amount, _ in amounts])
-        room = np.array([[room_of(view.rooms.get(host, UNLIMITED)) for host in hosts] for _, _, room_of in amounts])
+        self._used = np.array([each.used(at, then, moved, len(hosts)) for each in resources])
+        used_now = np.array([each.used(at, at, np.zeros_like(moved), len(hosts)) for each in resources])
+        room = np.array([[each.room_of(view.rooms.get(host, UNLIMITED)) for host in hosts] for each in resources])
         self._most = np.maximum(room, used_now)
         self.changed = False
 

@@ -4,6 +4,7 @@ Gaps are filled as soon as possible.  Only when there are none, and nothing else
 replaced: where the loss of a host then leads to a load that is lower by about TOLERANCE_PCT.
 """
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -12,10 +13,11 @@ import numpy as np
 from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.resources import brought_by, free_disks, with_less_disk
 from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_models.standbys import Budget
-from trimtab_protocol.messages.names import AppId, KeyGroup
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup
 from trimtab_protocol.messages.placement import Placement
 
 ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
@@ -27,6 +29,10 @@ TOLERANCE_PCT = 5.0
 """By how much less a worker is loaded after a loss, in percent of its capacity, for standbys to be replaced."""
 REPLACE_INTERVAL_S = 60.0
 """Minimum time between two attempts to replace standbys of an app: loads change with every window."""
+WRITTEN_S = 600.0
+"""How long what new standbys will write counts as not yet measured: they are restored by then, and nobody says when."""
+MORE_ROOM = 1.1
+"""By how much more a disk must have free than when no gap could be filled, for it to be tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +61,21 @@ class _Situation:
 class _App:
     """What is remembered of an app.
 
-    `settled`: no gap can be filled.  `overloads` = windows in a row in which a loss would overload a worker.
+    `settled`: no gap could be filled with so much free on disks.  `overloads` = windows in a row in which a loss would
+    overload a worker.
     """
 
     situation: _Situation
     following: Following
     missing: int
-    settled: bool = False
+    settled: Mapping[HostId, float] | None = None
     survival: Survival | None = None
     overloads: int = 0
+
+    def is_settled(self, free: Mapping[HostId, float]) -> bool:
+        """Whether no gap can be filled, with so much free on disks."""
+        before = self.settled
+        return before is not None and all(now <= MORE_ROOM * before.get(host, now) for host, now in free.items())
 
 
 class StandbyRounds:
@@ -79,6 +91,16 @@ class StandbyRounds:
         self._apps: dict[AppId, _App] = {}
         self._begun_at: dict[AppId, float] = {}
         self._replaced_at: dict[AppId, float] = {}
+        self._written: deque[tuple[float, Mapping[HostId, float]]] = deque()
+
+    def promised(self, now: float) -> Mapping[HostId, float]:
+        """Bytes on the disk of each host that new standbys may still write."""
+        while self._written and self._written[0][0] <= now - WRITTEN_S:
+            self._written.popleft()
+        found: dict[HostId, float] = {}
+        for host, size in (each for _, written in self._written for each in written.items()):
+            found[host] = found.get(host, 0.0) + size
+        return found
 
     @property
     def concerns(self) -> tuple[Concern, ...]:
@@ -127,12 +149,13 @@ class StandbyRounds:
         if view.standbys is None:
             return StandbyRows()
         known = self._known(view, placement)
-        if self._is_early(now, view.app) or (known is not None and known.settled):
+        free = free_disks(view)
+        if self._is_early(now, view.app) or (known is not None and known.is_settled(free)):
             return StandbyRows()
         following = Following.of(view, placement) if known is None else known.following
         chosen = following.choose(view, view.standbys, ROUND)
         if known is not None and not chosen.rows:
-            known.settled = True
+            known.settled = free
         rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
         return self._begun(now, view.app, replace(chosen, rows=rows))
 
@@ -151,14 +174,16 @@ class StandbyRounds:
     def _begun(self, now: float, app: AppId, chosen: StandbyRows) -> StandbyRows:
         if chosen.rows and chosen.added:
             self._begun_at[app] = now
+            self._written.append((now, chosen.written))
         return chosen
 
     def place(
         self, now: float, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]
     ) -> StandbysPlaced | None:
         """New rows for the first app that has too few or too many standbys, else for one that can have better ones."""
+        promised = self.promised(now)
         known = [
-            (view, placement)
+            (with_less_disk(view, promised), placement)
             for app, view in views.items()
             if isinstance(view, AppView) and (placement := placements.get(app)) is not None
         ]
@@ -171,14 +196,18 @@ class StandbyRounds:
 
     def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
         """The adoption, with new standbys in the same publication."""
-        found = self.next_round(now, view, placement)
+        found = self.next_round(now, with_less_disk(view, self.promised(now)), placement)
         detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
         return replace(adopted, detail=detail, standbys=found.rows)
 
     def with_plan(self, now: float, view: AppView, placement: Placement | None, planned: Planned) -> Planned:
-        """The plan, with new standbys for the key groups that it does not move in the same publication."""
+        """The plan, with new standbys for the key groups that it does not move in the same publication.
+
+        `view` = what the plan was made with: it has less room for what earlier standbys will write.
+        """
         moved = {move.key_group for move in planned.plan.moves}
-        return replace(planned, standbys=self.next_round(now, view, placement, besides=moved).rows)
+        left = with_less_disk(view, brought_by(view, planned.plan.moves))
+        return replace(planned, standbys=self.next_round(now, left, placement, besides=moved).rows)
 
 
 def _described(found: StandbyRows) -> str:

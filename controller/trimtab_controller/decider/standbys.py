@@ -2,22 +2,25 @@
 
 Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
 workers if there is only one host.  A worker being drained is never a standby, nor is one that only reports.  Other
-fixed workers keep what they follow, and get no more; the standbys of key groups that are kept stay as they are.  The
-standby model chooses standbys so that after the loss of any one host (or worker, if there is only one host) the
-survivors stay balanced (N-1).
+fixed workers keep what they follow, and get no more; the standbys of key groups that are kept stay as they are.  No
+disk gets more new standbys than it has room for.  The standby model chooses standbys so that after the loss of any one
+host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
 What following costs a worker is not measured: the plug-in charges CPU to the owner's key groups only.  It counts as
 FOLLOWING_SHARE of the key group's load.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimtab_controller.decider.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.resources import free_disks
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.wording import first_few
 from trimtab_models.standbys import (
@@ -31,7 +34,7 @@ from trimtab_models.standbys import (
     rated,
     solve,
 )
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 
@@ -51,15 +54,18 @@ class StandbyRows:
 
     `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys, of which
     `replaced` take the place of others.  `missing` = number of key groups that still have too few standbys.
+    `written` = bytes that the new standbys write on the disk of each host.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     added: int = 0
     replaced: int = 0
     missing: int = 0
+    written: Mapping[HostId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
+        object.__setattr__(self, "written", MappingProxyType(dict(self.written)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +134,7 @@ class Following:
         places = {worker.id: place for place, worker in enumerate(workers)}
         hosts = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
         owner = np.array([places[name] for name in table.workers], np.int64)
+        usage, limit = self._most_followed(view, table, workers, budget)
         return Problem(
             owner=owner[table.owner] if len(table) else table.owner,
             load=table.load,
@@ -139,20 +146,38 @@ class Following:
             present=np.maximum(self.placed, UNPLACED),
             frozen=np.arange(len(table)) >= len(view.owned),
             wanted=wanted,
-            usage=np.ones((1 if view.fixed else 0, len(table))),
-            limit=self._most_followed(view, len(workers)),
+            usage=usage,
+            limit=limit,
             budget=budget,
             tolerance=tolerance,
         )
 
-    def _most_followed(self, view: AppView, workers: int) -> Floats:
-        """The number of key groups that each worker may follow: a fixed one those that it follows now."""
-        if not view.fixed:
-            return np.zeros((0, workers))
-        most = np.full(workers, np.inf)
-        free = len(view.workers)
-        most[free:] = np.bincount(self.placed[self.placed >= 0], minlength=workers)[free:]
-        return most[np.newaxis]
+    def _most_followed(
+        self, view: AppView, table: OwnedTable, workers: tuple[Worker, ...], budget: Budget
+    ) -> tuple[Floats, Floats]:
+        """(R, K) what following a key group takes, and (R, N) how much of it each worker may follow.
+
+        A fixed worker: as many key groups as now.  Any other, where the budget could fill a disk: as many bytes as now,
+        and those free on its disk, which other workers of the host may take as well (`_fitting`).
+        """
+        usage, limit = list[Floats](), list[Floats]()
+        followed = self.placed >= 0
+        by = self.placed[followed]
+        if view.fixed:
+            most = np.full(len(workers), np.inf)
+            free = len(view.workers)
+            most[free:] = np.bincount(by, minlength=len(workers))[free:]
+            usage.append(np.ones(len(table)))
+            limit.append(most)
+        state = table.assumed_state_bytes.astype(np.float64)
+        together = Counter(worker.host for worker in workers)
+        a_worker = max(budget.worker_bytes, float(state.max(initial=0.0)))
+        disks = free_disks(view)
+        if any(free < min(together[host] * a_worker, len(workers) * state.sum()) for host, free in disks.items()):
+            held = np.bincount(by, state[np.nonzero(followed)[0]], len(workers))
+            usage.append(state)
+            limit.append(held + np.array([disks.get(worker.host, np.inf) for worker in workers]))
+        return np.array(usage).reshape(-1, len(table)), np.array(limit).reshape(-1, len(workers))
 
     def missing(self, view: AppView, wanted: int) -> int:
         """Number of key groups with fewer standbys that may stay than they can have."""
@@ -190,14 +215,37 @@ class Following:
         width = max(self.placed.shape[1], found.assignment.shape[1])
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
         table, names = _whole(view), [worker.id for worker in _workers(view)]
+        new, kept = is_new(problem, found.assignment), kept_standbys(problem) != UNPLACED
+        written, refused = _fitting(view, problem, found.assignment, new & changed[:, np.newaxis])
         rows = {}
-        for place in np.flatnonzero(changed).tolist():
+        for place in np.flatnonzero(changed & ~refused).tolist():
             key_group = KeyGroup(view.app, table.operators[table.operator[place]], int(table.partition[place]))
             standbys = (names[each] for each in found.assignment[place].tolist() if each != UNPLACED)
             rows[key_group] = (names[problem.owner[place]], *standbys)
-        added = int(is_new(problem, found.assignment).sum())
-        filled = int((found.assignment != UNPLACED).sum() - (kept_standbys(problem) != UNPLACED).sum())
-        return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=found.score.missing)
+        more = (found.assignment != UNPLACED).sum(axis=1) - kept.sum(axis=1)
+        added, filled = int(new[~refused].sum()), int(more[~refused].sum())
+        missing = found.score.missing + int((refused & (more > 0)).sum())
+        return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=missing, written=written)
+
+
+def _fitting(
+    view: AppView, problem: Problem, assignment: Integers, new: NDArray[np.bool_]
+) -> tuple[dict[HostId, float], NDArray[np.bool_]]:
+    """Bytes that new standbys write on the disk of each host; and (K,) the key groups for which one has no room."""
+    disks, hosts = free_disks(view), [worker.host for worker in _workers(view)]
+    written: dict[HostId, float] = {}
+    refused = np.zeros(len(assignment), np.bool_)
+    for place in np.flatnonzero(new.any(axis=1)).tolist():
+        size = float(problem.state_bytes[place])
+        targets = [
+            hosts[worker] for worker in assignment[place, new[place]].tolist()
+        ]  # standbys are on different hosts
+        after = {host: written.get(host, 0.0) + size * targets.count(host) for host in targets}
+        if any(taken > disks.get(host, np.inf) for host, taken in after.items()):
+            refused[place] = True
+        else:
+            written |= after
+    return written, refused
 
 
 def _workers(view: AppView) -> tuple[Worker, ...]:

@@ -29,13 +29,14 @@ class NotReady:
 class Room:
     """What the key groups of an app's workers may use together on a host; infinite = no limit is known.
 
-    `cpu` in the unit of loads; `memory` in bytes of state; `received` and `sent` in bytes per second.
+    `cpu` in the unit of loads; `memory` and `disk` in bytes of state; `received` and `sent` in bytes per second.
     """
 
     cpu: float
     memory: float
     received: float = math.inf
     sent: float = math.inf
+    disk: float = math.inf
 
 
 UNLIMITED = Room(cpu=math.inf, memory=math.inf)

@@ -102,6 +102,9 @@ class Metrics:
         self.host_used = gauge("host_used_ratio", "CPU used on the host / its cores.", "host")
         self.host_memory = gauge("host_memory_bytes", "Memory used on the host.", "host")
         self.host_memory_limit = gauge("host_memory_limit_bytes", "Memory that the host has, or may use.", "host")
+        text = "Free on the disk of the workers' state; of several disks, on the one with the least free."
+        self.host_disk_free = gauge("host_disk_free_bytes", text, "host")
+        self.host_disk_total = gauge("host_disk_total_bytes", "Used and free on that disk.", "host")
         text = "Bytes per second on the host's link, by direction (received, sent)."
         self.host_link = gauge("host_link_bytes_per_second", text, "host", "direction")
         text = "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown."
@@ -210,12 +213,14 @@ class Metrics:
         _show(self.host_levels, {(each.value,): float(hosts[each]) for each in Level if levels.hosts})
 
     def see_hosts(self, snapshot: Snapshot | None) -> None:
-        """Set the memory of workers, and CPU, memory and link of hosts; None = no recent window."""
+        """Set the memory of workers, and CPU, memory, disk and link of hosts; None = no recent window."""
         hosts, nodes = (snapshot.hosts, snapshot.nodes) if snapshot else ((), ())
         _show(self.worker_memory, {(row.app or "", row.worker): row.memory_bytes for row in nodes})
         _show(self.host_used, {(row.host,): _ratio(row.used_pct) for row in hosts})
         _show(self.host_memory, {(row.host,): row.memory_bytes for row in hosts})
         _show(self.host_memory_limit, {(row.host,): row.memory_limit_bytes for row in hosts})
+        _show(self.host_disk_free, {(row.host,): row.disk_free_bytes for row in hosts})
+        _show(self.host_disk_total, {(row.host,): row.disk_total_bytes for row in hosts})
         link = ((row.host, way, rate) for row in hosts for way, rate in _link_rates(row))
         _show(self.host_link, {(host, way): rate for host, way, rate in link})
 

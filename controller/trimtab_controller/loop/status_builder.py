@@ -185,6 +185,8 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
             type=row.type,
             speed=found.speed if found else None,
             level=levels[row.host].value if row.host in levels else None,
+            disk_total_bytes=row.disk_total_bytes,
+            disk_free_bytes=row.disk_free_bytes,
         )
         for row in sorted(snapshot.hosts if snapshot else (), key=lambda row: row.host)
     )

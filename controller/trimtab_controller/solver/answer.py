@@ -56,6 +56,7 @@ class Hosts:
     host: "NDArray[np.int32]"  # (N,) place of each worker's host
     cpu: "NDArray[np.float64]"  # (H,) in the unit of loads; infinite = no limit
     memory: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit
+    disk: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit.  What leaves frees nothing
     link: "NDArray[np.float64]"  # (2, H) bytes per second to receive and to send; infinite = no limit
 
 

@@ -33,9 +33,11 @@ POLISH = Effort(steps=60)
 a drain the polish also lowers the load distance afterwards, so it keeps its normal effort."""
 OPTIMAL_PP = 0.01
 """The gap that the file contract calls optimal."""
+DISK_ROW = 2
+"""The disk among the resources of the hosts."""
 OBSTACLES = {
     Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost",
-    Obstacle.LIMITS: "no host of another worker has enough CPU or memory left for it",
+    Obstacle.LIMITS: "no host of another worker has enough CPU, memory or disk left for it",
 }
 """Obstacles in the product's words; the models say nodes."""
 
@@ -60,14 +62,22 @@ def problem_of(question: Question) -> Problem:
 
 
 def limits_of(question: Question) -> HostLimits | None:
-    """What the hosts can carry: CPU, memory for state, and traffic where a link is narrow."""
+    """What the hosts can carry: CPU, memory and disk for state, and traffic where a link is narrow."""
     hosts = question.hosts
     if hosts is None:
         return None
-    usage, room = np.array([question.load, question.state_bytes], np.float64), np.array([hosts.cpu, hosts.memory])
+    state = question.state_bytes
+    usage = np.array([question.load, state, state], np.float64)
+    room = np.array([hosts.cpu, hosts.memory, hosts.disk])
     if question.traffic is not None:
         usage, room = np.concatenate((usage, question.traffic)), np.concatenate((room, hosts.link))
-    return HostLimits(host=hosts.host.astype(np.int64), usage=usage, room=room)
+    return HostLimits(
+        host=hosts.host.astype(np.int64),
+        usage=usage,
+        room=room,
+        home=question.owner.astype(np.int64),
+        stays=(DISK_ROW,),
+    )
 
 
 def collocation_problem_of(question: Question) -> "CollocationProblem":

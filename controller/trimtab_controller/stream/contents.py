@@ -285,6 +285,8 @@ def _host(row: Mapping[str, Any]) -> HostWindow:
         link_bytes_s=row["link_bytes_s"],
         type=row["operator"],
         speed=row["speed"],
+        disk_total_bytes=_whole(row["disk_total_bytes"]),
+        disk_free_bytes=_whole(row["disk_free_bytes"]),
     )
 
 

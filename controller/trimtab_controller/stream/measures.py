@@ -126,6 +126,8 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
         "memory_limit_bytes": "n.lim",
         "link_bytes_s": "n.lnk",
         "speed": "n.spd",
+        "disk_total_bytes": "n.dkt",
+        "disk_free_bytes": "n.dkf",
     },
     Kind.WORKER: {
         "capacity": "x.cap",

@@ -51,7 +51,7 @@ PARSING: Mapping[str, str] = {"columnNameOfCorruptRecord": BROKEN, "allowSingleQ
 REPORT_SCHEMA = (
     "v LONG, c STRING, h STRING, t LONG, i DOUBLE, q LONG, "
     "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG, "
-    "lnk: DOUBLE, typ: STRING, spd: DOUBLE>, "
+    "lnk: DOUBLE, typ: STRING, spd: DOUBLE, dkt: LONG, dkf: LONG>, "
     f"w ARRAY<{PART_TYPE}>, k ARRAY<{PART_TYPE}>, e ARRAY<{PART_TYPE}>, {BROKEN} STRING"
 )
 
@@ -142,6 +142,7 @@ def _out_of_range(r: str) -> str:
         _no_name(f"{r}.h"),
         f"{r}.i < 0.001 OR {r}.i > 3600",
         f"least({r}.t, {r}.q, {r}.n.rx, {r}.n.tx, {r}.n.mem, {r}.n.lim, {r}.n.lnk, {r}.n.cpu, {r}.n.cor) < 0",
+        f"least({r}.n.dkt, {r}.n.dkf) < 0",
         f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER} OR {r}.n.lnk > {MAX_NUMBER}",
         f"{r}.n.spd < 0.001 OR {r}.n.spd > {MAX_SPEED} OR {_no_name(f'{r}.n.typ')}",
         _not_in(f"{r}.n.b", Basis),

@@ -11,6 +11,9 @@ their plan and their time:
 
 A limit that is exceeded now is raised to the present use: it never makes a problem infeasible, and no plan makes it
 worse.
+
+Of some resources (state on a disk) a key group that moves goes on using what it used at home.  The nodes' limits, which
+the solver knows, free it all the same, so they are wider than those of the host; step 2 then takes arrivals back.
 """
 
 from collections.abc import Callable
@@ -35,11 +38,16 @@ Solver = Callable[[Problem, Stop], BalanceResult | Infeasible]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HostLimits:
-    """H hosts of N nodes with R resources, of which the first is the load.  Nobody writes to the arrays."""
+    """H hosts of N nodes with R resources, of which the first is the load.  Nobody writes to the arrays.
+
+    `stays` = rows of the resources of which a key group that leaves its node in `home` still uses as much there.
+    """
 
     host: Ints  # (N,)
     usage: Floats  # (R, K)
     room: Floats  # (R, H), infinite = no limit
+    home: Ints | None = None  # (K,)
+    stays: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         hosts = self.room.shape[1]
@@ -47,13 +55,20 @@ class HostLimits:
             raise ValueError("host must name a host of every node")
         if len(self.usage) != len(self.room) or np.isnan(self.room).any():
             raise ValueError("usage and room must have one row per resource, without NaN")
+        if self.stays and (self.home is None or self.home.shape != self.usage.shape[1:]):
+            raise ValueError("resources that stay need the home of every key group")
 
     def used(self, allocation: Ints) -> Floats:
         """(R, H) what the key groups on each host use; unplaced ones count nowhere."""
         placed = allocation != UNPLACED
         host = self.host[allocation[placed]]
         rows = [np.bincount(host, row[placed], self.room.shape[1]) for row in self.usage]
-        return np.array(rows, np.float64).reshape(self.room.shape)
+        used = np.array(rows, np.float64).reshape(self.room.shape)
+        if self.stays and self.home is not None:
+            left = (self.home != UNPLACED) & (allocation != self.home)
+            for row in self.stays:
+                used[row] += np.bincount(self.host[self.home[left]], self.usage[row, left], self.room.shape[1])
+        return used
 
     def tolerating(self, allocation: Ints) -> "HostLimits":
         """The limits, with every one that `allocation` exceeds raised to its use."""
@@ -145,7 +160,8 @@ class HostLimits:
                 break
             resource, host = np.argwhere(over)[0].tolist()
             arrived = (problem.home != UNPLACED) & (found != problem.home) & (self.host[found] == host)
-            arrived &= self.host[problem.home] != host
+            if resource not in self.stays:
+                arrived &= self.host[problem.home] != host
             candidates = np.flatnonzero(arrived & (self.usage[resource] > 0))
             if not len(candidates):
                 break  # only unplaced key groups fill it

@@ -25,7 +25,9 @@ class HostSample:
     `cpu_s` = CPU seconds used; `cores` = cores it may use; `basis` = where that limit comes from; `received_bytes`,
     `sent_bytes` = network bytes in the interval; `memory_bytes` of `memory_limit_bytes` in use at its end;
     `link_bytes_s` = bytes per second that its network can carry each way.  Hosts of one `type` are taken to need the
-    same CPU for the same work; `speed` = measured speed of one core, relative to one of speed 1.
+    same CPU for the same work; `speed` = measured speed of one core, relative to one of speed 1.  `disk_free_bytes` of
+    `disk_total_bytes` (used and free) are free on the disk of the workers' state: of several disks, on the one with the
+    least free.
     """
 
     cpu_s: float | None
@@ -38,10 +40,18 @@ class HostSample:
     link_bytes_s: float | None = None
     type: str | None = None
     speed: float | None = None
+    disk_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: cpu, cor, b, rx, tx, mem, lim; maybe lnk, typ, spd."""
-        later = {"lnk": self.link_bytes_s, "typ": self.type, "spd": self.speed}
+        """Wire keys: cpu, cor, b, rx, tx, mem, lim; maybe lnk, typ, spd, dkt, dkf."""
+        later = {
+            "lnk": self.link_bytes_s,
+            "typ": self.type,
+            "spd": self.speed,
+            "dkt": self.disk_total_bytes,
+            "dkf": self.disk_free_bytes,
+        }
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -69,4 +79,6 @@ def read_host_sample(fields: Fields) -> HostSample:
         link_bytes_s=fields.optional("lnk", fields.number),
         type=fields.optional("typ", fields.name),
         speed=fields.optional("spd", lambda name: fields.number(name, low=0.001, high=MAX_SPEED)),
+        disk_total_bytes=fields.optional("dkt", fields.integer),
+        disk_free_bytes=fields.optional("dkf", fields.integer),
     )

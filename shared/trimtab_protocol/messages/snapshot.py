@@ -58,7 +58,7 @@ class HostWindow:
     """A host in the window: `cpu` = cores used, `cores` = cores it may use, `covered_s` = seconds that reports cover.
 
     `received_bytes_s`, `sent_bytes_s` = bytes per second, `link_bytes_s` = what its network can carry each way;
-    `memory_bytes`, `type` and `speed` (see `HostSample`) = last reported.
+    `memory_bytes`, `type`, `speed` and what is free on its disk (see `HostSample`) = last reported.
     """
 
     host: HostId
@@ -73,6 +73,8 @@ class HostWindow:
     link_bytes_s: float | None = None
     type: str | None = None
     speed: float | None = None
+    disk_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
 
     @property
     def used_pct(self) -> float | None:
@@ -177,6 +179,7 @@ _HOST = (
     "memory_bytes",
     "memory_limit_bytes",
 )
+_HOST_LATER = ("link_bytes_s", "type", "speed", "disk_total_bytes", "disk_free_bytes")
 _NODE = ("worker", "host", "app", "state", "capacity", "covered_s", "cpu", "complete", "steering", "memory_bytes")
 _PAIR = {
     "source": "source.partition",
@@ -209,8 +212,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def _host_document(row: HostWindow) -> dict[str, Any]:
-    later = {"link_bytes_s": row.link_bytes_s, "type": row.type, "speed": row.speed}
-    known = {name: value for name, value in later.items() if value is not None}
+    known = {name: value for name in _HOST_LATER if (value := getattr(row, name)) is not None}
     return {name: getattr(row, name) for name in _HOST} | known
 
 
@@ -276,6 +278,8 @@ def _read_host(fields: Fields) -> HostWindow:
         link_bytes_s=fields.optional("link_bytes_s", fields.number),
         type=fields.optional("type", fields.name),
         speed=fields.optional("speed", lambda name: fields.number(name, low=0.001, high=MAX_SPEED)),
+        disk_total_bytes=fields.optional("disk_total_bytes", fields.integer),
+        disk_free_bytes=fields.optional("disk_free_bytes", fields.integer),
     )
 
 

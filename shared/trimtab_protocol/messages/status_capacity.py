@@ -13,7 +13,8 @@ class HostStatus:
     `used_pct` = CPU in percent of its cores; memory in bytes, used and at most; `received_bytes_s` and `sent_bytes_s` =
     use of its link, of `link_bytes_s` each way, in bytes per second.  `demand_pct` = CPU asked of it, with what other
     processes use, in percent of its cores; `bottleneck` = the resource of which most is used; `type` as its agent names
-    it, `speed` of a core relative to that of other types; `level` = light, moderate or heavy, by its bottleneck.
+    it, `speed` of a core relative to that of other types; `level` = light, moderate or heavy, by its CPU, memory and
+    link.  `disk_free_bytes` of `disk_total_bytes` are free on the disk of its workers' state.
     """
 
     host: HostId
@@ -28,6 +29,8 @@ class HostStatus:
     type: str | None = None
     speed: float | None = None
     level: str | None = None
+    disk_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ def read_host(row: Fields) -> HostStatus:
         type=row.optional("type", row.name),
         speed=row.optional("speed", row.number),
         level=row.optional("level", row.name),
+        disk_total_bytes=row.optional("disk_total_bytes", row.integer),
+        disk_free_bytes=row.optional("disk_free_bytes", row.integer),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from trimtab_agent.commands import driver as driver_module
 from trimtab_agent.commands import journal as journal_module
-from trimtab_agent.commands.driver import CommandDriver, free_disk_bytes
+from trimtab_agent.commands.driver import CommandDriver
 from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected, WorkerDisconnected
 from trimtab_agent.commands.journal import Journal
 from trimtab_agent.configuration import Configuration, GuardConfiguration, RestartConfiguration, WorkerConfiguration
@@ -313,14 +313,6 @@ def test_the_guard_measures_disk_and_memory(tmp_path: Path, guard: GuardConfigur
         assert hands.answers == [(1, Phase.REFUSED, Refusal.GUARD)]
 
     run(story)
-
-
-def test_the_disk_of_a_folder_that_is_yet_to_be_made_is_that_of_its_parents(tmp_path: Path) -> None:
-    free = free_disk_bytes(tmp_path / "a" / "b")
-
-    assert free is not None
-    assert free > 0
-    assert free_disk_bytes(Path("/dev/null/x")) is None
 
 
 def test_a_crash_is_counted_logged_and_followed_by_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

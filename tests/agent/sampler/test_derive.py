@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from trimtab_agent.sampler.derive import Limits, ProcessReading, ProcessUse, Reading, derive
+from trimtab_agent.sampler.disks import DiskSpace
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis, HostSample
 
 W0 = WorkerId("w0")
 HOST = Limits(basis=Basis.HOST, cores=2.0, host_cores=2.0)
+DISK = DiskSpace(total_bytes=50, free_bytes=40)
 OWN = ProcessReading(pid=1, created=5.0, cpu_s=1.0, memory_bytes=50)
 
 
@@ -25,6 +27,7 @@ def reading(at: float, cpu_s: float | None, worker: ProcessReading | None = None
         sent_bytes=sent,
         memory_bytes=10,
         memory_limit_bytes=20,
+        disk=DISK,
         own=OWN,
         workers={W0: worker} if worker else {},
     )
@@ -41,6 +44,8 @@ def test_two_readings_give_a_sample() -> None:
         sent_bytes=300,
         memory_bytes=10,
         memory_limit_bytes=20,
+        disk_total_bytes=50,
+        disk_free_bytes=40,
     )
     assert use.workers == {W0: ProcessUse(cpu_s=pytest.approx(0.2), memory_bytes=1000)}
     assert use.clamped == ()

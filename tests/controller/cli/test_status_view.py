@@ -220,6 +220,13 @@ def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:
         ["h1", *"???????"],
     ]
     assert max(map(len, lines)) <= 80
+    with_disk = replace(measured, disk_total_bytes=250_000_000_000, disk_free_bytes=31_000_000_000)
+    lines = shown(replace(STATUS, hosts=(with_disk, HostStatus(host=HostId("h1")))))
+    where = lines.index("hosts")
+    assert "received/s  sent/s  disk %  bottleneck" in lines[where + 1]
+    assert " 88  CPU 91 %" in lines[where + 3]
+    assert lines[where + 4 if "h1" in lines[where + 4] else where + 5].split() == ["h1", *"????????"]
+    assert max(map(len, lines)) <= 80
     many = tuple(HostStatus(host=HostId(f"h{number}"), used_pct=float(number)) for number in range(100))
     assert "hosts, 20 of 100: the most used" in shown(replace(STATUS, hosts=many))
     assert "hosts" not in shown(STATUS)

@@ -1,9 +1,10 @@
 """A simulated job on hosts that workers share: windows out, plans in.  Demand is CPU, nothing saturates."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Decision, Planned
+from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
@@ -11,6 +12,7 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
@@ -26,7 +28,8 @@ def kg(partition: int, operator: str = "sums", app: AppId = APP) -> KeyGroup:
 class Machine:
     """`slowness`: CPU that work takes here, relative to the others; `others` = cores that other processes use.
 
-    `link` = bytes per second that it can carry each way, of which `other_traffic` is not the workers'.
+    `link` = bytes per second that it can carry each way, of which `other_traffic` is not the workers'.  What is free on
+    the disk becomes less when key groups arrive, and no more when they leave.
     """
 
     cores: float
@@ -36,6 +39,8 @@ class Machine:
     speed: float | None = None
     memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    disk_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
     link: float | None = None
     other_traffic: float = 0.0
 
@@ -52,10 +57,35 @@ class HostedJob:
     fixed: float = 0.02
     capacity: float = 1.0
     state_bytes: int = 1000
+    sizes: dict[KeyGroup, int] = field(default_factory=dict)
+    """State of key groups that have another size."""
+    standbys: int | None = None
+    followers: dict[KeyGroup, tuple[WorkerId, ...]] = field(default_factory=dict)
+    standby_windows: int = 0
+    """After how many windows what a new standby restores is on its disk."""
+    solve_s: float = 0.3
     input_bytes: float | None = None
     """Size of an input; nothing is sent."""
     pool: dict[WorkerId, HostId] = field(default_factory=dict)
     number: int = 100
+    writes: list[tuple[int, HostId, int]] = field(default_factory=list)
+    """What will be written: from which window on, where, how many bytes."""
+
+    def size_of(self, key_group: KeyGroup) -> int:
+        """Bytes of state."""
+        return self.sizes.get(key_group, self.state_bytes)
+
+    def write(self, key_group: KeyGroup, worker: WorkerId, windows: int) -> None:
+        """The state gets to the disk of a worker within so many windows."""
+        self.writes.append((self.number + windows, self.workers[worker], self.size_of(key_group)))
+
+    def settle(self, until: int) -> None:
+        """Write what is due."""
+        for _, host, size in (each for each in self.writes if each[0] <= until):
+            machine = self.machines[host]
+            if machine.disk_free_bytes is not None:
+                machine.disk_free_bytes -= size
+        self.writes = [each for each in self.writes if each[0] > until]
 
     def cpu_of(self, key_group: KeyGroup) -> float:
         """Cores."""
@@ -80,12 +110,13 @@ class HostedJob:
 
     def window(self) -> Snapshot:
         self.number += 1
+        self.settle(self.number)
         end_ms = round(1000 * WINDOW_S * self.number)
         app = {owner: each.app for each, owner in self.owners.items()}
         nodes = [
             NodeWindow(
                 worker=worker, host=host, app=app.get(worker, APP), state=WorkerState.RUNNING, capacity=self.capacity,
-                covered_s=WINDOW_S, cpu=self.used_by(worker), complete=True, steering=True,
+                covered_s=WINDOW_S, cpu=self.used_by(worker), complete=True, steering=True, standbys=self.standbys,
             )
             for worker, host in self.workers.items()
         ] + [
@@ -109,6 +140,7 @@ class HostedJob:
                     host=host, covered_s=WINDOW_S, cpu=each.others + self.used_on(host), cores=each.cores,
                     basis=Basis.HOST, type=each.type, speed=each.speed, memory_bytes=each.memory_bytes,
                     memory_limit_bytes=each.memory_limit_bytes, link_bytes_s=each.link,
+                    disk_total_bytes=each.disk_total_bytes, disk_free_bytes=each.disk_free_bytes,
                     received_bytes_s=self.received_on(host), sent_bytes_s=each.other_traffic,
                 )
                 for host, each in self.machines.items()
@@ -117,7 +149,7 @@ class HostedJob:
             key_groups=tuple(
                 KeyGroupWindow(
                     key_group=each, worker=owner, covered_s=WINDOW_S, cpu=self.cpu_of(each),
-                    tuples_in_s=self.rates[each], state_bytes=self.state_bytes, backlog=0,
+                    tuples_in_s=self.rates[each], state_bytes=self.size_of(each), backlog=0,
                     bytes_in_s=self.received_by(each), bytes_out_s=None if self.input_bytes is None else 0.0,
                 )
                 for each, owner in self.owners.items()
@@ -139,6 +171,9 @@ class HostedJob:
             )
             for app in apps
         }
+        for each, names in self.followers.items():
+            rows = {each: (self.owners[each], *(name for name in names if name != self.owners[each]))}
+            placements[each.app] = placements[each.app].changed(Epoch(1, 1), rows)
         decider.on_event(
             WINDOW_S * self.number, ExecutionChanged(execution=Execution(generation=1, placements=placements))
         )
@@ -153,13 +188,27 @@ class HostedJob:
             if isinstance(action, Decided):
                 decisions.append(action.decision)
             if isinstance(action, Solve):
-                question = question_of(action.view, decider._settings, 0.3)
+                question = question_of(action.view, decider._settings, self.solve_s)
                 actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
         for decision in decisions:
             if isinstance(decision, Planned):
+                for move in decision.plan.moves:
+                    if move.target not in self.followers.get(move.key_group, ()):
+                        self.write(move.key_group, move.target, 0)
                 self.owners |= {move.key_group: move.target for move in decision.plan.moves}
+            if isinstance(decision, Planned | Adopted):
+                self.follow(decision.standbys)
+            if isinstance(decision, StandbysPlaced):
+                self.follow(decision.rows)
         self.place(decider)
         return decisions
+
+    def follow(self, rows: Mapping[KeyGroup, Owners]) -> None:
+        """New standbys begin to restore."""
+        for key_group, row in rows.items():
+            for worker in set(row[1:]) - set(self.followers.get(key_group, ())):
+                self.write(key_group, worker, self.standby_windows)
+            self.followers[key_group] = row[1:]
 
     def loads(self) -> dict[WorkerId, float]:
         """What the key groups of each worker use, in percent of its capacity."""

@@ -249,6 +249,25 @@ def test_state_goes_where_the_host_has_memory_for_it() -> None:
     assert placed(seen_, orphaned({5: 10.0}, state_bytes=5_000)).targets == {kg(5): "b"}
 
 
+def test_state_goes_where_the_disk_has_room_for_it() -> None:
+    """a is less busy, but its disk takes 3,000 bytes: its room of 3,100 holds its own key group's 100."""
+    rooms = {
+        HostId("h-a"): Room(cpu=100.0, memory=np.inf, disk=3_100.0),
+        HostId("h-b"): Room(cpu=100.0, memory=np.inf, disk=np.inf),
+    }
+    seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
+    assert placed(seen_, orphaned({5: 10.0}, state_bytes=3_000)).targets == {kg(5): "a"}
+    assert placed(seen_, orphaned({5: 10.0}, state_bytes=3_001)).targets == {kg(5): "b"}
+
+
+def test_without_room_on_any_disk_orphans_get_an_owner_all_the_same() -> None:
+    rooms = {HostId(f"h-{name}"): Room(cpu=100.0, memory=np.inf, disk=100.0) for name in "ab"}
+    seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
+    found = placed(seen_, orphaned({5: 1.0, 6: 1.0}, state_bytes=3_000))
+    assert sorted(found.targets.values()) == ["a", "b"], "side by side, the state is spread"
+    assert set(found.forced) == {kg(5), kg(6)}
+
+
 def test_traffic_goes_where_the_link_has_room_for_it() -> None:
     """a is less busy, but 0.3 of its 1 MB/s is used, and the orphan sends 0.6 MB/s."""
     window = HostWindow(

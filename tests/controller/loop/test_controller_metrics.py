@@ -185,6 +185,7 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
     metrics = Metrics()
     snapshot = window({kg(0): W0}).snapshot
     host = replace(snapshot.hosts[0], cpu=0.5, cores=2.0, memory_bytes=10, received_bytes_s=3.0, sent_bytes_s=0.0)
+    host = replace(host, disk_total_bytes=50, disk_free_bytes=40)
     bare = replace(snapshot.hosts[1], cpu=None)
     nodes = (replace(snapshot.nodes[0], memory_bytes=5), snapshot.nodes[1])
     names = (
@@ -192,6 +193,8 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         "host_used_ratio",
         "host_memory_bytes",
         "host_memory_limit_bytes",
+        "host_disk_free_bytes",
+        "host_disk_total_bytes",
         "host_link_bytes_per_second",
     )
     metrics.see_hosts(replace(snapshot, hosts=(host, bare), nodes=nodes))
@@ -199,6 +202,8 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         ("worker_memory_bytes", "app", "w0"): 5.0,
         ("host_used_ratio", "h0"): 0.25,
         ("host_memory_bytes", "h0"): 10.0,
+        ("host_disk_free_bytes", "h0"): 40.0,
+        ("host_disk_total_bytes", "h0"): 50.0,
         ("host_link_bytes_per_second", "h0", "received"): 3.0,
         ("host_link_bytes_per_second", "h0", "sent"): 0.0,
     }

@@ -28,12 +28,12 @@ def host(name: str, start_ms: int, seconds: float, *, samples: int | None = None
         covered_s=seconds,
         sums=[0.5 * seconds, 1000 * seconds, None, None, None],
         known_s=[seconds, seconds, 0.0, 0.0, 0.0],
-        levels=[2.0, 1.0, 4e9, None, None, None, None],
+        levels=[2.0, 1.0, 4e9, None, None, None, None, None],
     )
 
 
 def worker(name: str, on: Row, *, state: int = 0, marked: int = 0) -> Row:
-    levels = [0.25, float(state), 1.0, 5e7, 3.0, 8.0, 12.0]
+    levels = [0.25, float(state), 1.0, 5e7, 3.0, 8.0, 12.0, None]
     return on._replace(
         kind=Kind.WORKER, worker=name, app="app", sums=[0.1, float(marked), None, None, None], levels=levels
     )
@@ -51,7 +51,7 @@ def key_group(partition: int, on: Row, *, owner: str = "w0", seconds: float | No
         covered_s=known,
         sums=[0.02 * known, 30 * known, 30 * known, None, 900 * known],
         known_s=[known, known, known, 0.0, known],
-        levels=[4096.0, 7.0, None, None, None, None, None],
+        levels=[4096.0, 7.0, None, None, None, None, None, None],
     )
 
 
@@ -67,7 +67,7 @@ def pair(source: int, target: int, on: Row, *, tuples: float) -> Row:
         covered_s=1.0,
         sums=[tuples, 8 * tuples, None, None, None],
         known_s=[1.0, 1.0, 0.0, 0.0, 0.0],
-        levels=[None] * 7,
+        levels=[None] * 8,
     )
 
 
@@ -95,7 +95,7 @@ def assembler(expected: Sequence[str] | None = ("h0", "h1"), from_ms: int = 0, w
 
 
 def declared(name: str, on: Row, kind: Kind, text: str | None, number: int | None) -> Row:
-    known = {"sums": [None] * 5, "known_s": [0.0] * 5, "levels": [None] * 7}
+    known = {"sums": [None] * 5, "known_s": [0.0] * 5, "levels": [None] * 8}
     return on._replace(kind=kind, worker=name, app="app", operator=text, partition=number, **known)
 
 

@@ -61,7 +61,7 @@ def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_rep
 
 
 def copy(name: str, on: Row, partition: int, records: int) -> Row:
-    return declared(name, on, Kind.COPY, "sums", partition)._replace(levels=[float(records), *[None] * 6])
+    return declared(name, on, Kind.COPY, "sums", partition)._replace(levels=[float(records), *[None] * 7])
 
 
 def test_the_copies_on_a_workers_disk_are_as_last_reported() -> None:
@@ -164,7 +164,7 @@ def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
 def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> None:
     machine = assembler()
     h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
-    old = key_group(5, h0, owner="w0", seconds=4)._replace(last_ms=3_500, levels=[1.0] * 7)
+    old = key_group(5, h0, owner="w0", seconds=4)._replace(last_ms=3_500, levels=[1.0] * 8)
     new = key_group(5, h1, owner="w1", seconds=6)
     (snapshot,) = machine.on_rows([h0, h1, new, old], now_ms=10_000)
     (group,) = snapshot.key_groups
@@ -194,12 +194,12 @@ def test_numbers_beyond_every_measure_are_unknown_and_spoil_nobody_elses_snapsho
     hosts = [host("h0", 0, 10.0), host("h1", 0, 10.0)]
     largest = float(2**63 - 1)
     wild = hosts[0]._replace(
-        covered_s=0.001, known_s=[0.001] * 5, sums=[largest] * 5, levels=[1.0, 1.0, largest, largest] + [largest] * 3
+        covered_s=0.001, known_s=[0.001] * 5, sums=[largest] * 5, levels=[1.0, 1.0] + [largest] * 6
     )
     rows = [
         *hosts,
-        wild._replace(kind=Kind.WORKER, worker="w0", app="app", levels=[0.25, 0.0, 1.0] + [largest] * 4),
-        wild._replace(kind=Kind.KEY_GROUP, worker="w0", app="app", operator="count", partition=0, levels=[largest] * 7),
+        wild._replace(kind=Kind.WORKER, worker="w0", app="app", levels=[0.25, 0.0, 1.0] + [largest] * 5),
+        wild._replace(kind=Kind.KEY_GROUP, worker="w0", app="app", operator="count", partition=0, levels=[largest] * 8),
         key_group(1, hosts[1], owner="w1"),
         *(pair(0, 1, hosts[0], tuples=largest)._replace(host=each.host) for each in hosts),
     ]

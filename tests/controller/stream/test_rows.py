@@ -29,7 +29,7 @@ def row(partition: int | None, **fields: Any) -> Row:
         covered_s=3.0,
         sums=(0.5, 10.0, None, None, 2.0**52),
         known_s=(3.0, 3.0, 0.0, 0.0, 3.0),
-        levels=(4096.0, None, 1.0, None, None, None, None),
+        levels=(4096.0, None, 1.0, None, None, None, None, None),
     )
     return plain._replace(**fields)
 
@@ -102,7 +102,7 @@ def test_each_kind_has_the_columns_that_it_uses() -> None:
             "known_0": 0.0,
             "known_1": 0.0,
             "known_2": 0.0,
-            **dict.fromkeys(LEVEL_COLUMNS[:6]),
+            **dict.fromkeys(LEVEL_COLUMNS[:8]),
         }
     ]
     (pair,) = of_kind(table, Kind.PAIR).to_pylist()

@@ -77,7 +77,8 @@ PAIR_SAMPLE = PairSample(source=SUMS_1, target=SUMS_2, tuples=10, bytes=900)
 REPORT = Report(
     cluster=CLUSTER, host=HOST, at_ms=999_000, interval_s=1.0, sequence=5,
     sample=HostSample(
-        cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5, sent_bytes=6, memory_bytes=7, memory_limit_bytes=8
+        cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5, sent_bytes=6, memory_bytes=7, memory_limit_bytes=8,
+        disk_total_bytes=10**12, disk_free_bytes=10**11,
     ),
     workers=(
         WorkerSample(
@@ -97,7 +98,8 @@ REPORT = Report(
 SNAPSHOT = Snapshot(
     cluster=CLUSTER, start_ms=989_000, end_ms=999_000, published_ms=999_900, hosts_seen=1, hosts_expected=2,
     watermark_ms=990_000, late_rows=3, rejected={"malformed": 2},
-    hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=0.5, cores=2.0, basis=Basis.HOST, received_bytes_s=1.5),),
+    hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=0.5, cores=2.0, basis=Basis.HOST, received_bytes_s=1.5,
+        disk_total_bytes=10**12, disk_free_bytes=10**11),),
     nodes=(
         NodeWindow(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
@@ -139,7 +141,8 @@ STATUS = Status(
         ),
     ),
     hosts=(HostStatus(host=HOST, used_pct=80.0, memory_bytes=2**30, received_bytes_s=1.5, sent_bytes_s=0.0,
-        link_bytes_s=1e9, demand_pct=90.0, bottleneck="CPU 90 %", type="m5-x2", speed=0.5, level="heavy"),),
+        link_bytes_s=1e9, demand_pct=90.0, bottleneck="CPU 90 %", type="m5-x2", speed=0.5, level="heavy",
+        disk_total_bytes=10**12, disk_free_bytes=10**11),),
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,

@@ -7,8 +7,8 @@ what it uses, its key groups stand for it.
 
 import math
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from statistics import median
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from trimtab_controller.decider.concerns import ClusterUse
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.resources import free_disks
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
@@ -25,7 +26,7 @@ from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 class SizedWorker:
     """A worker of the app.  `capacity` in cores; `stays` False: it is being drained.  `free`: it can be planned with.
 
-    `removable`: it is free, and can be started again after a stop.
+    `removable`: it is free, and can be started again after a stop.  `largest_bytes` = of its key groups' states.
     """
 
     id: WorkerId
@@ -36,6 +37,7 @@ class SizedWorker:
     stays: bool
     free: bool
     removable: bool
+    largest_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +52,8 @@ class SizeFacts:
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
     started and do not run yet; `pool` = workers that can be started.  `saving` = cores of the demand that collocation
     can save at most.
+
+    `disks` = bytes that the disk of each host, where it is known, can take besides what is on it.
 
     `restart_s` = how long a started worker takes until it runs; `catch_up_s` = within which time a backlog is to be
     worked off.
@@ -73,6 +77,7 @@ class SizeFacts:
     pool: tuple[PoolWorker, ...] = ()
     restart_s: float = 0.0
     catch_up_s: float = math.inf
+    disks: Mapping[HostId, float] = field(default_factory=dict)
 
     @property
     def staying(self) -> tuple[SizedWorker, ...]:
@@ -121,8 +126,11 @@ def facts_of(
     `returnable`: the workers that can be started again; None: all of them.  The others as in `SizeFacts`.
     """
     owned = view.owned
-    state = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers))
+    sizes, largest = owned.assumed_state_bytes, np.zeros(len(owned.workers), np.int64)
+    np.maximum.at(largest, owned.owner, sizes)
+    state = np.bincount(owned.owner, sizes, len(owned.workers))
     state_of = dict(zip(owned.workers, state.tolist(), strict=True))
+    largest_of = dict(zip(owned.workers, largest.tolist(), strict=True))
     count_of = _counts(owned) + _counts(view.kept_table)
     free = {worker.id for worker in view.workers}
     kept = view.kept_table
@@ -143,6 +151,7 @@ def facts_of(
                 stays=not worker.draining,
                 free=worker.id in free,
                 removable=worker.id in free and (returnable is None or worker.id in returnable),
+                largest_bytes=largest_of.get(worker.id, 0),
             )
             for worker in rows
         ),
@@ -164,6 +173,7 @@ def facts_of(
         pool=pool,
         restart_s=restart_s,
         catch_up_s=catch_up_s,
+        disks=free_disks(view),
     )
 
 

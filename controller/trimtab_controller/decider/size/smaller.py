@@ -5,7 +5,8 @@ The rule: with the fewest workers that may stay,
 1. the utilisation is at most the target,
 2. the key groups can be spread so that no worker is above `max_utilisation` (`can_be_spread`),
 3. if the app has standbys: after the loss of any one host the survivors, evenly loaded, are at most at
-   `max_utilisation_after_loss` (the N-1 bound), and there are enough hosts for owner and standbys.
+   `max_utilisation_after_loss` (the N-1 bound), and there are enough hosts for owner and standbys;
+4. the disks of the hosts that remain can take the state of those that leave, and what these follow (`disks_suffice`).
 
 This is the middle of Algorithm 1 of Madsen et al. (2017), for balance alone: the potential plan of the smaller cluster
 is not computed.  Whether one exists is decided by a sufficient condition that costs a pass over the key groups, in the
@@ -80,6 +81,8 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
     room = [settings.max_utilisation * worker.capacity - facts.fixed for worker in left if worker.free]
     if not can_be_spread(facts.loads, room):
         return f"{size} could not be balanced below {settings.max_utilisation:.0%}"
+    if not disks_suffice(facts, left, gone):
+        return f"the disks of {size} have no room for the state of those that would leave"
     if not facts.standbys:
         return ""
     hosts: Counter[str] = Counter()
@@ -93,6 +96,21 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
         limit = f"above {settings.max_utilisation_after_loss:.0%}"
         return f"{size} would be at {bound:.0%} at least after the loss of a host, {limit}"
     return ""
+
+
+def disks_suffice(facts: SizeFacts, left: Sequence[SizedWorker], gone: Sequence[SizedWorker]) -> bool:
+    """Whether the disks of the workers that are left can take what those that go own and follow.
+
+    Sufficient, not necessary: a disk is counted without the largest key group, so that no piece is left over.  What the
+    workers follow is not in the view; it counts as evenly spread.
+    """
+    hosts = {worker.host for worker in left if worker.free}
+    if any(host not in facts.disks for host in hosts):
+        return True  # a disk that nobody knows limits nothing
+    owned = sum(worker.state_bytes for worker in gone)
+    followed = facts.standbys * sum(worker.state_bytes for worker in facts.workers) * len(gone) / len(facts.workers)
+    largest = max((worker.largest_bytes for worker in facts.workers), default=0)
+    return owned + followed <= sum(max(0.0, facts.disks[host] - largest) for host in hosts)
 
 
 def bound_after_loss(facts: SizeFacts, workers: Sequence[SizedWorker]) -> float:

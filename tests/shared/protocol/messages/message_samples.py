@@ -65,7 +65,15 @@ REPORT = report.Report(
     interval_s=1.0,
     sequence=5,
     sample=report.HostSample(
-        cpu_s=0.5, cores=2.0, basis=report.Basis.CGROUP, received_bytes=5, link_bytes_s=1e9, type="m5-x2", speed=1.5
+        cpu_s=0.5,
+        cores=2.0,
+        basis=report.Basis.CGROUP,
+        received_bytes=5,
+        link_bytes_s=1e9,
+        type="m5-x2",
+        speed=1.5,
+        disk_total_bytes=10**12,
+        disk_free_bytes=10**11,
     ),
     workers=(
         report.WorkerSample(
@@ -104,6 +112,8 @@ SNAPSHOT = snapshot.Snapshot(
             link_bytes_s=1e9,
             type="m5-x2",
             speed=1.5,
+            disk_total_bytes=10**12,
+            disk_free_bytes=10**11,
         ),
     ),
     nodes=(

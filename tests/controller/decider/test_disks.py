@@ -1,0 +1,174 @@
+"""Disks as limits of hosts: no plan and no standby fills one beyond its limit, and staying is always allowed."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
+from tests.controller.decider.sized_apps import facts, verdict, worker
+from trimtab_controller.decider.decision import Decision, Planned, StandbysPlaced
+from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.resources import free_disks
+from trimtab_controller.decider.size.verdict import Direction
+from trimtab_controller.decider.standby_rounds import WRITTEN_S
+from trimtab_controller.decider.view import AppView
+from trimtab_protocol.messages.intents import Drain
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
+W0, W1, W2 = map(WorkerId, ("w0", "w1", "w2"))
+TOTAL = 100_000
+
+
+def disk(free: int | None) -> Machine:
+    """A host with four cores; 10,000 of the bytes are above the limit of 90 %."""
+    return Machine(4.0, disk_total_bytes=TOTAL, disk_free_bytes=free)
+
+
+def job(machines: dict[HostId, Machine], workers: dict[WorkerId, HostId], **changes: object) -> HostedJob:
+    """16 key groups with 1,000 bytes each, all of them on the first worker."""
+    owners = {kg(number): next(iter(workers)) for number in range(16)}
+    made = HostedJob(machines=machines, workers=workers, owners=owners, rates=dict.fromkeys(owners, 50.0))
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def drain(decider: Decider, worker: WorkerId) -> None:
+    decider.on_event(0.0, IntentsChanged(intents=(Drain(worker=worker, by="ann", at=1.0, reason="test"),)))
+
+
+def planned(decisions: list[Decision]) -> Planned:
+    (found,) = [each for each in decisions if isinstance(each, Planned)]
+    return found
+
+
+def test_state_goes_only_where_the_disk_has_room_and_the_full_one_is_named() -> None:
+    made = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1})
+    plan = planned(made.round(made.decider())).plan
+    assert len(plan.moves) == 3
+    assert "full: disk of h1 (0.0 of 0.0 MB)" in plan.detail
+
+
+def test_the_limit_is_a_share_of_the_disk() -> None:
+    made = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1})
+    assert len(planned(made.round(made.decider(max_disk=0.885))).plan.moves) == 2
+    whole = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1})
+    assert len(planned(whole.round(whole.decider(max_disk=1.0))).plan.moves) == 8
+
+
+@pytest.mark.parametrize("free", [0, 10_000])
+def test_on_a_disk_that_is_too_full_already_everything_may_stay(free: int) -> None:
+    made = job({H0: disk(free), H1: disk(free)}, {W0: H0, W1: H1})
+    decider = made.decider()
+    for _ in range(3):
+        decisions = made.round(decider)
+        assert not [each for each in decisions if isinstance(each, Planned)]
+    assert set(made.owners.values()) == {W0}
+    made.machines[H1].disk_free_bytes = 60_000
+    assert len(planned(made.round(decider)).plan.moves) == 8, "it goes on when there is room"
+
+
+def test_of_disks_that_nobody_knows_nothing_is_limited() -> None:
+    for unknown in (disk(None), Machine(4.0), Machine(4.0, disk_free_bytes=0)):
+        made = job({H0: disk(0), H1: unknown}, {W0: H0, W1: H1})
+        assert len(planned(made.round(made.decider())).plan.moves) == 8
+
+
+def test_a_move_to_another_worker_of_the_host_needs_room_too() -> None:
+    made = job({H0: disk(12_500)}, {W0: H0, W1: H0})
+    assert len(planned(made.round(made.decider())).plan.moves) == 2
+
+
+def test_a_drain_takes_what_fits_and_the_host_is_named() -> None:
+    made = job({H0: disk(50_000), H1: disk(15_500)}, {W0: H0, W1: H1})
+    decider = made.decider()
+    drain(decider, W0)
+    for _ in range(4):
+        decisions = made.round(decider)
+    assert list(made.owners.values()).count(W1) == 5
+    assert "full: disk of h1" in str(decisions)
+    made.machines[H1].disk_free_bytes = 60_000
+    for _ in range(2):
+        made.round(decider)
+    assert set(made.owners.values()) == {W1}
+
+
+def test_standbys_are_placed_only_where_the_disk_has_room() -> None:
+    made = job({H0: disk(50_000), H1: disk(14_500), H2: disk(13_500)}, {W0: H0, W1: H1, W2: H2}, standbys=1)
+    decider = made.decider(load_distance=1000.0)
+    for _ in range(4):
+        made.round(decider)
+    assert sorted(made.followers.values()) == [(W1,)] * 4 + [(W2,)] * 3
+    assert decider.known.missing_standbys == {APP: 9}
+    made.machines[H2].disk_free_bytes = 60_000
+    for _ in range(2 + int(WRITTEN_S / 10)):
+        made.round(decider)
+    assert decider.known.missing_standbys == {APP: 0}
+
+
+def test_what_standbys_are_still_to_write_is_no_room_for_others() -> None:
+    """They take 30 windows; meanwhile the disk looks as free as before."""
+    made = job({H0: disk(50_000), H1: disk(22_500)}, {W0: H0, W1: H1}, standbys=1, standby_windows=30)
+    decider = made.decider(load_distance=1000.0)
+    decisions = [each for _ in range(5) for each in made.round(decider)]
+    assert sum(len(each.rows) for each in decisions if isinstance(each, StandbysPlaced)) == 12
+    drain(decider, W0)
+    assert not [each for each in made.round(decider) if isinstance(each, Planned)]
+
+
+def test_a_plan_and_the_standbys_beside_it_share_the_room() -> None:
+    made = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1}, standbys=1)
+    decider = made.decider()
+    found = planned(made.round(decider))
+    assert len(found.plan.moves) == 3
+    assert not [row for row in found.standbys.values() if W1 in row[1:]]
+
+
+def test_no_worker_leaves_while_the_other_disks_have_no_room_for_its_state() -> None:
+    workers = tuple(worker(number, state_bytes=10_000, largest_bytes=1_000) for number in range(4))
+    seen = replace(facts(4, 0.8), workers=workers)
+    for free, wanted in ((11_000, 2), (9_000, 3), (4_000, 4)):
+        found = verdict(replace(seen, disks={each.host: float(free) for each in workers}))
+        assert (found.direction, found.wanted) == (Direction.IN if wanted < 4 else Direction.STAY, wanted)
+    assert "have no room for the state of those that would leave" in found.detail
+    partly = {each.host: 4_000.0 for each in workers[:3]}
+    assert verdict(replace(seen, disks=partly)).wanted == 2, "a disk that nobody knows limits nothing"
+
+
+def test_no_disk_is_overfilled_whatever_the_cluster() -> None:
+    """Plans, drains and standbys of random clusters, checked disk by disk once everything is written."""
+    plans = placed = full = 0
+    for seed in range(8):
+        dice = random.Random(seed)
+        machines = {HostId(f"h{n}"): disk(dice.choice([None, 8_000, 14_000, 20_000, 40_000])) for n in (0, 1, 2)}
+        workers = {WorkerId(f"w{n}"): HostId(f"h{dice.randrange(3)}") for n in range(5)}
+        made = job(machines, workers, standbys=dice.choice([None, 1, 2]), standby_windows=dice.randrange(4))
+        made.owners = {each: WorkerId(f"w{dice.choice([0, 0, 1, 2])}") for each in made.owners}
+        made.sizes = {each: dice.choice([300, 1_000, 3_000]) for each in made.owners}
+        made.solve_s = 0.05
+        before = {host: machine.disk_free_bytes for host, machine in machines.items()}
+        decider = made.decider(max_migrations=dice.choice([3, 50]))
+        if dice.random() < 0.5:
+            drain(decider, WorkerId("w1"))
+        for _ in range(4):
+            plans += any(isinstance(each, Planned) for each in made.round(decider))
+        placed += any(made.followers.values())
+        made.settle(10**9)
+        for host, machine in machines.items():
+            free, was = machine.disk_free_bytes, before[host]
+            if free is not None and was is not None:
+                assert free >= min(TOTAL // 10, was), (seed, host)
+                full += free < was and free < TOTAL // 10 + 1_000
+    assert plans >= 5
+    assert placed >= 3
+    assert full >= 2, "disks were really filled"
+
+
+def test_the_room_of_a_view_is_what_can_arrive() -> None:
+    made = job({H0: disk(50_000), H1: disk(13_500), H2: disk(None)}, {W0: H0, W1: H1, W2: H2})
+    decider = made.decider(load_distance=1000.0)
+    made.round(decider)
+    view = decider.known.views[APP]
+    assert isinstance(view, AppView)
+    assert free_disks(view) == pytest.approx({H0: 40_000.0, H1: 3_500.0})
