@@ -26,8 +26,8 @@ import numpy as np
 
 from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.hosts import HostsSeen
+from trimtab_controller.decider.orphan_placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.orphan_targets import OPERATIONS as IN_THE_LOOP
-from trimtab_controller.decider.orphans import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import AppView, Worker

@@ -16,7 +16,7 @@ import numpy as np
 
 from trimtab_agent.engines.faust.group.placing import place
 from trimtab_controller.decider.hosts import HostsSeen
-from trimtab_controller.decider.orphans import OPERATIONS, Orphaned, place_orphans
+from trimtab_controller.decider.orphan_placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId

@@ -1,14 +1,17 @@
 """A host of an app without standbys is lost: next owners restore in order, even if the controller dies meanwhile."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.worker import WorkerProcess
-from tests.sim.simulated.world import WINDOW_S, World, world_folder
-from trimtab_protocol.messages.names import WorkerId
+from tests.sim.simulated.world import LIMITS, WINDOW_S, World, world_folder
+from trimtab_controller.execution.state import Round
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 
 SESSION_S = 40.0
 """Long enough that the controller decides before the group does."""
@@ -79,3 +82,116 @@ def test_every_key_group_gets_the_next_owner_that_was_named(world: World, killed
     assert orphans(world, lost) == 0
     assert not world.checker.busy
     assert not world.checker.misplaced(), "the group followed what the placement names"
+
+
+def the_plan(world: World) -> Round:
+    """The plan after the loss, which has just begun, with what it has grown to."""
+    execution = world.checker._execution
+    assert execution is not None
+    (row,) = execution.rounds.values()
+    assert row.lost
+    return row
+
+
+SLOW, FAST = (30.0, 40.0), (0.05, 2.0)
+
+
+def restoring_takes(world: World, seconds: tuple[float, float]) -> None:
+    for worker in world.workers():
+        worker.restore_s = seconds
+
+
+@pytest.fixture
+def slow(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """Enough hosts that two lost ones are not most of them, and time until the group notices."""
+    monkeypatch.setattr("tests.sim.simulated.group.SESSION_S", 2 * SESSION_S)
+    monkeypatch.setattr("tests.sim.simulated.invariants.UNOWNED_LIMIT_S", 4 * SESSION_S)
+    monkeypatch.setattr("tests.sim.simulated.world.LIMITS", replace(LIMITS, prepare_timeout_s=60.0))
+    with simulating(), world_folder() as folder:
+        made = World(request.param, folder, WorkerProcess)
+        made.standbys = 0
+        for _ in range(4):
+            made.add_host()
+        for worker in made.workers():
+            worker.board.faust_standbys = 0
+        yield made
+
+
+def power_off(world: World, name: HostId) -> set[WorkerId]:
+    """The agent first, so that it says nothing of its workers; returns what is lost."""
+    host = world.hosts[name]
+    assert host.agent is not None
+    host.agent.kill()
+    world.kill_host(name)
+    return set(host.names)
+
+
+def plan_for(world: World) -> Round:
+    """The plan after a loss, as soon as it has begun."""
+    until = world.timeline.now + NOTICED_S
+    while not world.checker.losses and world.timeline.now < until:
+        world.timeline.run_until(world.timeline.now + 0.1)
+    assert the_plan(world).ended_at is None
+    return the_plan(world)
+
+
+def with_key_groups(world: World) -> list[HostId]:
+    """The hosts whose workers own some, those that own most first."""
+    workers = {worker: name for name, host in world.hosts.items() for worker in host.names}
+    counts = Counter(workers[account.worker] for account in world.ledger.accounts.values() if account.worker)
+    return [name for name, _ in counts.most_common()]
+
+
+def owned_by(world: World, lost: set[WorkerId]) -> set[KeyGroup]:
+    return {each for each, account in world.ledger.accounts.items() if account.worker in lost}
+
+
+def settle_after(world: World, lost: set[WorkerId]) -> None:
+    """Until the group has noticed, and everything has an owner that lives."""
+    restoring_takes(world, FAST)
+    world.timeline.run_until(world.timeline.now + 4 * SESSION_S)
+    assert orphans(world, lost) == 0
+    assert not world.checker.misplaced(), "the group followed what the placement names"
+
+
+@pytest.mark.parametrize("slow", [0, 4], indirect=True)
+def test_a_next_owner_that_is_lost_too_is_replaced_in_the_same_plan(slow: World) -> None:
+    """What the second host owned, and what it was to own, has a next owner before the group notices either loss."""
+    settle(slow)
+    restoring_takes(slow, SLOW)
+    first = with_key_groups(slow)[0]
+    owned = owned_by(slow, set(slow.hosts[first].names))
+    lost = power_off(slow, first)
+    plan = plan_for(slow)
+    second = Counter(each.target_host for each in plan.handovers).most_common(1)[0][0]
+    owned |= owned_by(slow, set(slow.hosts[second].names))
+    lost |= power_off(slow, second)
+    named: dict[KeyGroup, WorkerId] = {}
+    until = slow.timeline.now + 45.0
+    while slow.timeline.now < until:
+        slow.timeline.run_until(slow.timeline.now + 0.5)
+        row = the_plan(slow)
+        assert row.plan == plan.plan
+        named |= {each: one.target for one in row.handovers if one.target not in lost for each in one.key_groups}
+    assert named.keys() == owned, "all of it in the plan that was in flight"
+    details = [each.detail for each in the_plan(slow).handovers if each.target_host == second]
+    assert details == ["its target is lost too"] * len(details)
+    assert details
+    settle_after(slow, lost)
+    assert len(slow.checker.losses) == 1
+    owners = {each: account.worker for each, account in slow.ledger.accounts.items()}
+    assert sum(owners[each] == target for each, target in named.items()) >= 0.75 * len(named), "unless it moved since"
+
+
+@pytest.mark.parametrize("slow", [2], indirect=True)
+def test_a_worker_that_joins_while_next_owners_restore_disturbs_nothing(slow: World) -> None:
+    settle(slow)
+    restoring_takes(slow, SLOW)
+    lost = power_off(slow, with_key_groups(slow)[0])
+    plan_for(slow)
+    joined = set(slow.hosts[slow.add_host()].names)
+    for worker in slow.workers():
+        worker.board.faust_standbys = 0
+    settle_after(slow, lost)
+    assert len(slow.checker.losses) == 1
+    assert joined <= {worker.id for worker in slow.workers() if worker.alive}

@@ -4,12 +4,12 @@ WAITING -> PREPARING -> RELEASING -> DONE (docs/concepts/how-it-moves.md).  Befo
 the previous placement; after it, acks and reports decide who owns the key groups.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution.answers import ACK_GRACE_S, RETRYABLE, UNCERTAIN, answers, said
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, next_owned
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, next_owned
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
@@ -104,14 +104,20 @@ def prepare(step: Step, handover: Handover) -> None:
     step.owners.update(named(handover) if _is_lost(step, handover) else _followed(handover))
 
 
-def named_at(row: Round, limits: Limits) -> float:
-    """When all targets of a round after a loss are named at the latest (epoch seconds), scheduled or not."""
-    return row.started_at + (NAMED_WITHIN_S if limits.schedule_restores else 0.0)
+def named_at(handover: Handover, limits: Limits) -> float:
+    """When the target of a waiting hand-over after a loss is named at the latest (epoch seconds), scheduled or not."""
+    return handover.since + (NAMED_WITHIN_S if limits.schedule_restores else 0.0)
 
 
-def to_name(execution: Execution) -> list[Round]:
-    """The rounds after a loss with targets that the placement does not name yet."""
-    return [row for row in execution.in_flight if row.lost and any(_unnamed(execution, row))]
+def to_name(execution: Execution) -> Iterator[Handover]:
+    """The waiting hand-overs after a loss whose targets the placement does not name yet."""
+    for row in execution.in_flight:
+        placement = execution.placements[row.app]
+        for handover in row.handovers if row.lost else ():
+            if handover.phase is HandoverPhase.WAITING:
+                rows = named(handover).items()
+                if any(placement.of(each.operator, each.partition) != wanted for each, wanted in rows):
+                    yield handover
 
 
 def name_due(step: Step) -> None:
@@ -119,20 +125,36 @@ def name_due(step: Step) -> None:
 
     They begin to restore beside the others then, and are prepared in their order all the same.
     """
-    for row in to_name(step.execution):
-        if step.now >= named_at(row, step.limits):
-            for handover in _unnamed(step.execution, row):
-                step.owners.update(named(handover))
-                step.changed = True
+    for handover in to_name(step.execution):
+        if step.now >= named_at(handover, step.limits):
+            step.owners.update(named(handover))
+            step.changed = True
 
 
-def _unnamed(execution: Execution, row: Round) -> Iterator[Handover]:
-    placement = execution.placements[row.app]
-    for handover in row.handovers:
-        if handover.phase is HandoverPhase.WAITING:
-            rows = named(handover).items()
-            if any(placement.of(each.operator, each.partition) != wanted for each, wanted in rows):
-                yield handover
+def withdraw(step: Step, handover: Handover, given: Collection[KeyGroup]) -> None:
+    """Take key groups out of a hand-over after a loss, since they are given to another target.
+
+    It has not begun, or its target is lost too.
+    """
+    if handover.attempt:
+        _end(step, handover, HandoverPhase.FAILED, "its target is lost too")
+        step.commands.append(_command(step, CommandKind.ABANDON, handover, step.limits.handover_timeout_s))
+        return
+    pairs = zip(handover.key_groups, handover.previous, strict=True)
+    rest = [(key_group, row) for key_group, row in pairs if key_group not in given]
+    if not rest:
+        step.drop(handover)
+        return
+    share, lacking = len(rest) / len(handover.key_groups), handover.lacking_bytes
+    step.put(
+        replace(
+            handover,
+            key_groups=tuple(key_group for key_group, _ in rest),
+            previous=tuple(row for _, row in rest),
+            state_bytes=round(share * handover.state_bytes),
+            lacking_bytes=None if lacking is None else round(share * lacking),
+        )
+    )
 
 
 def named(handover: Handover) -> dict[KeyGroup, Owners]:

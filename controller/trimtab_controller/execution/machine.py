@@ -64,7 +64,7 @@ class ExecutionMachine:
         """When `on_tick` must be called at the latest (epoch seconds); None: no deadline is pending."""
         times = [row.wake_at for row in self._handovers() if row.phase not in ENDED]
         times += [scalings.give_up_at(scaling) for scaling in self.state.scalings.values()]
-        times += [handovers.named_at(row, self._limits) for row in handovers.to_name(self.state)]
+        times += [handovers.named_at(each, self._limits) for each in handovers.to_name(self.state)]
         return min((at for at in times if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
@@ -138,6 +138,10 @@ class ExecutionMachine:
     def _begin(self, step: Step, plan: Plan) -> None:
         if plan.app not in self.state.placements:
             raise ValueError(f"a plan needs a published placement, and {plan.app} has none")
+        running = self.state.rounds.get(plan.app)
+        if running is not None and running.takes_more and plan.lost:
+            self._extend(step, running, plan)
+            return
         self._check_idle(plan.app)
         step.drop_details()
         row = Round(
@@ -154,6 +158,19 @@ class ExecutionMachine:
             handovers=handovers.handovers_of(step, plan),
         )
         step.set_round(self._scheduled(step.now, row, plan.cores))
+
+    def _extend(self, step: Step, row: Round, plan: Plan) -> None:
+        """Add restores to a round after a loss: those of further key groups, or of its own ones at other targets.
+
+        What has not begun is scheduled anew, and so is the promise.
+        """
+        given = {move.key_group for move in plan.moves}
+        for handover in row.handovers:
+            if handover.phase not in ENDED and not given.isdisjoint(handover.key_groups):
+                handovers.withdraw(step, handover, given)
+        left = step.execution.rounds[plan.app]
+        added = replace(left, handovers=left.handovers + handovers.handovers_of(step, plan))
+        step.set_round(self._scheduled(step.now, added, plan.cores))
 
     def _scheduled(self, now: float, row: Round, cores: Mapping[HostId, float]) -> Round:
         """The round with its hand-overs in the order in which their targets should restore."""

@@ -140,6 +140,11 @@ class Round:
         """Whether every hand-over has ended."""
         return all(handover.phase in ENDED for handover in self.handovers)
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether further restores may be added to it: its sources are lost, and nobody has stopped it."""
+        return self.lost and self.ended_at is None and self.stopped is None
+
     def key_groups(self, *phases: HandoverPhase) -> int:
         """The number of key groups in hand-overs in one of the phases."""
         return sum(len(handover.key_groups) for handover in self.handovers if handover.phase in phases)

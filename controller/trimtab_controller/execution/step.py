@@ -45,6 +45,11 @@ class Step:
         if handover.phase in ENDED:
             self.ended.append(handover)
 
+    def drop(self, handover: Handover) -> None:
+        """Take a hand-over that has not begun out of its app's round."""
+        row = self.execution.rounds[handover.app]
+        self.set_round(replace(row, handovers=tuple(each for each in row.handovers if each.id != handover.id)))
+
     def set_round(self, row: Round) -> None:
         """Replace the round of an app."""
         self.execution = replace(self.execution, rounds={**self.execution.rounds, row.app: row})

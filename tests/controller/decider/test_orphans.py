@@ -23,13 +23,16 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.hosts import Host, HostsSeen
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.orphans import Orphaned, Placed, place_orphans
+from trimtab_controller.decider.orphan_placing import Orphaned, Placed, place_orphans
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import AppView, Room, Worker
+from trimtab_controller.execution.events import Limits, PlanDecided
+from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores import LearnedRestores
-from trimtab_controller.execution.state import Execution, next_owned, placement_of
+from trimtab_controller.execution.state import ENDED, Execution, HandoverPhase, next_owned, placement_of
 from trimtab_controller.plan import PlanReason
+from trimtab_models.dyndl import OnlineRestore, choose_online
 from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
@@ -37,7 +40,7 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 
-W0, W1, W2, W3 = (WorkerId(f"w{place}") for place in range(4))
+W0, W1, W2, W3, W4 = (WorkerId(f"w{place}") for place in range(5))
 HEAVY, LIGHT = 0.30, 0.05
 OWNERS = {kg(place): (W0, W1, W2, W3)[place // 4] for place in range(16)}
 CPU = {kg(0): HEAVY, kg(1): LIGHT, kg(2): LIGHT, kg(3): LIGHT, **{kg(place): 0.1 for place in range(4, 16)}}
@@ -58,9 +61,9 @@ def seen(number: int, *, lost: WorkerId | None = None, taken: dict[KeyGroup, Wor
     return replace(found, start_ms=start_ms, end_ms=start_ms + 10_000)
 
 
-def decider(standbys: dict[KeyGroup, tuple[WorkerId, ...]], *, acting: bool = True) -> Decider:
+def decider(standbys: dict[KeyGroup, tuple[WorkerId, ...]], *, acting: bool = True, band: float = 5.0) -> Decider:
     present = Execution(generation=1, number=1, placements={APP: placement(standbys)})
-    return Decider(Settings(min_windows=1), Requirements(), present, acting=acting)
+    return Decider(Settings(min_windows=1, load_distance=band), Requirements(), present, acting=acting)
 
 
 def decision_of(made: Decider, number: int, window: Snapshot) -> object:
@@ -197,6 +200,136 @@ def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest
     found = decision_of(made, 2, seen(2, lost=W0))
     assert isinstance(found, StandbysPlaced)
     assert {len(row) for row in found.rows.values()} == {2}
+
+
+# --- a plan that grows ------------------------------------------------------------------------------------------------
+
+
+class Growing:
+    """A decider with the execution that carries its plans out; restores begin, one at a time on each host."""
+
+    def __init__(
+        self, standbys: dict[KeyGroup, tuple[WorkerId, ...]] | None = None, busy: WorkerId | None = None
+    ) -> None:
+        """`busy` = a worker that is too busy to be given anything."""
+        self.made = decider(standbys or {}, band=60.0 if busy else 5.0)
+        self.busy = busy
+        self.execution = ExecutionMachine("c", Limits(key_groups_per_handover=1), self.made._execution)
+        self.number = -1
+
+    def window(self, *lost: WorkerId, joined: bool = False) -> object:
+        """The decision of the next window, in which these workers are away."""
+        self.number += 1
+        found = seen(self.number)
+        nodes = [
+            replace(row, state=WorkerState.AWAY, app=None, cpu=None) if row.worker in lost else row
+            for row in (*found.nodes, *([node(W4, capacity=1.0, cpu=0.0, standbys=0)] if joined else []))
+        ]
+        groups = [
+            replace(row, cpu=0.19) if row.worker == self.busy else row
+            for row in found.key_groups
+            if row.worker not in lost
+        ]
+        hosts = tuple(
+            HostWindow(host=row.host, covered_s=10.0, cpu=0.1, cores=1.0, basis=Basis.HOST) for row in found.nodes
+        )
+        sizes = dict.fromkeys(OWNERS, 100000000)
+        window = stated(replace(found, nodes=tuple(nodes), key_groups=groups, hosts=hosts), sizes)
+        decision = decision_of(self.made, self.number, window)
+        if isinstance(decision, Planned):
+            self.execution.on_event(1010.0 + 10 * self.number, PlanDecided(plan=decision.plan))
+            self.made.on_event(0.0, ExecutionChanged(execution=self.execution.state))
+        return decision
+
+    @property
+    def targets(self) -> dict[KeyGroup, WorkerId]:
+        """Of all hand-overs that have not ended."""
+        rows = [each for each in self.execution.state.rounds[APP].handovers if each.phase not in ENDED]
+        found = [(each, row.target) for row in rows for each in row.key_groups]
+        assert len(found) == len(dict(found)), "each key group has one target"
+        return dict(found)
+
+
+def in_flight(made: Growing | None = None) -> Growing:
+    """W0 is lost, and the plan for its key groups has begun."""
+    made = made or Growing()
+    made.window()
+    made.window(W0)
+    assert isinstance(made.window(W0), Planned)
+    return made
+
+
+def test_a_worker_that_is_lost_while_the_plan_is_in_flight_adds_to_it() -> None:
+    made = in_flight()
+    first = made.targets
+    assert isinstance(made.window(W0, W3), Skip), "its agent may only be restarting"
+    found = made.window(W0, W3)
+    assert isinstance(found, Planned)
+    assert found.plan.detail.endswith("; added to plan 1.2")
+    to_w3 = {each for each, target in first.items() if target == W3}
+    assert {move.key_group for move in found.plan.moves} == {kg(at) for at in range(12, 16)} | to_w3
+    assert {move.source for move in found.plan.moves if move.key_group in to_w3} <= {W0}
+    assert len(made.targets) == 8
+    assert set(made.targets.values()) <= {W1, W2}
+    assert all(made.targets[each] == target for each, target in first.items() if target != W3), "these stay"
+    assert made.execution.state.rounds[APP].plan == "1.2", "still the same plan"
+    assert not isinstance(made.window(W0, W3), Planned), "once"
+
+
+def test_of_a_single_orphan_dyndlon_decides_by_what_hosts_restore_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """w3 is lost while w1 and w2 restore, and only its key group 12 has no standby."""
+    asked: list[OnlineRestore] = []
+
+    def noted(restore: OnlineRestore) -> int:
+        asked.append(restore)
+        return choose_online(restore)
+
+    monkeypatch.setattr("trimtab_controller.decider.orphan_targets.choose_online", noted)
+    made = in_flight(Growing({kg(place): (W3, W1) for place in (13, 14, 15)}, busy=W3))
+    assert set(made.targets.values()) == {W1, W2}
+    assert asked == []
+    made.window(W0, W3)
+    found = made.window(W0, W3)
+    assert isinstance(found, Planned)
+    assert [move.key_group for move in found.plan.moves] == [kg(12)]
+    [restore] = asked
+    assert restore.beside.tolist() == [1, 1], "each host has one core, and restores for the first loss"
+    assert min(restore.free_in) > 0.0
+    assert made.targets[kg(12)] == (W1, W2)[choose_online(restore)]
+
+
+def test_a_worker_that_joins_gets_restores_that_have_not_begun() -> None:
+    made = in_flight()
+    begun = {
+        each
+        for row in made.execution.state.rounds[APP].handovers
+        if row.phase is HandoverPhase.PREPARING
+        for each in row.key_groups
+    }
+    before = made.targets
+    assert 0 < len(begun) < len(before)
+    found = made.window(W0, joined=True)
+    assert isinstance(found, Planned)
+    assert {move.target for move in found.plan.moves} == {W4}, "what stays where it was is no move"
+    assert begun.isdisjoint(move.key_group for move in found.plan.moves)
+    assert all(made.targets[each] == before[each] for each in begun)
+    assert not isinstance(made.window(W0, joined=True), Planned), "once"
+
+
+def test_nothing_is_added_to_a_plan_that_an_operator_has_stopped() -> None:
+    made = in_flight()
+    row = replace(made.execution.state.rounds[APP], stopped="enough")
+    stopped = replace(made.execution.state, rounds={APP: row})
+    made.made.on_event(0.0, ExecutionChanged(execution=stopped))
+    for _ in range(3):
+        assert not isinstance(made.window(W0, W3), Planned)
+
+
+def test_a_plan_does_not_grow_beyond_what_is_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimtab_controller.decider.orphans.MOST_SCHEDULED", 5)
+    made = in_flight()
+    for _ in range(3):
+        assert isinstance(made.window(W0, W3), Skip)
 
 
 # --- the matching -----------------------------------------------------------------------------------------------------

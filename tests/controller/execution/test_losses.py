@@ -220,6 +220,92 @@ def test_a_stop_takes_back_what_is_not_warm_yet() -> None:
     assert the_round(machine).ended_at == T0 + 2
 
 
+# --- the plan grows ---------------------------------------------------------------------------------------------------
+
+
+def more(given: dict[int, tuple[WorkerId, WorkerId]], cores: float = 1.0) -> PlanDecided:
+    """Key groups by partition, with what they have lost and their next owner."""
+    moves = tuple(
+        Move(key_group=kg(at), source=source, target=target, state_bytes=3 * MB)
+        for at, (source, target) in given.items()
+    )
+    return PlanDecided(plan=replace(plan((W1, W2), cores), detail="more is lost", moves=moves))
+
+
+def order_of(machine: ExecutionMachine, now: float) -> list[int]:
+    """The key groups in the order in which they restore from now on."""
+    found = []
+    while running := restoring(machine):
+        now += 1.0
+        found.append(running[0].key_groups[0].partition)
+        prepared(machine, now, running[0])
+    return found
+
+
+def test_what_is_lost_meanwhile_joins_the_plan_in_flight_and_is_scheduled_with_it() -> None:
+    machine = lost()
+    before = the_round(machine)
+    machine.on_event(T0 + 5, more({5: (W2, W1)}))
+    after = the_round(machine)
+    assert (after.plan, after.reason, after.started_at) == (before.plan, before.reason, before.started_at)
+    assert len(after.handovers) == 5
+    assert len({each.id for each in after.handovers}) == 5
+    assert after.recovery is not None
+    assert after.recovery.began_at == T0 + 5, "the promise is made anew"
+    machine.on_tick(T0 + NAMED_WITHIN_S)
+    placement = machine.state.placements[APP]
+    assert placement.of(kg(5).operator, 5) == (W2,), "the group notices this loss later"
+    machine.on_tick(T0 + 5 + NAMED_WITHIN_S)
+    assert machine.state.placements[APP].of(kg(5).operator, 5) == (W2, W1)
+    assert order_of(machine, T0 + 21) == [1, 3, 2, 5, 0], "by size"
+    assert the_round(machine).ended_at is not None
+
+
+def test_what_a_lost_target_was_to_own_gets_another_one_whether_it_had_begun_or_not() -> None:
+    machine = lost()
+    [begun] = restoring(machine)
+    actions = machine.on_event(T0 + 3, more({1: (W0, W2), 3: (W0, W2)}))
+    assert CommandKind.ABANDON in commands(actions), "in case it was only cut off"
+    found = [each for each in the_round(machine).handovers if each.key_groups == (kg(1),)]
+    assert {each.target: each.phase for each in found} == {W1: HandoverPhase.FAILED, W2: HandoverPhase.PREPARING}
+    assert next(each.detail for each in found if each.id == begun.id) == "its target is lost too"
+    assert rows(machine)[1] == (W0, W2), "the one that is lost is named no more"
+    assert [each.target for each in the_round(machine).handovers if each.key_groups == (kg(3),)] == [W2]
+    prepared(machine, T0 + 4, begun)
+    assert rows(machine)[1] == (W0, W2), "a late answer changes nothing"
+
+
+def test_of_a_batch_that_waits_only_what_is_given_away_leaves_it() -> None:
+    machine = lost(limits=replace(SCHEDULED, key_groups_per_handover=2))
+    [waiting] = [each for each in the_round(machine).handovers if each.phase is HandoverPhase.WAITING]
+    first, second = waiting.key_groups
+    machine.on_event(T0 + 3, more({first.partition: (W0, W2)}))
+    left = next(each for each in the_round(machine).handovers if each.id == waiting.id)
+    assert (left.key_groups, left.target) == ((second,), W1)
+    assert 0 < left.state_bytes < waiting.state_bytes
+    assert rows(machine)[first.partition] == (W0, W2)
+
+
+def test_a_plan_that_was_stopped_or_is_no_loss_takes_no_more() -> None:
+    machine = lost(targets=(W1, W2))
+    row = the_round(machine)
+    for other in (replace(row, stopped="enough"), replace(row, lost=False)):
+        state = replace(machine.state, rounds={APP: other})
+        with pytest.raises(ValueError, match="belongs to its round in flight"):
+            ExecutionMachine(CLUSTER, SCHEDULED, state).on_event(T0 + 3, more({5: (W2, W1)}))
+
+
+def test_a_plan_that_has_grown_is_journalled_and_stopped_like_any_other() -> None:
+    machine = lost()
+    machine.on_event(T0 + 3, more({5: (W2, W1), 0: (W0, W2)}))
+    entry = decode_entry(encode_entry(JournalEntry(execution=machine.state)))
+    assert entry.execution.rounds == machine.state.rounds
+    machine.on_event(T0 + 4, StopWanted(app=APP, reason="stopped by op: enough", answered=()))
+    assert the_round(machine).ended_at == T0 + 4
+    assert machine.state.placements[APP].of(kg(5).operator, 5) == (W2,)
+    assert rows(machine)[0] == (W0, GONE)
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_whatever_happens_each_key_group_is_named_once_and_limits_hold_until_the_end(data: st.DataObject) -> None:

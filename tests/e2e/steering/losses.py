@@ -31,7 +31,7 @@ from tests.e2e.steering.scenarios import Scenario, begin
 from tests.e2e.steering.standbys import warm
 from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.hosts import HostsSeen
-from trimtab_controller.decider.orphans import OPERATIONS, Orphaned, place_orphans
+from trimtab_controller.decider.orphan_placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import AppView, Worker

@@ -34,7 +34,12 @@ RETRY_S = 0.1
 
 
 class WorkerProcess(LinkedWorker):
-    """One process from its start to its end.  `slow`: standbys do not catch up, begun events do not end."""
+    """One process from its start to its end.  `slow`: standbys do not catch up, begun events do not end.
+
+    `restore_s`: how long a target restores, at least and at most.
+    """
+
+    restore_s: tuple[float, float] = (0.05, 2.0)
 
     def __init__(
         self,
@@ -309,7 +314,7 @@ class WorkerProcess(LinkedWorker):
         if self.slow:
             self._after(max(0.1, command.deadline - self._now()), ready)
         else:
-            self._soon(0.05, 2.0, ready)
+            self._soon(*self.restore_s, ready)
 
     def _release(self, command: Command, answer: Answer) -> None:
         assert command.generation is not None

@@ -1,0 +1,181 @@
+"""Who gets which orphan: the greedy matching of the Elastic Allocator, then DynDL's targets within the band."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trimtab_controller.decider.concerns import FULL_PCT
+from trimtab_controller.decider.hosts import HostsSeen
+from trimtab_controller.decider.orphan_targets import Chosen, choose
+from trimtab_controller.decider.owned import Floats, OwnedTable
+from trimtab_controller.decider.resources import free_disks
+from trimtab_controller.decider.restores import Restores
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_models.elastic import Demands, match
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
+from trimtab_models.solving import Never
+from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+
+OPERATIONS = 500_000
+"""Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""
+MOST_AT_ONCE = 5_000
+"""Orphans that one decision places, those with the highest demand first; it then takes under a tenth of a second."""
+MOST_SCHEDULED = 1_000
+"""Orphans whose restores are scheduled, and for which DynDL may choose targets: each step of a plan is journalled with
+all its hand-overs.  More of them are named at once, and restore in no order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """`targets` = the next owner of each orphan.  `forced` = those that no worker had room for, or was light enough.
+
+    `busy_pct` = per worker that got some, what is then used of its busiest resource.  `chosen`: what DynDL changed.
+    """
+
+    targets: Mapping[KeyGroup, WorkerId]
+    forced: tuple[KeyGroup, ...]
+    busy_pct: Mapping[WorkerId, float]
+    chosen: Chosen | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Orphaned:
+    """The orphans of an app; `owners` = the workers that they have lost.
+
+    `inherited` = the demand, and `state` the bytes, that each worker will get besides from workers that are away.
+    """
+
+    table: OwnedTable
+    owners: tuple[WorkerId, ...]
+    inherited: Mapping[WorkerId, float]
+    state: Mapping[WorkerId, float]
+
+    def given(self, targets: Mapping[KeyGroup, WorkerId]) -> "Orphaned":
+        """Without those that have a target already, which will get their load."""
+        rows = self.table.places_of(targets)
+        inherited, state = Counter(self.inherited), Counter(self.state)
+        sizes, left = self.table.assumed_state_bytes, np.ones(len(self.table), np.bool_)
+        for row, target in zip(rows.tolist(), targets.values(), strict=True):
+            if row >= 0:
+                left[row] = False
+                inherited[target] += float(self.table.load[row])  # type: ignore[assignment]
+                state[target] += int(sizes[row])
+        return replace(self, table=self.table.only(left), inherited=inherited, state=state)
+
+
+def place_orphans(
+    view: AppView,
+    orphaned: Orphaned,
+    hosts: HostsSeen,
+    asked_pct: Mapping[WorkerId, float],
+    *,
+    operations: int,
+    restores: Restores | None = None,
+) -> Placed | None:
+    """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
+
+    Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
+    known), its part of the memory for state and of the free disk on its host, and the host's link: of what key groups
+    receive and send, the larger counts.  `operations` limits the time: trials of a key group on a worker.  `restores`:
+    DynDL may choose other targets, so that all are warm sooner.
+    """
+    workers = [worker for worker in view.workers if not worker.draining]
+    if not workers:
+        return None
+    table = _heaviest(orphaned.table)
+    state = table.assumed_state_bytes.astype(np.float64)
+    memory = _memory(view, workers, orphaned)
+    with np.errstate(divide="ignore"):
+        link = np.array([_link_bytes_s(hosts, worker) for worker in workers])
+        per_capacity = [1.0 / worker.capacity for worker in workers]
+        per_unit = np.array([per_capacity, FULL_PCT / memory.room, HEAVY_FROM / _disk(view, workers), FULL_PCT / link])
+    used = [_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share, np.zeros(len(workers))]
+    demands = Demands(
+        used=np.array([*used, [_link_pct(hosts, worker) for worker in workers]]),
+        demand=np.vstack((table.load, state, state, table.assumed_traffic.max(axis=0))),
+        per_unit=per_unit,
+        ceiling=np.array([[np.inf], [FULL_PCT], [HEAVY_FROM], [np.inf]]).repeat(len(workers), axis=1),
+    )
+    matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
+    node, busy = matched.node.copy(), demands.used.copy()
+    given = np.flatnonzero(node != NOWHERE)
+    np.add.at(busy.T, node[given], (demands.demand[:, given] * demands.per_unit[:, node[given]]).T)
+    for item in sorted(matched.refused, key=lambda item: -float(table.load[item])):
+        after = busy + demands.added(item)
+        node[item] = int(after.max(axis=0).argmin())
+        busy[:, node[item]] = after[:, node[item]]
+    scheduled = restores is not None and len(table) <= MOST_SCHEDULED
+    chosen = choose(table, workers, demands, node, restores) if restores is not None and scheduled else None
+    if chosen is not None:
+        node, busy = chosen.node, demands.used.copy()
+        np.add.at(busy.T, node, (demands.demand * demands.per_unit[:, node]).T)
+    names = list(table.owners)
+    top = busy.max(axis=0)
+    return Placed(
+        targets={name: workers[place].id for name, place in zip(names, node.tolist(), strict=True)},
+        forced=tuple(names[item] for item in matched.refused),
+        busy_pct={workers[place].id: float(top[place]) for place in sorted(set(node.tolist()))},
+        chosen=chosen,
+    )
+
+
+def _heaviest(table: OwnedTable) -> OwnedTable:
+    if len(table) <= MOST_AT_ONCE:
+        return table
+    chosen = np.zeros(len(table), np.bool_)
+    chosen[np.argsort(-table.load, kind="stable")[:MOST_AT_ONCE]] = True
+    return table.only(chosen)
+
+
+def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, asked_pct: Mapping[WorkerId, float]) -> Floats:
+    """(N,) percent of its capacity that is asked of each worker: with its fixed use, and what it will inherit."""
+    own, found = view.owned.loads_of_workers(), []
+    for worker in workers:
+        inherited = orphaned.inherited.get(worker.id, 0.0) / worker.capacity
+        found.append(max(own.get(worker.id, 0.0) / worker.capacity, asked_pct.get(worker.id, 0.0)) + inherited)
+    return np.array(found)
+
+
+def _link_pct(hosts: HostsSeen, worker: Worker) -> float:
+    host = hosts.hosts.get(worker.host)
+    return 0.0 if host is None else host.used.get("link", 0.0)
+
+
+def _link_bytes_s(hosts: HostsSeen, worker: Worker) -> float:
+    """What the link carries each way; infinite = unknown."""
+    host = hosts.hosts.get(worker.host)
+    return np.inf if host is None else host.window.link_bytes_s or np.inf
+
+
+def _disk(view: AppView, workers: list[Worker]) -> Floats:
+    """(N,) bytes that still fit on the disk of each worker's host, shared by its workers; infinite = unknown.
+
+    At this much the worker counts as heavy.
+    """
+    on_host, free = Counter(worker.host for worker in view.workers), free_disks(view)
+    return np.array([max(1.0, free.get(worker.host, np.inf) / on_host[worker.host]) for worker in workers])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Memory:
+    """`room` (N,) bytes of state that fit on each worker's host, shared by its workers; `share` (N,) used of it."""
+
+    room: Floats
+    share: Floats
+
+
+def _memory(view: AppView, workers: list[Worker], orphaned: Orphaned) -> _Memory:
+    on_host = Counter(worker.host for worker in view.workers)
+    owned = view.owned
+    held = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers)).tolist()
+    of_worker = Counter(dict(zip(owned.workers, held, strict=True)))
+    of_worker.update(orphaned.state)
+    of_host: Counter[HostId] = Counter()
+    for worker in view.workers:
+        of_host[worker.host] += of_worker[worker.id]
+    rooms = [view.rooms[worker.host].memory if worker.host in view.rooms else np.inf for worker in workers]
+    room = np.array([max(1.0, each / on_host[worker.host]) for each, worker in zip(rooms, workers, strict=True)])
+    used = np.array([of_host[worker.host] / on_host[worker.host] for worker in workers])
+    return _Memory(room=room, share=used / room)
