@@ -41,7 +41,7 @@ from trimtab_controller.cli.doctor.host_checks import (
 )
 from trimtab_controller.security.acl import Operation, Resource, Role, Rules
 from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId, topic_settings
-from trimtab_protocol.messages.report import Basis, HostSample, Report, WorkerSample, WorkerState
+from trimtab_protocol.messages.report import Absence, Basis, HostSample, Report, WorkerSample, WorkerState
 
 NOW = 1_000_000.0
 TOPICS = Topics("c")
@@ -293,6 +293,8 @@ def test_workers_that_are_not_steered_say_why() -> None:
     assert told[1].text.endswith("w0 on h0: aiokafka 0.13")
     away = list(judge_agents(seen(worker(state=WorkerState.AWAY, steering=False)), None))
     assert (levels(away), away[1].text) == ([Level.OK, Level.WARNING], "not connected to their agents: w0 on h0")
+    stopped = worker(state=WorkerState.AWAY, steering=False, absence=Absence.STOPPED, declared=AppId("shop"))
+    assert levels(list(judge_agents(seen(stopped), None))) == [Level.OK], "it is in the pool"
 
 
 def test_agents_that_refuse_signatures() -> None:

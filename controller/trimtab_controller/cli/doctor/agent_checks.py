@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.report import Report, WorkerState
+from trimtab_protocol.messages.report import Absence, Report, WorkerState
 
 CLOCK_TOLERANCE_S = 2.0
 MISSED_REPORTS = 3
@@ -129,6 +129,8 @@ def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
     away, only_report = [], []
     for host, each in seen.hosts.items():
         for worker in each.report.workers:
+            if worker.absence is Absence.STOPPED:
+                continue  # of the pool, or drained: it is meant to be away
             if worker.state is WorkerState.AWAY:
                 away.append(f"{worker.worker} on {host}")
             elif not worker.steering:
