@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_process.credential_files import read_private
+from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
 from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId

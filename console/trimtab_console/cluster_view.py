@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from trimtab_console.documents import Bars, Cluster, Controller, Totals
 from trimtab_console.watch import Known
+from trimtab_protocol.console_documents import Bars, Cluster, Controller, Totals
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status

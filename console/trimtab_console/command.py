@@ -21,8 +21,9 @@ from trimtab_console.server import application
 from trimtab_console.watch import Known, Watch
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
-from trimtab_process.credential_files import load_trust, read_private
+from trimtab_process.credential_files import load_trust
 from trimtab_process.logs import fields, log_to_stderr
+from trimtab_process.private_files import read_private
 from trimtab_process.service_manager import ServiceManager
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey

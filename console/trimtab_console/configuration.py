@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trimtab_process.credential_files import read_private
+from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
-from trimtab_console.documents import ChangeDocument
 from trimtab_console.once import AnotherRequest, Once, StillRunning
 from trimtab_console.watch import Watch
 from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refusal
 from trimtab_controller.kafka.intents import NotWrittenError
 from trimtab_process.logs import fields
+from trimtab_protocol.console_documents import ChangeDocument
 from trimtab_protocol.messages.decode import BadMessage
 
 log = logging.getLogger(__name__)

@@ -8,6 +8,8 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trimtab_protocol.console_documents import PROBLEM_TYPE
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 READING = frozenset({"GET"})
 CHANGING = frozenset({"POST", "DELETE"})
@@ -32,7 +34,6 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-PROBLEM = "application/problem+json"
 
 
 class Guard:
@@ -98,7 +99,7 @@ def problem(status: HTTPStatus, detail: str) -> bytes:
 
 
 async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
-    headers = [(b"content-type", PROBLEM.encode())]
+    headers = [(b"content-type", PROBLEM_TYPE.encode())]
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         headers.append((b"allow", ", ".join(sorted(READING | CHANGING)).encode()))
     if status is HTTPStatus.TOO_MANY_REQUESTS:

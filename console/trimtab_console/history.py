@@ -1,8 +1,8 @@
 """How the figures of each app went over time: one point per window, as far back as memory is spent on it."""
 
 from collections import deque
-from dataclasses import dataclass
 
+from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import AppStatus, Status
 
@@ -10,22 +10,6 @@ MAX_POINTS = 2_000
 """Points kept per app: five and a half hours of windows of 10 s."""
 MAX_APPS = 100
 """Apps whose figures are kept over time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """An app at the end of a window, `at` in epoch seconds; None = unknown.
-
-    `load_distance` in pp; `bound` = the lower bound of the app's last plan, in pp; `mean_load` in percent of the
-    capacity; `demand_cores` of `capacity_cores` are asked of the workers.
-    """
-
-    at: float
-    load_distance: float | None
-    bound: float | None
-    mean_load: float | None
-    demand_cores: float | None
-    capacity_cores: float | None
 
 
 class History:

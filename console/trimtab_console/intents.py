@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from trimtab_console.documents import IntentDocument
+from trimtab_protocol.console_documents import IntentDocument
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
     Drain,

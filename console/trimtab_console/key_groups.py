@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_console.documents import KeyGroupMap, KeyGroupRow, Operator, Placed, PlacementRow
+from trimtab_protocol.console_documents import KeyGroupMap, KeyGroupRow, Operator, Placed, PlacementRow
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId

@@ -2,16 +2,16 @@
 
 import statistics
 
-from trimtab_console.documents import Moving, Plan
 from trimtab_controller.execution.state import Round
+from trimtab_protocol.console_documents import Moving, Plan
 from trimtab_protocol.messages.round_status import RoundStatus, round_document
 
 
 def plan_document(row: RoundStatus) -> Plan:
     """A plan as the status reports it."""
     median, longest = (statistics.median(row.pauses_s), max(row.pauses_s)) if row.pauses_s else (None, None)
-    fields = {name: value for name, value in round_document(row).items() if name in Plan.model_fields}
-    return Plan.model_validate({**fields, "pause_median_s": median, "pause_longest_s": longest})
+    told = {name: value for name, value in round_document(row).items() if name in Plan.__dataclass_fields__}
+    return Plan(**told, pause_median_s=median, pause_longest_s=longest)  # type: ignore[arg-type]
 
 
 def moves_of(row: Round) -> list[Moving]:

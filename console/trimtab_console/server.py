@@ -16,11 +16,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from trimtab_console.api import apps, changes, cluster, live, plans, session
 from trimtab_console.api.person import viewer
 from trimtab_console.api.source import Source
-from trimtab_console.documents import Problem
-from trimtab_console.guard import PROBLEM, Guard, problem
+from trimtab_console.guard import Guard, problem
+from trimtab_protocol.console_documents import API, PROBLEM_TYPE, Problem
 
 WEB = Path(__file__).with_name("web")
-PREFIX = "/api/v1"
 READING = (401, 404, 422, 429, 503)
 """Codes of the problems that every resource can answer with."""
 COMPRESSED_FROM = 2_000
@@ -32,15 +31,15 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
     web = FastAPI(
         title="Trimtab console",
         version=metadata.version("trimtab"),
-        openapi_url=f"{PREFIX}/openapi.json",
+        openapi_url=f"{API}/openapi.json",
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
     )
     web.state.source = source
     for router in (cluster.router, apps.router, plans.router, live.router):
-        web.include_router(router, prefix=PREFIX, responses=_problems(*READING), dependencies=[Depends(viewer)])
-    web.include_router(changes.router, prefix=PREFIX, responses=_problems(*READING, 400, 403, 409, 413))
-    web.include_router(session.router, prefix=PREFIX, responses=_problems(401, 403, 422, 429))
+        web.include_router(router, prefix=API, responses=_problems(*READING), dependencies=[Depends(viewer)])
+    web.include_router(changes.router, prefix=API, responses=_problems(*READING, 400, 403, 409, 413))
+    web.include_router(session.router, prefix=API, responses=_problems(401, 403, 422, 429))
     web.mount("/", StaticFiles(directory=WEB, html=True))
     web.add_exception_handler(HTTPException, _refused)
     web.add_exception_handler(RequestValidationError, _invalid)
@@ -52,7 +51,7 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
 
 def _problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """How the API's description names the errors with these codes."""
-    return {code: {"model": Problem, "content": {PROBLEM: {}}} for code in codes}
+    return {code: {"model": Problem, "content": {PROBLEM_TYPE: {}}} for code in codes}
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -71,4 +70,4 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 def _problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(problem(status, detail), status_code=status, headers=headers, media_type=PROBLEM)
+    return Response(problem(status, detail), status_code=status, headers=headers, media_type=PROBLEM_TYPE)

@@ -17,7 +17,7 @@ from trimtab_console.access.tokens import (
     to_table,
 )
 from trimtab_console.configuration import BadConfiguration, load
-from trimtab_process.credential_files import PRIVATE_MODE
+from trimtab_process.private_files import PRIVATE_MODE
 from trimtab_protocol.messages.decode import BadMessage, check_name
 
 DONE, FAILED, BAD_CONFIGURATION = 0, 1, 2

@@ -8,13 +8,14 @@ from types import MappingProxyType
 
 from confluent_kafka import Message
 
-from trimtab_console.history import History, Point
+from trimtab_console.history import History
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
 from trimtab_controller.seen import Seen, most_telling
+from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics

@@ -14,7 +14,7 @@ from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
-from trimtab_process.credential_files import read_private
+from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka

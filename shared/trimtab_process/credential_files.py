@@ -1,25 +1,11 @@
-"""Reads files of passwords and private keys, which only their owner may use, and trust files, which anyone may read."""
+"""Reads files of signing keys, which only their owner may use, and trust files, which anyone may read."""
 
-import errno
-import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from trimtab_process.private_files import read_private
 from trimtab_protocol.signing.keys import MAX_TRUST_FILE, BadKey, SigningKey, TrustedKeys, read_trust
-
-PRIVATE_MODE = 0o600
-
-
-def read_private(path: Path) -> str:
-    """The text of the file.  Raises UnicodeDecodeError, and OSError, also if others than its owner can use it."""
-    with path.open(encoding="utf-8") as file:
-        found = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        if found & 0o077:
-            fault = f"found mode {found:04o}, expected {PRIVATE_MODE:04o}: others can use it"
-            raise PermissionError(errno.EPERM, fault)
-        return file.read()
 
 
 def load_signing_key(path: Path) -> SigningKey:

@@ -9,66 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, source_of, status_record, watching
+from tests.console.fleet import APP, NOW, status_record
+from tests.console.setup import BASE, FLEET, SECRETS, Setup
 from trimtab_console import desk as desk_module
-from trimtab_console.access.entrance import Entrance
-from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of, new_secret, to_table
 from trimtab_console.desk import Desk
 from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
-from trimtab_console.server import application
-from trimtab_console.watch import Watch
-from trimtab_controller.kafka.intents import NotWrittenError
-from trimtab_protocol.messages.intents import Drain, Intent, Pause, encode_intent
+from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.status import HoldStatus
 
-FLEET = Fleet(workers=4, key_groups=64)
-BASE = "http://localhost:8750"
 OURS = {"x-requested-with": "trimtab", "origin": BASE, "sec-fetch-site": "same-origin"}
 PROBLEM = "application/problem+json"
-SECRETS = {name: new_secret() for name in ("ann", "vera")}
-ROLES = {"ann": Role.OPERATOR, "vera": Role.VIEWER}
-
-
-class Topic:
-    """The topic of intents: what is written to it is what the watch reads."""
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-        self.written: list[tuple[str, Intent | None]] = []
-        self.fault: str | None = None
-
-    def write(self, records: Sequence[tuple[str, Intent | None]]) -> int:
-        if self.fault is not None:
-            raise NotWrittenError(self.fault)
-        for key, intent in records:
-            self.written.append((key, intent))
-            value = None if intent is None else encode_intent(intent)
-            self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
-        return len(self.written)
-
-
-class Setup:
-    """A console with tokens beside that topic."""
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / "tokens.toml"
-        rows = [Token(name=name, role=ROLES[name], digest=digest_of(secret)) for name, secret in SECRETS.items()]
-        path.write_text("\n".join(map(to_table, rows)))
-        path.chmod(0o600)
-        self.watch = watching(FLEET)
-        self.topic = Topic(self.watch)
-        clock = lambda: NOW  # noqa: E731
-        source = source_of(
-            self.watch, Entrance(TokenFile(path, clock), clock), Desk(self.watch, self.topic.write, clock)
-        )
-        self.client = TestClient(application(source), base_url=BASE, raise_server_exceptions=False)
-
-    def ask(self, what: str, body: dict[str, object], key: str | None = None, who: str | None = "ann") -> Any:
-        headers = {"authorization": f"Bearer {SECRETS[who]}"} if who else {}
-        headers |= {"idempotency-key": key} if key else {}
-        return self.client.post(f"/api/v1/intents/{what}", json={"reason": "test", **body}, headers=headers)
 
 
 @pytest.fixture

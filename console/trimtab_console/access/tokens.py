@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from trimtab_process.credential_files import read_private
 from trimtab_process.logs import fields
+from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 
 log = logging.getLogger(__name__)

@@ -1,6 +1,5 @@
 """Apps, their operators, key groups, placement, size; plans and what they move."""
 
-from enum import StrEnum
 from http import HTTPStatus
 from typing import Annotated
 
@@ -8,8 +7,7 @@ from fastapi import APIRouter, HTTPException, Query
 
 from trimtab_console import key_groups
 from trimtab_console.api.source import From, Limit, Offset, Source, found, page_of
-from trimtab_console.documents import KeyGroupMap, KeyGroupRow, Operator, Page, Placed
-from trimtab_console.history import Point
+from trimtab_protocol.console_documents import KeyGroupMap, KeyGroupOrder, KeyGroupRow, Operator, Page, Placed, Point
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.status import AppStatus
@@ -20,13 +18,6 @@ MAX_CELLS = 16_384
 """Cells of one map of key groups."""
 
 router = APIRouter()
-
-
-class KeyGroupOrder(StrEnum):
-    """How key groups are ordered; loads with the highest first."""
-
-    PARTITION = "partition"
-    LOAD = "load"
 
 
 @router.get("/apps")

@@ -10,8 +10,8 @@ from trimtab_console.api.person import Operator, address_of
 from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
-from trimtab_console.documents import ChangeDocument
 from trimtab_controller.intents import actions
+from trimtab_protocol.console_documents import ChangeDocument
 from trimtab_protocol.messages.intents import MAX_WORKERS
 
 MAX_NAME, MAX_REASON, MAX_KEY = 200, 2_000, 200

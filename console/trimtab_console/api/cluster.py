@@ -1,15 +1,16 @@
 """Cluster, workers, hosts, decisions, concerns, intents."""
 
-from enum import StrEnum
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.cluster_view import bars, cluster_document
-from trimtab_console.documents import Bars, Cluster, IntentDocument, Page, Runbook
 from trimtab_console.intents import intent_document
 from trimtab_console.runbooks import read_runbook
+from trimtab_protocol.console_documents import Bars, Cluster, IntentDocument, Page, Runbook, WorkerOrder
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HostStatus, NodeStatus, PoolStatus
@@ -20,19 +21,14 @@ MAX_BARS = 4_000
 router = APIRouter()
 
 
-class Order(StrEnum):
-    """How workers are ordered; loads with the highest first, unknown ones last."""
-
-    NAME = "name"
-    LOAD = "load"
-    DEMAND = "demand"
-    USED = "used"
-
-
-def _place(row: NodeStatus, order: Order) -> tuple[float, str]:
-    values = {Order.NAME: 0.0, Order.LOAD: row.load_pct, Order.DEMAND: row.demand_pct, Order.USED: row.used_pct}
-    value = values[order]
-    return (1.0 if value is None else -value, row.worker)
+def _place(order: WorkerOrder) -> Callable[[NodeStatus], tuple[float, str]]:
+    """The sort key."""
+    if order is WorkerOrder.NAME:
+        return lambda row: (0.0, row.worker)
+    value = attrgetter(
+        {WorkerOrder.LOAD: "load_pct", WorkerOrder.DEMAND: "demand_pct", WorkerOrder.USED: "used_pct"}[order]
+    )
+    return lambda row: (1.0 if (found := value(row)) is None else -found, row.worker)
 
 
 @router.get("/cluster")
@@ -48,7 +44,7 @@ def get_workers(
     host: str | None = None,
     state: WorkerState | None = None,
     name: Annotated[str, Query(max_length=200)] = "",
-    order: Order = Order.NAME,
+    order: WorkerOrder = WorkerOrder.NAME,
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Page[NodeStatus]:
@@ -58,7 +54,7 @@ def get_workers(
         for row in source.status.nodes
         if app in (None, row.app) and host in (None, row.host) and state in (None, row.state) and name in row.worker
     ]
-    return page_of(sorted(rows, key=lambda row: _place(row, order)), offset, limit)
+    return page_of(sorted(rows, key=_place(order)), offset, limit)
 
 
 @router.get("/workers/bars")

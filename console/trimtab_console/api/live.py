@@ -1,14 +1,16 @@
 """What is live: a server-sent event whenever something changed.  Pages then ask for what they show."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from http import HTTPStatus
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import StreamingResponse
 
 from trimtab_console.api.source import From, Source
+from trimtab_protocol.console_documents import LiveChange
+from trimtab_protocol.messages.decode import encode
 
 MAX_STREAMS = 32
 """Browsers that are told of changes at the same time."""
@@ -35,8 +37,8 @@ async def changes(source: Source) -> AsyncGenerator[bytes]:
             version = source.watch.known.version
             if version != told or silent_s >= BEAT_EVERY_S:
                 told, silent_s = version, 0.0
-                document = json.dumps({"version": version, "at": source.clock()})
-                yield f"event: change\ndata: {document}\n\n".encode()
+                change = LiveChange(version=version, at=source.clock())
+                yield b"event: change\ndata: %b\n\n" % encode(asdict(change))
             await asyncio.sleep(LOOK_EVERY_S)
             silent_s += LOOK_EVERY_S
     finally:

@@ -3,8 +3,8 @@
 from fastapi import APIRouter
 
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
-from trimtab_console.documents import Moving, Page, Plan
 from trimtab_console.plans import moves_of, plan_document
+from trimtab_protocol.console_documents import Moving, Page, Plan
 
 router = APIRouter()
 

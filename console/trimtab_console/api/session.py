@@ -11,7 +11,7 @@ from trimtab_console.access.entrance import MAX_SECRET, NotLetIn, Person
 from trimtab_console.access.sessions import SESSION_S
 from trimtab_console.api.person import COOKIE, Cookie, Known, address_of, refused, why_not
 from trimtab_console.api.source import From, Source
-from trimtab_console.documents import SessionDocument
+from trimtab_protocol.console_documents import SessionDocument
 
 router = APIRouter(tags=["session"])
 NOT_LOGGED_IN = "nobody is logged in"

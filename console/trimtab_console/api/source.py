@@ -9,15 +9,13 @@ from fastapi import Depends, HTTPException, Query, Request
 
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.desk import Desk
-from trimtab_console.documents import Page
 from trimtab_console.watch import Watch
+from trimtab_protocol.console_documents import MAX_PAGE, Page
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import AppStatus, Status
 
 T = TypeVar("T")
-MAX_PAGE = 1_000
-"""Items of one answer."""
 
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]

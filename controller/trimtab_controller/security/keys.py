@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
 
-from trimtab_process.credential_files import PRIVATE_MODE, load_signing_key, load_trust
+from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_process.private_files import PRIVATE_MODE
 from trimtab_protocol.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, write_trust
 
 PUBLIC_MODE = 0o644

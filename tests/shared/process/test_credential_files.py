@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_process.credential_files import load_signing_key, load_trust, read_private
+from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_process.private_files import read_private
 from trimtab_protocol.signing.keys import MAX_TRUST_FILE, BadKey, SigningKey, write_trust
 
 KEY = SigningKey.generate()

@@ -7,7 +7,7 @@ from typing import Any
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
-from trimtab_process.credential_files import read_private
+from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.settings.kafka import KafkaSettings, Tls, for_faust, read_kafka
 

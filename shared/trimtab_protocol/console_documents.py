@@ -1,23 +1,42 @@
-"""The resources of the API that are not messages themselves.  Loads in percent of the capacity, times in epoch seconds.
+"""What the console's HTTP API answers with, where that is not a part of a message.
 
-None = unknown.
+Console <-> programs and browsers, as JSON.  Loads in percent of the capacity, load distances in pp, times in epoch
+seconds; None = unknown.  Readers ignore fields that they do not know: a newer console may add some.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Generic, TypeVar
-
-from pydantic import BaseModel, ConfigDict
 
 T = TypeVar("T")
 
+API = "/api/v1"
+"""With which the path of every resource begins."""
+PROBLEM_TYPE = "application/problem+json"
+"""Content-Type of an error (RFC 9457)."""
+MAX_PAGE = 1_000
+"""Items of one answer of the console's API."""
 
-class Document(BaseModel):
-    """A frozen JSON object."""
 
-    model_config = ConfigDict(frozen=True)
+class WorkerOrder(StrEnum):
+    """How workers are ordered; loads with the highest first, unknown ones last."""
+
+    NAME = "name"
+    LOAD = "load"
+    DEMAND = "demand"
+    USED = "used"
 
 
-class Page(Document, Generic[T]):
+class KeyGroupOrder(StrEnum):
+    """How key groups are ordered; loads with the highest first."""
+
+    PARTITION = "partition"
+    LOAD = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
     """Some of `total` items, from `offset` on."""
 
     items: Sequence[T]
@@ -25,14 +44,16 @@ class Page(Document, Generic[T]):
     offset: int
 
 
-class Controller(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
     """A controller in the group, according to the broker."""
 
     name: str
     leads: bool
 
 
-class Totals(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
     """The running workers together, in cores.
 
     `demand_cores` and `used_cores` are the sums of those that are known, None if none is.
@@ -47,7 +68,8 @@ class Totals(Document):
     unknown: int
 
 
-class Cluster(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
     """The cluster as a whole.
 
     `state` = silent, hold, paused, acting or dry run; `runbook` = what to open first; `rejected` = refused messages by
@@ -72,10 +94,11 @@ class Cluster(Document):
     last_decision: str | None = None
     last_decision_at: float | None = None
     totals: Totals | None = None
-    rejected: dict[str, int] = {}
+    rejected: Mapping[str, int] = field(default_factory=dict)
 
 
-class Bars(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
     """Workers as columns, one entry per bar, ordered by host; a bar stands for at most `workers_per_bar` workers.
 
     `load`, `used`, `demand` = the highest of its workers, `used_mean` = their mean, in percent of a worker's capacity;
@@ -86,17 +109,34 @@ class Bars(Document):
     total: int
     workers_per_bar: int
     mean_use: float | None
-    first: list[str]
-    host: list[str]
-    count: list[int]
-    load: list[float | None]
-    used: list[float | None]
-    used_mean: list[float | None]
-    demand: list[float | None]
-    remark: list[str | None]
+    first: Sequence[str]
+    host: Sequence[str]
+    count: Sequence[int]
+    load: Sequence[float | None]
+    used: Sequence[float | None]
+    used_mean: Sequence[float | None]
+    demand: Sequence[float | None]
+    remark: Sequence[str | None]
 
 
-class Operator(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """An app at the end of a window, `at` in epoch seconds; None = unknown.
+
+    `load_distance` in pp; `bound` = the lower bound of the app's last plan, in pp; `mean_load` in percent of the
+    capacity; `demand_cores` of `capacity_cores` are asked of the workers.
+    """
+
+    at: float
+    load_distance: float | None
+    bound: float | None
+    mean_load: float | None
+    demand_cores: float | None
+    capacity_cores: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
     """An operator in the last window; sums over the key groups whose value is known."""
 
     app: str
@@ -110,7 +150,8 @@ class Operator(Document):
     unmeasured: int
 
 
-class KeyGroupMap(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroupMap:
     """The key groups of an operator as columns, one entry per cell, each of at most `per_cell` consecutive partitions.
 
     `first` and `last` = its partitions; `peak` and `mean` in percent of a core; `hottest` = the partition with the
@@ -121,16 +162,17 @@ class KeyGroupMap(Document):
     operator: str
     key_groups: int
     per_cell: int
-    workers: list[str]
-    first: list[int]
-    last: list[int]
-    peak: list[float | None]
-    mean: list[float | None]
-    hottest: list[int]
-    worker: list[int]
+    workers: Sequence[str]
+    first: Sequence[int]
+    last: Sequence[int]
+    peak: Sequence[float | None]
+    mean: Sequence[float | None]
+    hottest: Sequence[int]
+    worker: Sequence[int]
 
 
-class KeyGroupRow(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroupRow:
     """A key group in the last window: rates per second, `load_pct` in percent of a core."""
 
     partition: int
@@ -141,22 +183,28 @@ class KeyGroupRow(Document):
     state_bytes: int | None
 
 
-class PlacementRow(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementRow:
     """Who owns a key group, and who keeps a standby of it, by the published placement."""
 
     operator: str
     partition: int
     owner: str | None
-    standbys: list[str]
+    standbys: Sequence[str]
 
 
-class Placed(Page[PlacementRow]):
-    """A part of an app's placement; it was published under `epoch`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """Some of the `total` rows of an app's placement, from `offset` on; it was published under `epoch`."""
 
+    items: Sequence[PlacementRow]
+    total: int
+    offset: int
     epoch: str
 
 
-class Plan(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
     """A plan in flight (`ended_at` is None) or a past one; the fields are those of `RoundStatus`.
 
     Load distances in pp.  `handovers` = number per phase; pauses in seconds, over the hand-overs that are done.
@@ -177,7 +225,7 @@ class Plan(Document):
     migrations: int
     failed: int
     bytes_moved: int
-    handovers: dict[str, int]
+    handovers: Mapping[str, int]
     pause_median_s: float | None
     pause_longest_s: float | None
     stopped: str | None
@@ -186,11 +234,12 @@ class Plan(Document):
     recovery_s: float | None
 
 
-class Moving(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moving:
     """Key groups that move together, by the journal; `phase` = waiting, preparing, releasing, resolving or an end."""
 
     id: str
-    key_groups: list[str]
+    key_groups: Sequence[str]
     source: str
     target: str
     phase: str
@@ -199,7 +248,8 @@ class Moving(Document):
     detail: str | None
 
 
-class IntentDocument(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentDocument:
     """What an operator asked for; `about` = a worker, an app, or nothing."""
 
     kind: str
@@ -210,7 +260,8 @@ class IntentDocument(Document):
     reason: str
 
 
-class SessionDocument(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDocument:
     """Who asks, and what they may do.
 
     `name` None: nobody is logged in, or no login is needed.  `login` = whether a token is needed to read.  `until` =
@@ -227,7 +278,8 @@ class SessionDocument(Document):
     failed_logins: int | None = None
 
 
-class ChangeDocument(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeDocument:
     """What a change is, or would be in a dry run.
 
     `text` = what follows; `caveats` = why it does not at once, or not in full; `intents` = the record keys that are
@@ -237,20 +289,30 @@ class ChangeDocument(Document):
 
     action: str
     text: str
-    caveats: list[str]
-    intents: list[str]
+    caveats: Sequence[str]
+    intents: Sequence[str]
     written: bool
     by: str
 
 
-class Runbook(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveChange:
+    """Something changed, or about five seconds went by; `version` is that of `cluster`."""
+
+    version: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runbook:
     """A runbook, as Markdown."""
 
     name: str
     text: str
 
 
-class Problem(Document):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
     """An error, as RFC 9457 has it."""
 
     type: str = "about:blank"

@@ -1,0 +1,131 @@
+"""A console for tests: tokens, a topic of intents, a certificate, and a server for it."""
+
+import datetime
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from fastapi.testclient import TestClient
+from starlette.types import ASGIApp
+
+from tests.console.fleet import NOW, TOPICS, Fleet, Record, source_of, watching
+from trimtab_console.access.entrance import Entrance
+from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of, new_secret, to_table
+from trimtab_console.configuration import Tls
+from trimtab_console.desk import Desk
+from trimtab_console.server import application
+from trimtab_console.watch import Watch
+from trimtab_controller.kafka.intents import NotWrittenError
+from trimtab_protocol.messages.intents import Intent, encode_intent
+from trimtab_sandbox.broker import free_ports
+
+FLEET = Fleet(workers=4, key_groups=64)
+BASE = "http://localhost:8750"
+SECRETS = {name: new_secret() for name in ("ann", "vera")}
+ROLES = {"ann": Role.OPERATOR, "vera": Role.VIEWER}
+
+
+class Topic:
+    """The topic of intents: what is written to it is what the watch reads."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+        self.written: list[tuple[str, Intent | None]] = []
+        self.fault: str | None = None
+
+    def write(self, records: Sequence[tuple[str, Intent | None]]) -> int:
+        if self.fault is not None:
+            raise NotWrittenError(self.fault)
+        for key, intent in records:
+            self.written.append((key, intent))
+            value = None if intent is None else encode_intent(intent)
+            self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
+        return len(self.written)
+
+
+class Setup:
+    """A console with tokens beside that topic."""
+
+    def __init__(self, folder: Path, fleet: Fleet = FLEET) -> None:
+        path = folder / "tokens.toml"
+        rows = [Token(name=name, role=ROLES[name], digest=digest_of(secret)) for name, secret in SECRETS.items()]
+        path.write_text("\n".join(map(to_table, rows)))
+        path.chmod(0o600)
+        self.watch = watching(fleet)
+        self.topic = Topic(self.watch)
+        clock = lambda: NOW  # noqa: E731
+        source = source_of(
+            self.watch, Entrance(TokenFile(path, clock), clock), Desk(self.watch, self.topic.write, clock)
+        )
+        self.client = TestClient(application(source), base_url=BASE, raise_server_exceptions=False)
+
+    def ask(self, what: str, body: dict[str, object], key: str | None = None, who: str | None = "ann") -> Any:
+        headers = {"authorization": f"Bearer {SECRETS[who]}"} if who else {}
+        headers |= {"idempotency-key": key} if key else {}
+        return self.client.post(f"/api/v1/intents/{what}", json={"reason": "test", **body}, headers=headers)
+
+
+def certificate(folder: Path, name: str, *, password: bytes | None = None) -> Tls:
+    """A certificate for localhost that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = Tls(certificate=folder / f"{name}.pem", key=folder / f"{name}.key")
+    files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    sealed = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    files.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, form, sealed))
+    files.key.chmod(0o600)
+    return files
+
+
+@contextmanager
+def running(server: uvicorn.Server) -> Iterator[None]:
+    """The server, in a thread."""
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while not server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+@contextmanager
+def serving(app: ASGIApp, tls: Tls | None = None) -> Iterator[str]:
+    """The address of a server for this application."""
+    (port,) = free_ports(1)
+    files = {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)} if tls else {}
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=port,
+        log_config=None,
+        timeout_graceful_shutdown=1,
+        **files,  # type: ignore[arg-type]
+    )
+    with running(uvicorn.Server(config)):
+        yield f"{'https' if tls else 'http'}://localhost:{port}"
