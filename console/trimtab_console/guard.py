@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trimtab_protocol.console_documents import PROBLEM_TYPE
+from trimtab_protocol.messages.rate_limit import RateLimits
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 READING = frozenset({"GET"})
@@ -18,7 +18,11 @@ OWN_PAGES = b"trimtab"
 MAX_BODY = 20_000
 """Bytes of a request's body."""
 PER_S, AT_ONCE = 30.0, 150.0
-"""Requests per second from one address, and in one burst."""
+"""Requests per second from one address, and in one burst.
+
+One that is refused costs nothing.  However an address asks, it gets this much and no more; so a flood from behind a
+proxy does not lock out those who share its address.
+"""
 MAX_CLIENTS = 1_000
 """Addresses whose requests are counted separately; the one that has been quiet longest is forgotten."""
 MAX_REQUEST_TARGET = 2_000
@@ -43,7 +47,7 @@ class Guard:
         self._app = app
         self._hosts = frozenset({*LOOPBACK, *hosts})
         self._clock = clock
-        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._requests = RateLimits(rate=PER_S, burst=AT_ONCE, most=MAX_CLIENTS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -78,19 +82,9 @@ class Guard:
             return HTTPStatus.REQUEST_URI_TOO_LONG, f"path and query have more than {MAX_REQUEST_TARGET} bytes"
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none") and not _is_link(headers):
             return HTTPStatus.FORBIDDEN, "another site asked for this"
-        if not self._spend((scope.get("client") or ("", 0))[0]):
+        if not self._requests.spend((scope.get("client") or ("", 0))[0], self._clock()):
             return HTTPStatus.TOO_MANY_REQUESTS, f"more than {PER_S:g} requests per second"
         return None
-
-    def _spend(self, client: str) -> bool:
-        """Whether this address may ask once more now."""
-        now = self._clock()
-        left, at = self._clients.pop(client, (AT_ONCE, now))
-        left = min(AT_ONCE, left + (now - at) * PER_S)
-        self._clients[client] = (max(0.0, left - 1.0), now)
-        while len(self._clients) > MAX_CLIENTS:
-            self._clients.popitem(last=False)
-        return left >= 1.0
 
 
 def problem(status: HTTPStatus, detail: str) -> bytes:
