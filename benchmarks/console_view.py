@@ -4,8 +4,11 @@
 
 The messages are those of a made-up cluster, as they are on the topics.  A console's process of its own reads them from
 a file, so that its memory is that of a console; the time to fetch them from Kafka is not in it.  Server: the requests
-of a page, one after the other, the median of the rounds.  Browser: from the click on a link to the page with its
-values, each time in a new window without a cache, the median of the rounds; Chromium runs on the same machine.
+of a page, one after the other, the median of the rounds.  Browser: each time in a new window without a cache, the
+median of the rounds; Chromium runs on the same machine.  *First view* is the page's own part, by the browser's clock:
+from the start of the navigation until the frame after the one with all values.  *With the window* adds what Chromium
+needs for a new window and its process, and what Playwright adds.  The page's parts are those of the Navigation, Paint
+and Resource Timing and of the browser's own counters.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -108,8 +111,8 @@ def measure(file: Path, rounds: int) -> None:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
                 for name in PAGES:
-                    took = median(rounds, partial(view, browser, f"{address}/#/{name}"))
-                    print(f"{name}, first view in Chromium: {took:.2f} s")
+                    views = [view(browser, f"{address}/#/{name}") for _ in range(rounds)]
+                    print(f"{name}, in Chromium: {told(views)}")
                 browser.close()
             memory = psutil.Process(console.pid).memory_info().rss
             print(f"memory of the console: {memory / 1e6:.0f} MB")
@@ -138,14 +141,58 @@ def ask(address: str, paths: Iterable[str]) -> None:
             answer.read()
 
 
-def view(browser: Browser, address: str) -> None:
-    """Open a page and wait for its values."""
+SHOWN = """
+new MutationObserver((seen, observer) => {
+  if (!document.querySelector("main[data-version]")) return;
+  observer.disconnect();
+  requestAnimationFrame(() => requestAnimationFrame(() => { window.shown = performance.now(); }));
+}).observe(document, { subtree: true, childList: true, attributeFilter: ["data-version"] });
+"""
+"""Notes in the page when the values are there and have been drawn."""
+PARTS = """async () => {
+  while (!window.shown) await new Promise(requestAnimationFrame);
+  const resources = performance.getEntriesByType("resource");
+  const scripts = resources.filter((each) => each.name.endsWith(".js"));
+  const answers = resources.filter((each) => each.name.includes("/api/") && each.responseEnd <= window.shown);
+  const last = (rows) => Math.max(0, ...rows.map((each) => each.responseEnd));
+  return {
+    "first view": window.shown,
+    "first paint": performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0,
+    "scripts are there": last(scripts),
+    "answers are there": last(answers),
+    "requests": resources.filter((each) => each.startTime <= window.shown).length + 1,
+  };
+}"""
+COUNTERS = {"ScriptDuration": "of it script", "LayoutDuration": "layout", "RecalcStyleDuration": "style"}
+"""Seconds of the page's process, by the DevTools protocol."""
+
+
+def view(browser: Browser, address: str) -> dict[str, float]:
+    """Open a page and wait for its values; name -> seconds, and the number of its requests."""
+    began = time.perf_counter()
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     try:
-        page.goto(address)
+        page.add_init_script(SHOWN)
+        session = page.context.new_cdp_session(page)
+        session.send("Performance.enable")
+        page.goto(address, wait_until="commit")
         page.wait_for_selector("main[data-version]", timeout=PATIENCE_MS)
+        found: dict[str, float] = page.evaluate(PARTS)
+        took = time.perf_counter() - began
+        counted = {row["name"]: row["value"] for row in session.send("Performance.getMetrics")["metrics"]}
     finally:
         page.close()
+    parts = {name: value if name == "requests" else value / 1000 for name, value in found.items()}
+    return {**parts, **{name: counted[counter] for counter, name in COUNTERS.items()}, "with the window": took}
+
+
+def told(views: Sequence[Mapping[str, float]]) -> str:
+    """The median of each part."""
+    medians = {name: statistics.median(each[name] for each in views) for name in views[0]}
+    lines = (
+        f"{name} {value:.0f}" if name == "requests" else f"{name} {value:.2f} s" for name, value in medians.items()
+    )
+    return ", ".join(lines)
 
 
 def median(rounds: int, work: Callable[[], None]) -> float:

@@ -9,7 +9,6 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -17,6 +16,7 @@ from trimtab_console.api import apps, changes, cluster, live, plans, session
 from trimtab_console.api.person import viewer
 from trimtab_console.api.source import Source
 from trimtab_console.guard import Guard, problem
+from trimtab_console.pages import Pages
 from trimtab_protocol.console_documents import API, PROBLEM_TYPE, Problem
 
 WEB = Path(__file__).with_name("web")
@@ -40,7 +40,7 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
         web.include_router(router, prefix=API, responses=_problems(*READING), dependencies=[Depends(viewer)])
     web.include_router(changes.router, prefix=API, responses=_problems(*READING, 400, 403, 409, 413))
     web.include_router(session.router, prefix=API, responses=_problems(401, 403, 422, 429))
-    web.mount("/", StaticFiles(directory=WEB, html=True))
+    web.mount("/", Pages(WEB))
     web.add_exception_handler(HTTPException, _refused)
     web.add_exception_handler(RequestValidationError, _invalid)
     web.add_exception_handler(Exception, _failed)

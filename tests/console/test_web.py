@@ -3,7 +3,11 @@
 import hashlib
 import re
 
-from trimtab_console.server import WEB
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.console.fleet import Fleet, source_of, watching
+from trimtab_console.server import WEB, application
 
 OURS = sorted(path for path in WEB.rglob("*") if path.suffix in (".js", ".css", ".html") and "vendor" not in path.parts)
 
@@ -24,7 +28,54 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
         assert re.findall(r"https?://|innerHTML|insertAdjacentHTML|\beval\(", path.read_text()) == [], path.name
 
 
+def test_all_modules_are_asked_for_at_once() -> None:
+    """Else the browser finds them one after the other, as their importers arrive."""
+    found, waiting = set[str](), ["main.js"]
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        imported = re.findall(r'^import .* from "\./([^"]+)"', (WEB / "js" / name).read_text(), re.MULTILINE)
+        waiting += [each for each in imported if each not in found]
+    preloaded = re.findall(r'<link rel="modulepreload" href="js/([^"]+)">', (WEB / "index.html").read_text())
+    assert sorted(preloaded) == sorted(found - {"main.js"})
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(application(source_of(watching(Fleet()))), base_url="http://localhost")
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "kind"),
+    [
+        ("/", "index.html", "text/html; charset=utf-8"),
+        ("/js/main.js", "js/main.js", "text/javascript; charset=utf-8"),
+        ("/icon.svg", "icon.svg", "image/svg+xml"),
+        ("/vendor/uPlot.LICENSE", "vendor/uPlot.LICENSE", "text/plain; charset=utf-8"),
+    ],
+)
+def test_a_file_is_served_as_it_is_and_kept_by_browsers(client: TestClient, path: str, file: str, kind: str) -> None:
+    for encoding in ("gzip, br", "identity"):
+        answer = client.get(path, headers={"accept-encoding": encoding})
+        assert (answer.status_code, answer.content) == (200, (WEB / file).read_bytes())
+        assert (answer.headers.get("content-encoding") == "gzip") == encoding.startswith("gzip")
+        assert (answer.headers["content-type"], answer.headers["cache-control"]) == (kind, "no-cache")
+        assert "content-security-policy" in answer.headers
+    again = client.get(path, headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get(path, headers={"if-none-match": '"older"'}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/js", "/js/", "/../server.py", "/js/..%2f..%2fserver.py", "//etc/passwd"]
+)
+def test_nothing_else_is_served(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    assert client.post("/", headers={"authorization": "Bearer x"}).status_code == 405
+
+
 def test_every_module_that_is_imported_exists() -> None:
     for path in OURS:
-        for name in re.findall(r'from "(\.[^"]+)"', path.read_text()):
+        for name in re.findall(r'(?:from |import\()"(\.[^"]+)"', path.read_text()):
             assert (path.parent / name).resolve().is_file(), f"{path.name}: {name}"

@@ -30,9 +30,9 @@ export const now = () => Date.now() / 1000 + ahead;
 export const setNow = (at) => { ahead = at - Date.now() / 1000; };
 
 // Calls `changed` at most once a second while the cluster changes, and `lost` when the console does not answer.
-// What it returns ends that.
+// What it returns ends that.  The first event tells what is being asked for already.
 export function live(changed, lost) {
-  let due = false, at = 0;
+  let due = false, at = Date.now();
   const tell = () => { due = false; at = Date.now(); changed(); };
   const source = new EventSource("api/v1/live");
   source.addEventListener("change", () => {

@@ -26,14 +26,15 @@ export function app(root, wanted) {
   });
 
   return async function refresh() {
-    const list = await maybe("apps", { items: [] }), row = list.items.find((each) => each.app === wanted) ?? list.items[0];
+    const [list, intents] = await Promise.all([maybe("apps", { items: [] }), maybe("intents?limit=1000", { items: [] })]);
+    const row = list.items.find((each) => each.app === wanted) ?? list.items[0];
     if (!row) return show(tiles, null, () => h("p", { class: "empty" }, "No app has reported yet."));
     title.textContent = row.app;
     show(which, [list.items.map((each) => each.app), row.app], () => (list.items.length < 2 ? [] : list.items.map((each) =>
       h("button", { "aria-pressed": String(each.app === row.app), onclick: () => { location.hash = `#/app/${name(each.app)}`; } }, each.app))));
     show(tiles, row, () => tilesOf(row));
     show(size.lastChild, row, () => sizeOf(row));
-    const [found, intents] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe("intents?limit=1000", { items: [] })]);
+    const found = await maybe(`apps/${name(row.app)}/operators`, []);
     const isSet = intents.items.some((each) => each.kind === "scale" && each.about === row.app);
     show(buttons, [row.app, row.size?.workers, isSet], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null, stopButton(row.app)]);
     show(operators.lastChild, found, () => operatorsTable(found));

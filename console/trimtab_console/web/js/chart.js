@@ -1,11 +1,11 @@
 // Figures over time, drawn by uPlot.
-import uPlot from "../vendor/uPlot.esm.js";
 import { clock } from "./dom.js";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 export function chart(place, series, unit) {
-  let plot = null, last = null, width = 0;
+  const loading = import("../vendor/uPlot.esm.js"); // beside the figures: nothing else waits for it
+  let plot = null, last = null, width = 0, uPlot = null;
   const make = () => {
     plot?.destroy();
     width = place.clientWidth;
@@ -22,5 +22,9 @@ export function chart(place, series, unit) {
   };
   new ResizeObserver(() => { if (plot && place.clientWidth !== width) make(); }).observe(place);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (plot) make(); });
-  return (data) => { last = data; if (plot) plot.setData(data); else make(); };
+  return async (data) => {
+    last = data;
+    uPlot ??= (await loading).default;
+    if (plot) plot.setData(last); else make();
+  };
 }

@@ -40,11 +40,11 @@ export function cluster(root) {
     show(top.lastChild, found.items, () => workersTable(found.items));
   };
 
-  return async () => {
+  return async (asked) => {
     const most = Math.max(40, Math.min(2000, Math.floor(canvas.clientWidth / 2.5)));
-    const [summary, found, list, decided] = await Promise.all([
-      get("cluster"), maybe(`workers/bars?most=${most}`), maybe("apps", { items: [], total: 0 }),
-      maybe("decisions?limit=6", { items: [] }), findWorkers(),
+    const listed = maybe("apps", { items: [], total: 0 });
+    const [summary, found, list, decided, points] = await Promise.all([
+      asked, maybe(`workers/bars?most=${most}`), listed, maybe("decisions?limit=6", { items: [] }), listed.then(historyOf), findWorkers(),
     ]);
     show(tiles, [summary.totals, list], () => tilesOf(summary.totals, list.items));
     show(buttons, summary.paused, () => [pauseButton(summary.paused), stopButton(null)]);
@@ -61,14 +61,17 @@ export function cluster(root) {
     const worst = widest(list.items);
     history.firstChild.firstChild.textContent = worst ? `Load distance over time: ${worst.app}` : "Load distance over time";
     if (worst) {
-      const points = (await get(`apps/${name(worst.app)}/history`)).items.reverse();
       const known = points.some((row) => row.load_distance !== null);
       none.hidden = known; over.hidden = !known;
-      if (known) plot([points.map((row) => row.at), points.map((row) => row.load_distance), points.map((row) => row.bound)]);
+      if (known) await plot([points.map((row) => row.at), points.map((row) => row.load_distance), points.map((row) => row.bound)]);
     }
   };
 }
 
+const historyOf = async (list) => {
+  const worst = widest(list.items);
+  return worst ? (await get(`apps/${name(worst.app)}/history`)).items.reverse() : [];
+};
 const hint = (bars) => (bars ? "Point at a bar, or use the arrow keys, to read its values." : "No worker has reported yet.");
 const widest = (apps) => [...apps].sort((a, b) => (b.load_distance ?? -1) - (a.load_distance ?? -1))[0];
 const most = (apps, of) => Math.max(...apps.map(of).filter((value) => value !== null && value !== undefined));

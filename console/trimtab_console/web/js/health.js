@@ -13,9 +13,9 @@ export function health(root, wanted) {
   const rejected = card("Refused messages", "", h("div"));
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Health"), buttons), h("div", { class: "stack half" }, findings, intents, away, decisions), book, rejected);
 
-  return async () => {
+  return async (known) => {
     const [summary, concerns, asked, decided, controllers, gone, session] = await Promise.all([
-      get("cluster"), maybe("concerns?limit=200", { items: [], total: 0 }), maybe("intents", { items: [] }), maybe("decisions?limit=30", { items: [] }), maybe("apps", { items: [] }),
+      known, maybe("concerns?limit=200", { items: [], total: 0 }), maybe("intents", { items: [] }), maybe("decisions?limit=30", { items: [] }), maybe("apps", { items: [] }),
       maybe("workers?state=away&limit=50", { items: [], total: 0 }), get("session"),
     ]);
     const rows = missing(summary, concerns, controllers.items);

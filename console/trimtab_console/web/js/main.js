@@ -77,7 +77,7 @@ async function updated() {
   running = true;
   const mine = ticket;
   try {
-    const [summary] = await Promise.all([get("cluster"), refresh()]);
+    const asked = get("cluster"), [summary] = await Promise.all([asked, refresh(asked)]);
     setNow(summary.at);
     header(summary);
     main.dataset.version = summary.version;
