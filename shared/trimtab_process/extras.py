@@ -5,6 +5,7 @@ PACKAGES = {
     "cronsim": "cronsim",
     "cryptography": "cryptography",
     "fastapi": "fastapi",
+    "httpx2": "httpx2",
     "numpy": "numpy",
     "ortools": "ortools",
     "pandas": "pandas",

@@ -37,7 +37,7 @@ CALLS = [
     "console --config console.toml",
 ]
 NEED_NOTHING = {"acl", "health", "jars", "runbook", "sample"}
-OURS = ("agent", "models", "controller", "console")
+OURS = ("agent", "models", "controller", "client", "console")
 """The extras whose packages our programs import."""
 
 
@@ -83,6 +83,13 @@ def test_the_agent_names_the_package_and_the_extra_to_install(bare: Path, comman
     expected = rf"trimtab-agent {command}: the package [a-z-]+ is not installed: pip install 'trimtab\[agent\]'\n"
     assert re.fullmatch(expected, done.stderr), done.stderr
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_the_client_names_the_package_and_the_extra_to_install(bare: Path) -> None:
+    done = call(bare, "python", "-c", "import trimtab_client")
+    assert done.returncode == 1
+    told = "ModuleNotFoundError: the package httpx2 is not installed: pip install 'trimtab[client]'"
+    assert done.stderr.splitlines()[-1] == told
 
 
 def test_help_works_for_all_commands(bare: Path) -> None:

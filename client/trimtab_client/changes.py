@@ -1,0 +1,78 @@
+"""What operators ask of the controller."""
+
+import uuid
+
+from trimtab_client.errors import ConsoleError
+from trimtab_client.link import Link
+from trimtab_protocol.console_documents import ChangeDocument
+
+
+class Changes:
+    """The changes; each needs a token with the role operator, and a reason, which the status shows.
+
+    `dry_run`: the answer tells what would follow, and nothing is written.  `key` = the idempotency key, preset: a new
+    one.  The console carries a change out once per key, and repeats its answer, so that a request whose answer was lost
+    is sent again.  All methods raise ConsoleError, whose `key` is that of the change: ask again with it.  The answer
+    comes when the brokers have stored the change.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def drain(self, worker: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Move everything off a worker, then stop it."""
+        return self._change("drain", {"worker": worker}, reason, dry_run, key)
+
+    def undrain(self, worker: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Cancel a drain."""
+        return self._change("undrain", {"worker": worker}, reason, dry_run, key)
+
+    def pause(self, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Start no new plan; a plan in flight is finished."""
+        return self._change("pause", {}, reason, dry_run, key)
+
+    def resume(self, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """End a pause."""
+        return self._change("resume", {}, reason, dry_run, key)
+
+    def stop(
+        self, app: str | None = None, *, reason: str, pause: bool = False, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """End the plans in flight, of one app or of all (None); with `pause`, start no new one either."""
+        return self._change("stop", {"app": app, "pause": pause}, reason, dry_run, key)
+
+    def scale(
+        self, app: str, workers: int | None, *, reason: str, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """Say how many workers an app should have, whatever its demand is; None: the size follows the demand again."""
+        return self._change("scale", {"app": app, "workers": workers}, reason, dry_run, key)
+
+    def forget_app(self, app: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Drop an app that is gone for good."""
+        return self._change("forget", {"app": app}, reason, dry_run, key)
+
+    def forget_worker(
+        self, worker: str, *, reason: str, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """Drop the name of a worker that is gone for good."""
+        return self._change("forget", {"worker": worker}, reason, dry_run, key)
+
+    def accept_journal(
+        self, hold: str | None = None, *, reason: str, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """End a hold: carry on without the state that was lost with the journal.
+
+        `hold` = `cluster().hold_id`, as the operator has seen it: another hold is not ended.
+        """
+        return self._change("accept-journal", {"hold": hold}, reason, dry_run, key)
+
+    def _change(
+        self, action: str, arguments: dict[str, object], reason: str, dry_run: bool, key: str | None
+    ) -> ChangeDocument:
+        chosen = None if dry_run else key or uuid.uuid4().hex
+        body = {**arguments, "reason": reason, "dry_run": dry_run}
+        try:
+            return self._link.post(ChangeDocument, "intents", action, body=body, key=chosen)
+        except ConsoleError as error:
+            error.key = chosen
+            raise
