@@ -34,7 +34,7 @@ def main() -> int:
             kind = running.docker("info", "--format", "{{.ServerVersion}}, {{.Driver}}, cgroup v{{.CgroupVersion}}")
             say(f"engine {kind.strip()}{' and base image' if running.base else ''}")
             test_machine(running, say)
-            stack = Stack(running)
+            stack = Stack(running, Path(scratch))
             for target in TARGETS:
                 say(f"image {target}: {stack.build(target) / 1e6:.0f} MB")
             try:

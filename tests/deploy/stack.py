@@ -10,9 +10,11 @@ import subprocess
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.deploy.engine import CannotTest, Engine, run
+from trimtab_client import Access, Client, ConsoleError
 
 PROJECT = "trimtab-test"
 FILES = ("docker-compose.yml", "deploy/docker/docker-compose.host.yml")
@@ -38,8 +40,10 @@ class Container:
 class Stack:
     """The containers of one project."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, scratch: Path) -> None:
         self._engine = engine
+        self._scratch = scratch
+        self._access: Access | None = None
         self._environment = {**engine.environment, **({"TRIMTAB_BASE": engine.base} if engine.base else {})}
         path = self._environment["PATH"]
         program = ["docker-compose"] if shutil.which("docker-compose", path=path) else ["docker", "compose"]
@@ -98,12 +102,22 @@ class Stack:
         return {}
 
     def workers_in_console(self) -> set[str]:
-        """The workers that the console shows; empty when it does not answer, or knows none."""
+        """The workers that the console shows by TLS to a viewer; empty when it does not answer, or knows none."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{CONSOLE_PORT}/api/v1/workers", timeout=5) as page:
-                return {row["worker"] for row in json.load(page)["items"]}
-        except OSError:
+            with Client(self._console_access(), patience_s=0) as console:
+                return {row.worker for row in console.workers()}
+        except (CannotTest, ConsoleError):
             return set()
+
+    def _console_access(self) -> Access:
+        """A token of its own, and the certificate that the stack has made.  Raises CannotTest."""
+        if self._access is None:
+            config = ["--config", "/etc/trimtab/console.toml"]
+            ca = self._scratch / "console.pem"
+            ca.write_text(self.compose("exec", "-T", "console", "cat", "/var/lib/trimtab/console.pem"))
+            token = self.compose("exec", "-T", "console", "trimtab", "console", "token", "test-deploy", *config)
+            self._access = Access(address=f"https://localhost:{CONSOLE_PORT}", token=token.strip(), ca=ca)
+        return self._access
 
     def show(self) -> str:
         """`trimtab status`, and the health of everybody, for a message."""

@@ -5,29 +5,37 @@ import importlib.util
 import re
 import runpy
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
+import uvicorn
 import yaml
 
+from tests.console.fleet import Fleet, source_of, watching
+from tests.console.setup import running
 from tests.deploy.stack import CONSOLE_PORT, NEEDED, PORTS, TARGETS
 from tests.paths import EXAMPLES, ROOT
 from trimtab_agent.cli import _parser as agent_parser
 from trimtab_agent.configuration import load_configuration
+from trimtab_console.access.tokens import load_tokens
+from trimtab_console.command import check_tls, settings_of
 from trimtab_console.configuration import LISTEN
 from trimtab_console.configuration import load as load_console
-from trimtab_controller.cli import parser_for
+from trimtab_controller.cli import main, parser_for
 from trimtab_controller.configuration import load
+from trimtab_sandbox.broker import free_ports
 
 DOCKERFILE = ROOT / "deploy/docker/Dockerfile"
 BASE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 LOCAL = yaml.safe_load((ROOT / "deploy/docker/docker-compose.host.yml").read_text())
-ONLY_LOCAL = {"console"}
-"""Services that only host networking has."""
-SERVICES: Mapping[str, Any] = {**BASE["services"], **{name: LOCAL["services"][name] for name in ONLY_LOCAL}}
+PUBLISHED = yaml.safe_load((ROOT / "docker-compose.override.yml").read_text())
+SERVICES: Mapping[str, Any] = BASE["services"]
 PLAIN = {"ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "FROM", "HEALTHCHECK", "RUN", "USER", "VOLUME", "WORKDIR"}
 """Instructions that every builder knows."""
 KNOWN = {
@@ -162,7 +170,7 @@ def test_neither_agent_nor_worker_dies_with_the_other() -> None:
 
 
 def test_host_networking_reaches_every_service_by_its_name() -> None:
-    assert set(LOCAL["services"]) - set(BASE["services"]) == ONLY_LOCAL
+    assert set(LOCAL["services"]) <= set(SERVICES)
     silent = {name for name, service in SERVICES.items() if service.get("network_mode") == "none"}
     local = {name for name, service in LOCAL["services"].items() if service.get("network_mode") == "host"}
     assert local == set(SERVICES) - silent
@@ -175,6 +183,52 @@ def test_host_networking_reaches_every_service_by_its_name() -> None:
     asked = {name for name in SERVICES if re.search(rf"{name}:\d{{4}}\b|--host\", \"{name}\"|host={name}\"", text)}
     assert asked <= names <= set(SERVICES)
     assert {"broker", "controller", "standby", "spark-master", "stream"} <= asked
+
+
+def test_ports_are_published_on_this_machine_alone_and_by_one_file() -> None:
+    """Compose 1.29 refuses ports beside host networking, and no file can take back what another one says."""
+    assert {"services": {"console": {"ports": [f"127.0.0.1:{CONSOLE_PORT}:{CONSOLE_PORT}"]}}} == PUBLISHED
+    assert not [name for file in (BASE, LOCAL) for name, row in file["services"].items() if "ports" in row]
+
+
+def test_the_console_asks_for_tokens_by_tls_and_host_networking_keeps_it_on_this_machine() -> None:
+    folder = ROOT / "deploy/docker/demo"
+    console, local = load_console(folder / "console.toml"), load_console(folder / "console.local.toml")
+    assert (console.listen.address, local.listen.address) == ("0.0.0.0", "127.0.0.1")
+    assert replace(local, listen=console.listen) == console
+    assert console.tokens is not None
+    assert console.tls is not None
+    assert dict(mounts(SERVICES["console"]))["console"] == dict(mounts(SERVICES["console-files"]))["console"]
+    (mounted,) = [what for what, where in mounts(LOCAL["services"]["console"]) if where == "/etc/trimtab/console.toml"]
+    assert (ROOT / mounted).samefile(folder / "console.local.toml")
+
+
+def test_what_the_stack_makes_for_its_console_serves_it_and_its_health_check(tmp_path: Path) -> None:
+    script, *arguments = SERVICES["console-files"]["entrypoint"][1:]
+    (path,) = [ROOT / what for what, where in mounts(SERVICES["console-files"]) if where == script]
+    files = {}
+    for _ in range(2):  # again after a restart: nothing is made anew
+        subprocess.run([sys.executable, str(path), str(tmp_path)], check=True, timeout=60)
+        files[tmp_path.stat().st_mtime_ns] = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    assert len(files) == 1
+    (port,) = free_ports(1)
+    (volume,) = arguments
+    text = (ROOT / "deploy/docker/demo/console.local.toml").read_text().replace(volume, str(tmp_path))
+    config = tmp_path / "console.toml"
+    config.write_text(text.replace("[access]", f"port = {port}\n[access]"))
+    configuration = load_console(config)
+    assert configuration.tls is not None
+    check_tls(configuration.tls)
+    assert main(["console", "token", "ann", "--config", str(config)]) == 0
+    assert configuration.tokens is not None
+    assert [row.name for row in load_tokens(configuration.tokens)] == ["ann"]
+    *interpreter, code = SERVICES["console"]["healthcheck"]["test"][1:]
+    asked = code.replace(volume, str(tmp_path)).replace(f"localhost:{CONSOLE_PORT}", f"localhost:{port}")
+    assert (interpreter, asked.count(str(tmp_path)), asked.count(str(port))) == (["python3", "-c"], 1, 1)
+    with running(uvicorn.Server(settings_of(configuration, source_of(watching(Fleet()))))):
+        subprocess.run([sys.executable, "-c", asked], check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, timeout=60, check=False)
+    assert ended.returncode != 0, "it fails when nobody answers"
 
 
 def configurations() -> dict[str, Any]:
