@@ -46,14 +46,19 @@ def write_intents(
         for key, value in values:
             producer.produce(topics.intents, key=key.encode(), value=value, on_delivery=delivered)
         left = producer.flush(limit_s + 1.0)
-    except KafkaException as error:  # a certificate is missing, for example
-        raise NotWrittenError(f"{where}: {error_text(error)}") from error
+    except (KafkaException, SystemError) as error:
+        # A certificate is missing, for example.  What is fatal to the client, as when it may write nothing at all, it
+        # raises inside `flush`; the callback that it then calls for each record makes a SystemError of it.
+        fault = error.__cause__ if isinstance(error, SystemError) else error
+        if not isinstance(fault, KafkaException):
+            raise
+        raise NotWrittenError(f"{where}: {error_text(fault)}{_advice(fault.args[0])}") from error
     if not failures and not left:
         return max(stored)
-    if failures and failures[0].code() in DENIED:
-        why = f"{failures[0].str()}: this client needs the rights of `trimtab acl --role operator`"
-    elif failures and failures[0].code() != KafkaError._MSG_TIMED_OUT:
-        why = failures[0].str()
-    else:
-        why = f"no answer within {limit_s:g} s, so it is not known whether it was written"
-    raise NotWrittenError(f"{where}: {why}")
+    if failures and failures[0].code() != KafkaError._MSG_TIMED_OUT:
+        raise NotWrittenError(f"{where}: {failures[0].str()}{_advice(failures[0])}")
+    raise NotWrittenError(f"{where}: no answer within {limit_s:g} s, so it is not known whether it was written")
+
+
+def _advice(error: KafkaError) -> str:
+    return ": this client needs the rights of `trimtab acl --role operator`" if error.code() in DENIED else ""

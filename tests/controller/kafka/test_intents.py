@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from trimtab_controller.kafka import intents
 from trimtab_controller.kafka.connection import Connection
@@ -33,6 +33,8 @@ class FakeProducer:
 
     answers: tuple[int | KafkaError | None, ...] = ()
 
+    fatal: KafkaError | None = None
+
     def __init__(self, settings: dict[str, object]) -> None:
         assert settings["message.timeout.ms"] == 2_000
         self.told: list[Callable[[], None]] = []
@@ -48,6 +50,8 @@ class FakeProducer:
             self.told.append(lambda: on_delivery(error, Stored(at)))
 
     def flush(self, limit_s: float) -> int:
+        if self.fatal is not None:
+            raise SystemError("a callback returned a result with an exception set") from KafkaException(self.fatal)
         for tell in self.told:
             tell()
         return len(self.sent) - len(self.told)
@@ -78,6 +82,14 @@ def test_what_is_not_confirmed_is_said(
     with pytest.raises(NotWrittenError, match=r"^not confirmed by Kafka at 127\.0\.0\.1:1: ") as refused:
         write(monkeypatch, *answers)
     assert why in str(refused.value)
+
+
+def test_a_client_that_may_write_nothing_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not even get a producer id, which to librdkafka is a fatal error."""
+    denied = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no producer id", True)
+    monkeypatch.setattr(FakeProducer, "fatal", denied)
+    with pytest.raises(NotWrittenError, match="no producer id: this client needs the rights of `trimtab acl --role"):
+        write(monkeypatch, None, None)
 
 
 def test_what_the_controller_would_refuse_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
