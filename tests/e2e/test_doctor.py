@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from flights.wire import APP
 from tests.e2e.console_pages import check_pages
 from trimtab_protocol.messages.names import Topics
 from trimtab_sandbox.broker import Topic
@@ -23,7 +24,7 @@ from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings
 
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
-HOSTS = 1
+HOSTS, POOL = 2, 1
 START_LIMIT_S = 120.0
 
 Findings = dict[str, list[tuple[str, str]]]
@@ -33,8 +34,9 @@ Findings = dict[str, list[tuple[str, str]]]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = SandboxSettings(
-        app="flights.app:app", app_folder=EXAMPLES, workers=HOSTS, environment=dict(FLIGHTS_ENVIRONMENT)
-    )
+        app="flights.app:app", app_folder=EXAMPLES, workers=HOSTS, pool=POOL, app_id=APP,
+        environment=dict(FLIGHTS_ENVIRONMENT),
+    )  # fmt: skip
     with Cluster(settings, tmp_path_factory.mktemp("doctor") / "sandbox") as made:
         made.start(
             [
@@ -87,7 +89,7 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
     assert {level for told in found.values() for level, _ in told} == {"ok"}, found
     text = "this client may do everything: the brokers have no authorizer, or it is a super user"
     assert found["rights"] == [("ok", text)]
-    assert found["agents"][0][1].startswith("1 host reports")
+    assert found["agents"][0][1].startswith("2 hosts report")
 
 
 def test_the_console_shows_it_in_a_browser(cluster: Cluster) -> None:

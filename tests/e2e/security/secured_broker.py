@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -69,6 +70,10 @@ class Secured:
         users = [word for role in ROLES for word in (f"--{role}", f"User:{role}")]
         app = ["--app", "shop", "--reads", "orders"]
         assert main(["acl", "--cluster", self.cluster, *users, *app, "--json"]) == 0
+        self.add(json.loads(capsys.readouterr().out))
+
+    def add(self, rules: list[dict[str, Any]]) -> None:
+        """Add rules of `trimtab acl --json`."""
         bindings = [
             AclBinding(
                 ResourceType[row["resource"].upper().replace("-", "_")],
@@ -79,7 +84,7 @@ class Secured:
                 AclOperation[row["operation"].upper()],
                 AclPermissionType.ALLOW,
             )
-            for row in json.loads(capsys.readouterr().out)
+            for row in rules
         ]
         admin = self.admin()
         for made in admin.create_acls(bindings).values():

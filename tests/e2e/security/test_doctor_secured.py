@@ -1,8 +1,12 @@
-"""`trimtab doctor` against SASL_SSL and ACLs: what a login may do, what it may not, and one that is refused."""
+"""`trimtab doctor` against SASL_SSL and ACLs: what a login may do, what it may not, and one that is refused.
+
+The console tells a lack of rights, too.
+"""
 
 import json
 import subprocess
 
+from tests.e2e.security.console_rights import check_console
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
 from tests.e2e.security.test_security import PROGRAM
 from trimtab_protocol.messages.names import topic_settings
@@ -43,3 +47,5 @@ def test_the_doctor_tells_logins_and_rights_apart(secured: Secured) -> None:
     [(level, text)] = stranger["broker"]
     assert (level, text.split(":")[0]) == ("fault", "the brokers refuse the login"), stranger
     assert {level for level, _ in stranger["rights"]} == {"not checked"}, stranger
+
+    check_console(secured)

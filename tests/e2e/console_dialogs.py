@@ -1,0 +1,92 @@
+"""The console's dialogs on a real job, as an operator uses them in a browser."""
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from trimtab_client import Client
+
+LIMIT_S = 90.0
+
+
+def until(holds: Callable[[], Any], what: str) -> None:
+    """Wait until it holds."""
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {LIMIT_S:g} s: {what}")
+        time.sleep(0.1)
+
+
+def opened(page: Page, button: str, title: str, **filled: str) -> Locator:
+    """The dialog that this button opens, with these fields filled."""
+    page.get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_role("dialog", name=title)
+    for label, value in filled.items():
+        dialog.get_by_label(label, exact=True).fill(value)
+    return dialog
+
+
+def confirm(page: Page, button: str, title: str, telling: str, **filled: str) -> None:
+    """Open the dialog, wait until it tells what would follow, give a reason, confirm and close."""
+    dialog = opened(page, button, title, **filled)
+    expect(dialog.locator(".told")).to_contain_text(telling)
+    dialog.get_by_label("Reason").fill("by dialog")
+    dialog.get_by_role("button", name=title.removesuffix("?"), exact=True).click()
+    expect(dialog.get_by_text("done", exact=True)).to_be_visible()
+    expect(dialog.get_by_text(telling).first).to_be_visible()
+    dialog.get_by_role("button", name="Close").click()
+    expect(dialog).to_have_count(0)
+
+
+def intents(console: Client) -> list[str]:
+    """What operators have asked for, each as one line."""
+    return [f"{row.kind} {row.about} by {row.by}: {row.reason}" for row in console.intents()]
+
+
+def running(console: Client) -> int:
+    """How many workers run."""
+    totals = console.cluster().totals
+    return totals.running if totals else 0
+
+
+def forget(page: Page, address: str, console: Client) -> None:
+    """An app that runs is not forgotten; one that is gone is, and the page shows the controller's answer."""
+    page.goto(f"{address}/#/health")
+    (app,) = [row.app for row in console.apps()]
+    dialog = opened(page, "Forget an app", "Forget an app?", App=app)
+    expect(dialog.locator(".told")).to_contain_text(f"app {app} still runs")
+    expect(dialog.get_by_role("button", name="Forget an app", exact=True)).to_be_disabled()
+    page.keyboard.press("Escape")
+    confirm(page, "Forget an app", "Forget an app?", "app gone will be forgotten with the next window", App="gone")
+    answer = re.compile(r"app gone.*it had no placement, asked for by sandbox: by dialog")
+    expect(page.get_by_text(answer).first).to_be_visible()
+    until(lambda: intents(console) == [], "the intent to forget is answered")
+
+
+def stop(page: Page, address: str, console: Client) -> None:
+    """The controller answers the wish to stop a plan, also when none is in flight any more."""
+    page.goto(f"{address}/#/app")
+    (app,) = [row.app for row in console.apps()]
+    confirm(page, f"Stop the plan of {app}", f"Stop the plan of {app}?", "released key groups arrive")
+    until(lambda: intents(console) == [], "the intent to stop is answered")
+
+
+def scale(page: Page, address: str, console: Client, workers: int) -> None:
+    """The controller has an agent start a worker of the pool; then the size follows the demand again."""
+    page.goto(f"{address}/#/app")
+    (app,) = [row.app for row in console.apps()]
+    telling = f"{app} will have {workers} workers"
+    confirm(page, f"Scale {app}", f"Scale {app}?", telling, Workers=str(workers))
+    assert intents(console) == [f"scale {app} by sandbox: by dialog"]
+    until(lambda: running(console) == workers, f"{workers} workers run")
+    page.goto(f"{address}/#/cluster")
+    expect(page.locator(".tile .value").first).to_have_text(str(workers))
+    page.goto(f"{address}/#/app")
+    button = f"Let the size of {app} follow its demand"
+    confirm(page, button, f"{button}?", f"the size of {app} follows its demand again")
+    assert intents(console) == []
