@@ -58,7 +58,9 @@ def forget(page: Page, address: str, console: Client) -> None:
     """An app that runs is not forgotten; one that is gone is, and the page shows the controller's answer."""
     page.goto(f"{address}/#/health")
     (app,) = [row.app for row in console.apps()]
-    dialog = opened(page, "Forget an app", "Forget an app?", App=app)
+    dialog = opened(page, "Forget an app", "Forget an app?")
+    expect(dialog.locator(".told")).to_have_text("Fill in the form to see what would follow.")
+    dialog.get_by_label("App", exact=True).fill(app)
     expect(dialog.locator(".told")).to_contain_text(f"app {app} still runs")
     expect(dialog.get_by_role("button", name="Forget an app", exact=True)).to_be_disabled()
     page.keyboard.press("Escape")

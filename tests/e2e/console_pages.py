@@ -94,7 +94,7 @@ def check_pages(cluster: Cluster) -> None:
             stop(page, asker.address, console)
             scale(page, asker.address, console, cluster.settings.workers)
         browser.close()
-    assert [fault for fault in faults if REFUSED not in fault] == []
+    assert [fault for fault in faults if REFUSED not in fault] == [], faults
     check_rights(cluster, access)
     assert cluster.stop("console") == 0
 

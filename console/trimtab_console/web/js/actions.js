@@ -40,6 +40,7 @@ function open(what, key) {
   async function dryRun() {
     const mine = ++asked;
     confirm.disabled = true;
+    if (fields?.elements.some((each) => each.matches("input") && !each.checkValidity())) { told.textContent = "Fill in the form to see what would follow."; return; }
     const answer = await send("POST", `intents/${what.action}`, { ...body(), reason: "dry run", dry_run: true }).catch((error) => error);
     if (mine !== asked || !dialog.open) return;
     confirm.disabled = answer instanceof Error || !answer.intents.length;
