@@ -2,8 +2,8 @@
 
 The end-to-end tests mostly wait, so two of them run at a time.  Tests marked `alone` measure CPU or short times; they
 run after the others, one at a time.  The static checks and the fast tests get the CPU that all of them leave: at the
-lowest priority they take next to nothing from whoever wants it.  When they have ended, there is room for a third
-end-to-end test at a time: those marked `late`.  Scenarios take minutes each: `make scenarios` runs them.
+lowest priority they take next to nothing from whoever wants it.  Scenarios take minutes each; `make scenarios` runs
+them.
 """
 
 import os
@@ -23,9 +23,9 @@ from tests.programs import left_out
 BIN = Path(sys.executable).parent
 PYTEST = (sys.executable, "-m", "pytest")
 SLOWEST = ("--durations=15", "--durations-min=20")
-IDLE = ("nice", "-n", "19")
-"""What gets the lowest priority takes longer, up to several times."""
-BESIDE = "e2e and not alone and not late and not scenario"
+IDLE = ("sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "idle")
+"""The lowest priority.  Where Linux shares the CPU among sessions (autogroup), `nice` counts only within one."""
+BESIDE = "e2e and not alone and not scenario"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
 
@@ -61,7 +61,6 @@ def stages() -> list[list[list[Part]]]:
                 Part("types", (*IDLE, str(BIN / "mypy"))),
                 Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
                 Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "--timeout=600")),
-                Part("late end-to-end tests", (*tests, "late", *END_TO_END), live=True),
             ],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
