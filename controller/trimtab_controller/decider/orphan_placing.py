@@ -10,7 +10,7 @@ from trimtab_controller.decider.concerns import FULL_PCT
 from trimtab_controller.decider.hosts import HostsSeen
 from trimtab_controller.decider.orphan_targets import Chosen, choose
 from trimtab_controller.decider.owned import Floats, OwnedTable
-from trimtab_controller.decider.resources import free_disks
+from trimtab_controller.decider.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_models.elastic import Demands, match
@@ -140,7 +140,7 @@ def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, asked_pct: 
 
 def _link_pct(hosts: HostsSeen, worker: Worker) -> float:
     host = hosts.hosts.get(worker.host)
-    return 0.0 if host is None else host.used.get("link", 0.0)
+    return 0.0 if host is None else host.used.get(LINK, 0.0)
 
 
 def _link_bytes_s(hosts: HostsSeen, worker: Worker) -> float:
@@ -169,8 +169,8 @@ class _Memory:
 def _memory(view: AppView, workers: list[Worker], orphaned: Orphaned) -> _Memory:
     on_host = Counter(worker.host for worker in view.workers)
     owned = view.owned
-    held = np.bincount(owned.owner, owned.assumed_state_bytes, len(owned.workers)).tolist()
-    of_worker = Counter(dict(zip(owned.workers, held, strict=True)))
+    held = sums_of_workers(owned, [owned.assumed_state_bytes])
+    of_worker = Counter({worker: int(sums[0]) for worker, sums in held.items()})
     of_worker.update(orphaned.state)
     of_host: Counter[HostId] = Counter()
     for worker in view.workers:
