@@ -32,7 +32,7 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 		--no-emit-index-url --no-emit-find-links -o docs/requirements.lock docs/requirements.in
 	rm -rf $(VENV)-lock
 
-demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, drained; KEEP=1: it stays up
+demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, scaled; KEEP=1: it stays up
 	PYTHONPATH=examples $(BIN)/python -m flights.demo $(if $(KEEP),--keep)
 
 test: $(INSTALLED) ## pass all checks and tests, several at a time

@@ -20,7 +20,7 @@ from statistics import fmean, stdev
 
 from flights.demo.noise import FALSE_ALARM, lower_limit, spreads
 from flights.demo.scenario import DemoSettings
-from flights.demo.summary import MAX_DISTANCE_OVER_BOUND, PHASES
+from flights.demo.summary import JUDGED_PHASES, MAX_DISTANCE_OVER_BOUND
 from trimtab_protocol.messages.names import WorkerId
 
 SD_PP = 0.3
@@ -74,10 +74,9 @@ def false_alarm(noise: Noise, chance: random.Random, settings: DemoSettings) -> 
         return [{worker: at + column[row] for worker, column in columns.items()} for row in range(count)]
 
     calm = span(workers, settings.calm_windows, 0.0)
-    phases = [*[workers] * (PHASES - 1), workers[:-1]]
-    judged = [span(phase, settings.judged_windows, MAX_DISTANCE_OVER_BOUND) for phase in phases]
+    judged = [span(workers, settings.judged_windows, MAX_DISTANCE_OVER_BOUND) for _ in range(JUDGED_PHASES)]
     known = spreads([calm, *judged])
-    comparisons = sum(map(len, phases))
+    comparisons = len(workers) * JUDGED_PHASES
     return any(lower_limit(each, known, comparisons) > MAX_DISTANCE_OVER_BOUND for each in judged)
 
 
@@ -85,9 +84,8 @@ def one_window_alarm(noise: Noise, chance: random.Random, settings: DemoSettings
     """Whether a single window exceeds the earlier tolerance, after plans that level the previous noise."""
     spread = fmean(stdev(noise(chance, 4)) for _ in range(settings.workers))
     limit = max(MAX_DISTANCE_OVER_BOUND, 3.0 * sqrt(2.0) * spread)
-    for phase in range(PHASES):
-        present = settings.workers - (phase == PHASES - 1)
-        seen, after = ([noise(chance, 1)[0] for _ in range(present)] for _ in range(2))
+    for _ in range(JUDGED_PHASES):
+        seen, after = ([noise(chance, 1)[0] for _ in range(settings.workers)] for _ in range(2))
         if max(abs(now - before) for now, before in zip(after, seen, strict=True)) > limit:
             return True
     return False

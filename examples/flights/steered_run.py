@@ -20,6 +20,7 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster, program
+from trimtab_sandbox.configuration import worker_name
 
 TICK_S = 0.2
 READY_LIMIT_S = 150.0
@@ -77,7 +78,7 @@ class SteeredRun:
         cluster.start_controller(act=True)  # first, because Spark takes longest
         for index in range(cluster.settings.workers):
             cluster.start_agent(index)
-        for index in range(cluster.settings.workers):
+        for index in cluster.settings.started:
             cluster.start_worker(index)
         bootstrap = cluster.broker.address
         flights = list(read_flights())
@@ -97,9 +98,14 @@ class SteeredRun:
         return self.watch.last
 
     def all_run(self) -> bool:
-        """Whether the controller sees every worker running."""
+        """Whether the controller sees every worker running that was started."""
+        running = self.running()
+        return all(worker_name(index) in running for index in self.cluster.settings.started)
+
+    def running(self) -> set[str]:
+        """The workers that the controller sees running."""
         nodes = self.watch.last.nodes if self.watch.last else ()
-        return len(nodes) == self.cluster.settings.workers and all(node.state is WorkerState.RUNNING for node in nodes)
+        return {node.worker for node in nodes if node.state is WorkerState.RUNNING}
 
     def key_groups_of(self, worker: str) -> list[int]:
         """Partitions of `sums` that the worker owns, most loaded first."""

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from flights.demo.evidence import Evidence
+from flights.demo.evidence import Evidence, Stay, stays_of
 from flights.demo.loads import deviations, load_distance, windows_inside
 from flights.demo.pauses import Moved, calm_twins
-from flights.demo.summary import Course, Drained, broken_promises, missed_promises, summary
+from flights.demo.summary import Course, Scaled, broken_promises, missed_promises, summary
 from flights.demo.view import closing
 from flights.verify import Answers, Events
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
@@ -106,16 +107,28 @@ def round_of(phase: str, **changed: Any) -> dict[str, Any]:
 
 
 ON_THE_WAY = round_of("shift", load_distance_after=9.0, load_distance_at_least=8.5, last_of_phase=False)
+TRIPLED = round_of("tripled", load_distance_after=5.0, load_distance_at_least=4.0, last_of_phase=False)
+SCALED: dict[str, Any] = {
+    "worker": "w4",
+    "load_factor": 3.0,
+    "started_after_s": 20.0,
+    "helped_after_s": 40.0,
+    "highest_use_pct": 80.0,
+    "key_groups": 30,
+    "stopped_after_s": 35.0,
+    "key_groups_left": 0,
+    "exit_code": 0,
+}
 PROMISED: dict[str, Any] = {
     "events": {"sent": 9, "processed": 9, "lost": 0, "duplicated": 0},
     "answers": {"checked": 2, "wrong": 0, "stepped_back": 0},
-    "rounds": [round_of("balance"), ON_THE_WAY, round_of("shift"), round_of("drain")],
+    "rounds": [round_of("balance"), ON_THE_WAY, round_of("shift"), TRIPLED, round_of("back")],
     "pause_seconds": {
         "moved": {"median": 0.1, "max": 1.0},
         "others": {"median": 0.06, "max": 1.0},
         "calm": {"median": 0.05, "max": 1.0},
     },
-    "drained": {"worker": "w3", "key_groups_left": 0, "exit_code": 0},
+    "scaled": SCALED,
     "left_over": {"processes": 0, "ports": 0},
 }
 
@@ -129,7 +142,7 @@ def judged(**changed: Any) -> tuple[list[str], list[str]]:
 def test_a_round_on_the_way_may_miss_what_the_last_of_its_phase_must_reach() -> None:
     assert judged() == ([], [])
     far = round_of("shift", load_distance_after=1.73, load_distance_at_least=1.31)
-    assert judged(rounds=[round_of("balance"), far, round_of("drain")]) == (
+    assert judged(rounds=[round_of("balance"), far, TRIPLED, round_of("back")]) == (
         [],
         [
             "round 2, the last of its phase: load distance 1.73 measured over 6 windows after it, at least 1.31 "
@@ -140,14 +153,14 @@ def test_a_round_on_the_way_may_miss_what_the_last_of_its_phase_must_reach() -> 
 
 def test_a_distance_that_may_be_noise_is_not_missed() -> None:
     near = round_of("shift", load_distance_after=1.4, load_distance_at_least=0.98)
-    assert judged(rounds=[round_of("balance"), near, round_of("drain")]) == ([], [])
+    assert judged(rounds=[round_of("balance"), near, TRIPLED, round_of("back")]) == ([], [])
 
 
 def test_a_round_that_no_window_came_after_is_missed() -> None:
-    blind = round_of("drain", windows_after=0, load_distance_after=None, load_distance_at_least=None)
-    assert judged(rounds=[round_of("balance"), round_of("shift"), blind]) == (
+    blind = round_of("back", windows_after=0, load_distance_after=None, load_distance_at_least=None)
+    assert judged(rounds=[round_of("balance"), round_of("shift"), TRIPLED, blind]) == (
         [],
-        ["round 3, the last of its phase: no window after it, its load distance is unknown"],
+        ["round 4, the last of its phase: no window after it, its load distance is unknown"],
     )
 
 
@@ -165,8 +178,15 @@ def test_the_others_must_not_pause_more_than_in_calm_seconds() -> None:
 def test_a_phase_without_a_round_is_missed() -> None:
     assert judged(rounds=[round_of("balance"), round_of("shift")]) == (
         [],
-        ["rounds in 2 phases, expected in 3: start, shift and drain"],
+        ["rounds in 2 phases, expected in 4: start, shift, load tripled, load back"],
     )
+
+
+def test_a_worker_that_comes_too_late_or_not_at_all_is_missed() -> None:
+    late = {**SCALED, "highest_use_pct": 103.2}
+    assert judged(scaled=late) == ([], ["a worker used 103.2 % of its capacity before w4 had key groups"])
+    never = dict.fromkeys(SCALED) | {"worker": "w4", "load_factor": 3.0, "key_groups_left": 0, "highest_use_pct": 55.0}
+    assert judged(scaled=never) == ([], ["w4 of the pool got no key groups at 3 times the load"])
 
 
 @pytest.mark.parametrize(
@@ -178,8 +198,9 @@ def test_a_phase_without_a_round_is_missed() -> None:
         {"answers": {"checked": 2, "wrong": 1, "stepped_back": 0}},
         {"answers": {"checked": 0, "wrong": 0, "stepped_back": 0}},
         {"answers": {"checked": 2, "wrong": 0, "stepped_back": 1}},
-        {"drained": {"worker": "w3", "key_groups_left": None, "exit_code": 0}},
-        {"drained": {"worker": "w3", "key_groups_left": 1, "exit_code": 0}},
+        {"scaled": {**SCALED, "key_groups_left": None}},
+        {"scaled": {**SCALED, "key_groups_left": 1}},
+        {"scaled": {**SCALED, "exit_code": None}},
         {"left_over": {"processes": 1, "ports": 0}},
     ],
 )
@@ -213,12 +234,19 @@ COURSE = Course(
     versions={},
     capacities={WorkerId("w0"): 0.5, WorkerId("w1"): 0.5, WorkerId("w2"): 0.5},
     window_s=5.0,
-    phases=((-10.0, "start"), (0.0, "flights"), (20.0, "balance"), (40.0, "shift"), (60.0, "drain"), (100.0, "finish")),
+    phases=(
+        (-10.0, "start"),
+        (0.0, "flights"),
+        (20.0, "balance"),
+        (40.0, "shift"),
+        (60.0, "tripled"),
+        (61.0, "back"),
+        (100.0, "finish"),
+    ),
     rounds=(round_status(22, 24), round_status(41, 43), round_status(50, 51), round_status(62, 64)),
-    drain_started_at=60.1,
-    stopped_at=68.0,
     calm=(0.0, 20.0),
-    drained=Drained(worker=WorkerId("w2"), key_groups_left=0, exit_code=0),
+    scaled=Scaled(worker=WorkerId("w2"), factor=3.0, rose_at=60.0, fell_at=61.0, joined_at=60.9, drain_began_at=61.1),
+    stay=Stay(started_at=60.5, stopped_at=68.0, exit_code=0),
     cpu_seconds={},
     processes_left=0,
     ports_left=0,
@@ -229,13 +257,36 @@ def test_a_round_is_judged_until_the_next_one_or_the_next_phase_and_a_drain_from
     assert [COURSE.after(row) for row in COURSE.rounds] == [(24, 40), (43, 50), (51, 60), (71, 100)]
 
 
+def test_no_load_distance_is_promised_while_the_load_is_high() -> None:
+    assert [COURSE.judged(row) for row in (round_status(59.9, 60.5), round_status(60.5, 62), round_status(61, 62))] == [
+        True,
+        False,
+        True,
+    ]
+
+
+def test_a_start_counts_with_the_stop_that_followed_it() -> None:
+    w4 = WorkerId("w4")
+
+    def command(kind: CommandKind, at: float) -> Command:
+        return Command(
+            cluster="c", kind=kind, epoch=Epoch(1, round(at)), host=HostId("h4"), worker=w4, app=AppId("a"),
+            issued_at=at, deadline=at + 60.0,
+        )  # fmt: skip
+
+    start, stop = command(CommandKind.START, 10.0), command(CommandKind.STOP, 50.0)
+    acks = [Ack.to(start, Phase.STARTED, at=11.0), Ack.to(stop, Phase.STOPPED, at=52.0, exit_code=0)]
+    assert stays_of([start], acks[:1]) == {w4: Stay(started_at=10.0)}
+    assert stays_of([start, stop], acks) == {w4: Stay(started_at=10.0, stopped_at=52.0, exit_code=0)}
+
+
 def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_each_phase() -> None:
     """One window that is far off says nothing, where one among the others was too; five that are off say all."""
     snapshots = []
     for at in range(0, 100, 5):
         wobble = 0.001 * (at // 5 % 2)
         more = {30: 0.0225, 55: 0.03}.get(at, 0.0)
-        cores = (0.1 + wobble + more, 0.1 - wobble, 0.1) if at < 75 else (0.18 + wobble, 0.12 - wobble, 0.0)
+        cores = (0.1 + wobble + more, 0.1 - wobble, 0.1) if at < 75 else (0.18 + wobble, 0.12 - wobble)
         snapshots.append(window(at, *cores))
     evidence = Evidence(
         events=Events(sent=9, processed=9, lost=0, duplicated=0, foreign=0, lost_examples=(), duplicated_examples=()),
@@ -243,6 +294,7 @@ def test_the_summary_judges_the_mean_over_the_windows_after_the_last_round_of_ea
         waits={},
         handovers=(),
         snapshots=tuple(snapshots),
+        stays={},
     )
     document = summary(COURSE, evidence)
 
@@ -265,7 +317,8 @@ def test_a_step_back_in_the_changelog_breaks_the_promise_about_data_and_is_shown
         answers=Answers(checked=2, wrong=0, stepped_back=3, examples=()),
         waits={},
         handovers=(),
-        snapshots=(),
+        snapshots=(window(80.0, 0.1, 0.1),),
+        stays={},
     )
     console = Console(file=io.StringIO(), width=200, record=True)
 

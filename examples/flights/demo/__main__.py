@@ -10,16 +10,15 @@ import shutil
 import signal
 import sys
 import time
-from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
 
-from flights.demo.evidence import Evidence, gather
+from flights.demo.evidence import gather
 from flights.demo.picture import draw
-from flights.demo.scenario import DemoSettings, Outcome, Scenario, sandbox_settings
-from flights.demo.summary import Course, Drained, summary
+from flights.demo.scenario import DemoSettings, Scenario, sandbox_settings
+from flights.demo.summary import Course, summary
 from flights.demo.view import View, closing
 from flights.producer import NotDelivered
 from flights.steered_run import RunError
@@ -33,7 +32,8 @@ from trimtab_sandbox.configuration import worker_name
 OUT = Path("out", "demo")
 OPENING = """\
 Starting a Kafka broker, four Faust workers with an agent each, Spark and the controller, all on this machine.
-Then real flights flow through them: the controller balances the workers, follows a shift of the load, drains one.
+Then real flights flow through them: the controller balances the workers and follows a shift of the load. The load
+triples: it starts a fifth worker in time, and drains and stops it when the load has fallen back.
 It takes 5 to 6 minutes. Ctrl-C ends everything that was started."""
 NEXT = """\
 What to try next, in the same folder:
@@ -42,6 +42,10 @@ What to try next, in the same folder:
   CONFIG=out/sandbox/controller/controller.toml
   trimtab status --config $CONFIG   what the controller sees and does
   trimtab plan --config $CONFIG     what it would do now
+  trimtab drain w3 --config $CONFIG --reason "kernel update"
+                                    empties a worker and stops it, for maintenance
+  trimtab undrain w3 --config $CONFIG
+                                    starts it again
   trimtab doctor --config $CONFIG   whether everything is as it should be
   trimtab sandbox down
 For your own app: README.md."""
@@ -99,30 +103,21 @@ def run(out: Path, settings: DemoSettings, console: Console) -> dict[str, object
             "faust": version("faust-streaming"),
             "python": platform.python_version(),
         },
-        capacities={WorkerId(worker_name(index)): share for index, share in enumerate(settings.capacities)},
+        capacities={
+            WorkerId(worker_name(index)): share for index, share in enumerate((*settings.capacities, settings.spare))
+        },
         window_s=settings.window_s,
         phases=outcome.phases,
         rounds=outcome.rounds,
-        drain_started_at=outcome.drain_started_at,
-        stopped_at=outcome.stopped_at,
         calm=outcome.calm,
-        drained=Drained(
-            worker=outcome.drained, key_groups_left=_key_groups_left(outcome, evidence), exit_code=outcome.exit_code
-        ),
+        scaled=outcome.scaled,
+        stay=evidence.stays.get(outcome.scaled.worker),
         cpu_seconds={part.value: seconds for part, seconds in cluster.cpu_seconds().items()},
         processes_left=left.processes,
         ports_left=left.ports,
     )
     draw(evidence, course, out / "load.png")
     return summary(course, evidence)
-
-
-def _key_groups_left(outcome: Outcome, evidence: Evidence) -> int | None:
-    """Key groups of the drained worker in the last window; None without a window after the drain began."""
-    last = evidence.snapshots[-1] if evidence.snapshots else None
-    if last is None or last.start_ms < outcome.drain_started_at * 1000:
-        return None
-    return Counter(row.worker for row in last.key_groups)[outcome.drained]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flights.dataset import read_flights
 from flights.demo.pauses import Moved, Passage, Waits
@@ -13,19 +13,29 @@ from flights.verify import Answers, Events, compare, count_events, expected_sums
 from flights.watch import read_snapshots
 from flights.wire import APP, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, decode_source, decode_total
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, decode_command
-from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, Topics
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """A worker that the controller started: when (epoch seconds), when it had ended, and with which exit code."""
+
+    started_at: float
+    stopped_at: float | None = None
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The input of the summary."""
+    """The input of the summary.  `stays` = what the controller's starts and stops of workers came to."""
 
     events: Events
     answers: Answers
     waits: Mapping[KeyGroup, Waits]
     handovers: tuple[Moved, ...]
     snapshots: tuple[Snapshot, ...]
+    stays: Mapping[WorkerId, Stay]
 
 
 def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
@@ -34,15 +44,15 @@ def gather(bootstrap: str, topics: Topics, sent: Sent) -> Evidence:
     delays = list(read_topic(bootstrap, DELAYS))
     totals = list(read_topic(bootstrap, TOTALS))
     outputs = [decode_total(row.key, row.value) for row in totals if row.key is not None and row.value is not None]
+    commands = [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)]
+    acks = [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)]
     return Evidence(
         events=count_events(flights, outputs),
         answers=compare(expected_sums(flights), read_table(bootstrap)),
         waits=waits_of_both_operators(read_topic(bootstrap, SOURCE), delays, totals),
-        handovers=handovers_of(
-            [decode_command(row.value) for row in read_topic(bootstrap, topics.commands)],
-            [decode_ack(row.value) for row in read_topic(bootstrap, topics.acks)],
-        ),
+        handovers=handovers_of(commands, acks),
         snapshots=read_snapshots(bootstrap, topics),
+        stays=stays_of(commands, acks),
     )
 
 
@@ -92,3 +102,12 @@ def handovers_of(commands: Iterable[Command], acks: Iterable[Ack]) -> tuple[Move
         if name in releases
     ]
     return tuple(sorted(moved, key=lambda row: row.start))
+
+
+def stays_of(commands: Iterable[Command], acks: Iterable[Ack]) -> dict[WorkerId, Stay]:
+    """The last start of each worker that the controller started, and the stop that followed."""
+    stays = {row.worker: Stay(started_at=row.issued_at) for row in commands if row.kind is CommandKind.START}
+    for ack in acks:
+        if ack.phase is Phase.STOPPED and ack.worker in stays:
+            stays[ack.worker] = replace(stays[ack.worker], stopped_at=ack.at, exit_code=ack.exit_code)
+    return stays

@@ -4,17 +4,21 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from trimtab_protocol.messages.names import WorkerId
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 
 def node_loads(snapshot: Snapshot) -> dict[WorkerId, float] | None:
-    """Load of each worker in a complete window, the sum of its key groups' CPU; None if anything is unknown."""
+    """Load of each worker that is there in a complete window, the sum of its key groups' CPU.
+
+    None if anything is unknown.
+    """
     if snapshot.coverage < 1 or any(row.cpu is None for row in snapshot.key_groups):
         return None
     cores: dict[WorkerId, float] = defaultdict(float)
     for row in snapshot.key_groups:
         cores[row.worker] += row.cpu or 0.0
-    return {node.worker: 100.0 * cores[node.worker] / node.capacity for node in snapshot.nodes}
+    return {node.worker: 100.0 * cores[node.worker] / node.capacity for node in _present(snapshot)}
 
 
 def deviations(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> dict[WorkerId, float] | None:
@@ -24,10 +28,10 @@ def deviations(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> dict[Wo
     is below the mean.
     """
     loads, marked = node_loads(snapshot), set(draining)
-    kept = sum(node.capacity for node in snapshot.nodes if node.worker not in marked)
+    kept = sum(node.capacity for node in _present(snapshot) if node.worker not in marked)
     if loads is None or not kept:
         return None
-    mean = sum(loads[node.worker] * node.capacity for node in snapshot.nodes) / kept
+    mean = sum(loads[node.worker] * node.capacity for node in _present(snapshot)) / kept
     found = {worker: load - mean for worker, load in loads.items()}
     return {worker: above for worker, above in found.items() if worker not in marked or above > 0}
 
@@ -41,3 +45,18 @@ def load_distance(snapshot: Snapshot, draining: Iterable[WorkerId] = ()) -> floa
 def windows_inside(snapshots: Iterable[Snapshot], start: float, end: float) -> list[Snapshot]:
     """The windows completely inside [start, end] (epoch seconds)."""
     return [row for row in snapshots if row.start_ms >= start * 1000 and row.end_ms <= end * 1000]
+
+
+def highest_use(snapshots: Iterable[Snapshot]) -> float | None:
+    """The highest CPU of a worker process in a window, in percent of its capacity; None without any that is known."""
+    used = (100.0 * node.cpu / node.capacity for row in snapshots for node in row.nodes if node.cpu is not None)
+    return max(used, default=None)
+
+
+def owned_by(snapshot: Snapshot, worker: WorkerId) -> int:
+    """The number of key groups that a worker owns in a window."""
+    return sum(1 for row in snapshot.key_groups if row.worker == worker)
+
+
+def _present(snapshot: Snapshot) -> list[NodeWindow]:
+    return [node for node in snapshot.nodes if node.state is not WorkerState.AWAY]

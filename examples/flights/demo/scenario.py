@@ -1,4 +1,4 @@
-"""The scenario of the demo: unbalanced, balanced, shifted, drained.  Operates a sandbox with `trimtab`."""
+"""The scenario of the demo: unbalanced, balanced, shifted, and a load that triples and falls back."""
 
 import contextlib
 import math
@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from flights.demo.summary import STOP_MARGIN_S
+from flights.demo.summary import STOP_MARGIN_S, Scaled
 from flights.demo.view import View
 from flights.replay import Sent
 from flights.steered_run import TICK_S, SteeredRun
+from flights.wire import APP
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_sandbox.cluster import Cluster
@@ -25,36 +26,43 @@ BAND_PP = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSettings:
-    """Settings of the demo: `rate` in flights per second, times in seconds, `work` as in `flights.settings`."""
+    """Settings of the demo: `rate` in flights per second, times in seconds, `work` as in `flights.settings`.
 
-    workers: int = 4
+    `capacities` of the workers that run from the beginning, in cores; `spare` = of the one in the pool.
+    """
+
     key_groups: int = 64
     capacities: tuple[float, ...] = (0.2, 0.25, 0.35, 0.25)
-    rate: float = 150.0
-    work: int = 300
+    spare: float = 0.35
+    rate: float = 36.0
+    work: int = 1500
     surge_factor: float = 3.0
     surge_key_groups: int = 8
+    load_factor: float = 3.0
+    ramp_s: float = 30.0
     window_s: float = 5.0
-    calm_windows: int = 7
-    judged_windows: int = 6
+    calm_windows: int = 6
+    judged_windows: int = 5
+    high_windows: int = 2
     settle_limit_s: float = 75.0
-    drain_limit_s: float = 120.0
+    scale_limit_s: float = 120.0
     keep: bool = False
     """Whether everything stays up, when all has been shown, until Ctrl-C."""
+
+    @property
+    def workers(self) -> int:
+        """Workers that run from the beginning."""
+        return len(self.capacities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Results of a run that are not in Kafka; times in epoch seconds."""
+    """Results of a run that are not in Kafka; times in epoch seconds.  `scaled` = the load that triples."""
 
     sent: Sent
     phases: tuple[tuple[float, str], ...]
     calm: tuple[float, float]
-    drain_started_at: float
-    stopped_at: float
-    """When the drained worker had ended."""
-    drained: WorkerId
-    exit_code: int | None
+    scaled: Scaled
     rounds: tuple[RoundStatus, ...]
 
 
@@ -64,8 +72,10 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
         app=FLIGHTS_APP,
         app_folder=EXAMPLES,
         cluster="demo",
-        workers=settings.workers,
-        capacity_cores=settings.capacities,
+        workers=settings.workers + 1,
+        pool=1,
+        app_id=APP,
+        capacity_cores=(*settings.capacities, settings.spare),
         environment={
             **FLIGHTS_ENVIRONMENT,
             "FLIGHTS_KEY_GROUPS": str(settings.key_groups),
@@ -73,7 +83,15 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
         },
         controller={
             "stream": {"window_s": settings.window_s, "watermark_s": 2.0},
-            "balance": {"max_migrations": 20, "load_distance": BAND_PP, "min_interval_s": 5.0, "smoothing": 0.9},
+            "balance": {"max_migrations": 40, "load_distance": BAND_PP, "min_interval_s": 5.0, "smoothing": 0.9},
+            "scaling": {
+                "mode": "act",
+                "target_utilisation": 0.6,
+                "max_utilisation": 0.6,
+                "scale_up_delay_s": 5.0,
+                "scale_down_delay_s": 10.0,
+                "restart_s": 30.0,
+            },
         },
     )
 
@@ -101,6 +119,7 @@ class Scenario:
         run.until(self._whole_windows(settings.calm_windows), WINDOW_LIMIT_S, "windows with load")
         calm = (calm_from, time.time())
 
+        run.trimtab("scale", APP, str(settings.workers), "--reason", "show the balance of four workers first")
         run.phase("balance")
         run.trimtab("resume")
         self._settle(time.time())
@@ -111,13 +130,7 @@ class Scenario:
         run.producer.set_speed(surge, settings.surge_factor)
         self._settle(time.time())
 
-        drained = worker_name(settings.workers - 1)
-        run.phase(f"drain {drained}")
-        drain_started_at = time.time()
-        run.trimtab("drain", drained, "--reason", "kernel update")
-        run.until(lambda: not run.cluster.child(drained).alive, settings.drain_limit_s, f"{drained} stopped")
-        stopped_at = time.time()
-        self._settle(stopped_at + STOP_MARGIN_S)
+        scaled = self._triple()
         if settings.keep:
             self._view.say(f"All has been shown.  Everything stays up until Ctrl-C; console: {console}")
             with contextlib.suppress(KeyboardInterrupt):
@@ -127,12 +140,52 @@ class Scenario:
             sent=run.finish(),
             phases=tuple(run.phases),
             calm=calm,
-            drain_started_at=drain_started_at,
-            stopped_at=stopped_at,
-            drained=WorkerId(drained),
-            exit_code=run.cluster.child(drained).exit_code,
+            scaled=scaled,
             rounds=tuple(sorted(run.watch.rounds.values(), key=lambda row: row.started_at)),
         )
+
+    def _triple(self) -> Scaled:
+        """The load triples and falls back.  The controller starts the worker of the pool, and drains and stops it."""
+        run, settings, spare = self._run, self._settings, worker_name(self._settings.workers)
+        run.trimtab("scale", APP, "auto")
+        run.phase(f"the load grows by a factor of {settings.load_factor:g} within {settings.ramp_s:g} s")
+        rose_at = time.time()
+        joined = run.holds_within(settings.scale_limit_s, lambda: self._rises(rose_at) and spare in run.running())
+        joined_at = time.time() if joined else None
+        if joined:
+            # It has key groups, and the load has been high for some windows.
+            run.holds_within(settings.settle_limit_s, lambda: self._has_work(spare))
+            run.holds_within(settings.settle_limit_s, lambda: self._rises(rose_at))
+            run.holds_within(settings.settle_limit_s, self._whole_windows(settings.high_windows))
+
+        run.phase("the load falls back")
+        fell_at = time.time()
+        run.producer.set_rate(settings.rate)
+        left_at = None
+        if joined:
+            run.until(lambda: self._drain_began() is not None, settings.scale_limit_s, f"{spare} is drained")
+            left_at = self._drain_began()
+            run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
+        self._settle(time.time() + STOP_MARGIN_S)
+        return Scaled(
+            worker=WorkerId(spare), factor=settings.load_factor, rose_at=rose_at, joined_at=joined_at,
+            fell_at=fell_at, drain_began_at=left_at,
+        )  # fmt: skip
+
+    def _rises(self, since: float) -> bool:
+        """Let the rate follow its ramp; whether it has reached the top."""
+        settings = self._settings
+        share = min(1.0, (time.time() - since) / settings.ramp_s)
+        self._run.producer.set_rate(settings.rate * (1.0 + (settings.load_factor - 1.0) * share))
+        return share >= 1.0
+
+    def _has_work(self, worker: str) -> bool:
+        return any(node.worker == worker and node.key_groups for node in self._run.last.nodes)
+
+    def _drain_began(self) -> float | None:
+        """When the controller decided to make the app smaller; None: it has not."""
+        rows = self._run.last.decisions
+        return next((row.at for row in reversed(rows) if (row.kind, row.reason) == ("resize", "in")), None)
 
     def _whole_windows(self, count: int) -> Callable[[], bool]:
         since = time.time()

@@ -1,11 +1,11 @@
 """The demo's summary, `out/demo/summary.json`, and the promises that it checks; pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from flights.demo.evidence import Evidence
-from flights.demo.loads import deviations, windows_inside
+from flights.demo.evidence import Evidence, Stay
+from flights.demo.loads import deviations, highest_use, owned_by, windows_inside
 from flights.demo.noise import Deviations, Spread, lower_limit, means, spreads
 from flights.demo.pauses import Moved, PauseSummary, around_handovers, calm_twins, in_calm
 from trimtab_protocol.messages.names import WorkerId
@@ -18,18 +18,29 @@ ROUND_MARGIN_S, STOP_MARGIN_S = 1.0, 3.0
 MAX_MEDIAN_PAUSE_S = 0.3
 MAX_OVER_CALM_S = 0.05
 """Limit for the median pause of the other key groups around a hand-over, above their calm median."""
+SATURATED_PCT = 100.0
 MAX_DISTANCE_OVER_BOUND = 1.0
 """Limit for the load distance after the last round of a phase, with an allowance for noise (`flights.demo.noise`)."""
-PHASES = 3
+PHASES = 4
+"""Phases in which something moves: start, shift, load tripled, load back.  The load distance is promised for all but
+the third, in which it is three times as noisy."""
+JUDGED_PHASES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
-    """The outcome of the drained worker."""
+class Scaled:
+    """The load grew by `factor`, and the controller should start `worker` meanwhile, drain it afterwards, and stop it.
+
+    Times in epoch seconds: `rose_at`, `fell_at` of the load; `joined_at` = when the controller saw the worker run;
+    `drain_began_at`; None: it did not happen.
+    """
 
     worker: WorkerId
-    key_groups_left: int | None
-    exit_code: int | None
+    factor: float
+    rose_at: float
+    fell_at: float
+    joined_at: float | None
+    drain_began_at: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,12 +55,11 @@ class Course:
     phases: tuple[tuple[float, str], ...]
     """(start, name)"""
     rounds: tuple[RoundStatus, ...]
-    drain_started_at: float
-    stopped_at: float
-    """When the drained worker had ended."""
     calm: tuple[float, float]
     """A span with load in which nothing moved."""
-    drained: Drained
+    scaled: Scaled
+    stay: Stay | None
+    """When the worker of the pool was started and stopped; None: it was not started."""
     cpu_seconds: Mapping[str, float]
     processes_left: int
     ports_left: int
@@ -65,7 +75,21 @@ class Course:
         rounds = [
             (row.started_at - ROUND_MARGIN_S, (row.ended_at or float("inf")) + ROUND_MARGIN_S) for row in self.rounds
         ]
-        return [*rounds, (self.stopped_at - STOP_MARGIN_S, self.stopped_at + STOP_MARGIN_S)]
+        return [*rounds, *((start, end + STOP_MARGIN_S) for start, end in (self.joining, self.leaving) if end > start)]
+
+    @property
+    def joining(self) -> tuple[float, float]:
+        """Span in which the worker of the pool starts and joins the group; empty if it did not."""
+        if self.stay is None or self.scaled.joined_at is None:
+            return 0.0, 0.0
+        return self.stay.started_at, self.scaled.joined_at
+
+    @property
+    def leaving(self) -> tuple[float, float]:
+        """Span in which it ends and leaves the group, with a margin; empty if it did not."""
+        if self.stay is None or self.stay.stopped_at is None:
+            return 0.0, 0.0
+        return self.stay.stopped_at - STOP_MARGIN_S, self.stay.stopped_at + STOP_MARGIN_S
 
     def phase_of(self, round_: RoundStatus) -> tuple[str, float, float]:
         """(name, start, end) of the phase in which a round began."""
@@ -74,19 +98,24 @@ class Course:
         return max((row for row in started if row[1] <= round_.started_at), key=lambda row: row[1])
 
     def after(self, round_: RoundStatus) -> tuple[float, float]:
-        """Span from the end of a round to the next round or phase; for the last drain, from the end of the worker."""
+        """Span from the end of a round to the next round or phase; once the pool's worker is empty, from its end."""
         next_at = min(
             (row.started_at for row in self.rounds if row.started_at > round_.started_at), default=float("inf")
         )
         phase_end = self.phase_of(round_)[2]
-        start = round_.ended_at or float("inf")
-        if round_.started_at >= self.drain_started_at and next_at > self.stopped_at:
-            start = max(start, self.stopped_at + STOP_MARGIN_S)
+        start, gone_at = round_.ended_at or float("inf"), self.leaving[1]
+        if self.draining_at(round_.started_at) and next_at > gone_at:
+            start = max(start, gone_at)
         return start, min(next_at, phase_end)
 
     def draining_at(self, at: float) -> list[WorkerId]:
         """Workers that were draining at this time."""
-        return [self.drained.worker] if at >= self.drain_started_at else []
+        began_at = self.scaled.drain_began_at
+        return [self.scaled.worker] if began_at is not None and at >= began_at else []
+
+    def judged(self, round_: RoundStatus) -> bool:
+        """Whether the load distance after a round is promised, if it is the last one of its phase."""
+        return not self.scaled.rose_at <= round_.started_at < self.scaled.fell_at
 
 
 def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
@@ -109,6 +138,39 @@ def pauses_of(rounds: Sequence[RoundStatus], course: Course, evidence: Evidence)
     return {"moved": moved, "others": others, "calm": in_calm(evidence.waits, spans)}
 
 
+def rebalances_of(course: Course, evidence: Evidence) -> dict[str, PauseSummary]:
+    """Pauses of all key groups while the worker of the pool was `joining` and `leaving` the group."""
+    spans = {"joining": course.joining, "leaving": course.leaving}
+    return {name: in_calm(evidence.waits, [span] if span[1] > span[0] else []) for name, span in spans.items()}
+
+
+def scaling_of(course: Course, evidence: Evidence) -> dict[str, Any]:
+    """What became of the worker of the pool while the load was high, and afterwards; as JSON types.
+
+    `highest_use_pct` = of the capacity of a worker process, in a window before the one of the pool had key groups.
+    """
+    scaled, stay = course.scaled, course.stay
+    late = windows_inside(evidence.snapshots, scaled.rose_at, float("inf"))
+    owned = [(row, owned_by(row, scaled.worker)) for row in late]
+    helped_ms = next((row.end_ms for row, count in owned if count), None)
+    alone = [row for row in late if helped_ms is None or row.end_ms <= helped_ms]
+    alone = [row for row in alone if row.start_ms < 1000 * scaled.fell_at]
+    last = owned[-1] if owned and owned[-1][0].start_ms >= 1000 * scaled.fell_at else None
+    return {
+        "worker": scaled.worker,
+        "load_factor": scaled.factor,
+        "started_after_s": None if stay is None else _seconds(stay.started_at - scaled.rose_at),
+        "helped_after_s": None if helped_ms is None else _seconds(helped_ms / 1000 - scaled.rose_at),
+        "highest_use_pct": _pp(highest_use(alone)),
+        "key_groups": max((count for _, count in owned), default=0),
+        "stopped_after_s": None
+        if stay is None or stay.stopped_at is None
+        else _seconds(stay.stopped_at - scaled.fell_at),
+        "key_groups_left": None if last is None else last[1],
+        "exit_code": None if stay is None else stay.exit_code,
+    }
+
+
 def windows_of(span: tuple[float, float], course: Course, evidence: Evidence) -> list[Deviations]:
     """The deviations in the complete windows of a span, without windows in which anything is unknown."""
     windows = windows_inside(evidence.snapshots, *span)
@@ -119,13 +181,14 @@ def windows_of(span: tuple[float, float], course: Course, evidence: Evidence) ->
 def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
     """The summary as JSON types."""
     after = [windows_of(course.after(row), course, evidence) for row in course.rounds]
-    last = {course.phase_of(row)[0]: number for number, row in enumerate(course.rounds)}
+    last = {course.phase_of(row)[0]: number for number, row in enumerate(course.rounds) if course.judged(row)}
     judged = [after[number] for number in last.values()]
     still = [windows_of(course.calm, course, evidence), *judged]
     known = spreads(still)
     comparisons = sum(len(means(windows)) for windows in judged)
+    pauses = pauses_of(course.rounds, course, evidence) | rebalances_of(course, evidence)
     document = {
-        "version": 2,
+        "version": 3,
         "seconds": round(course.seconds, 1),
         "versions": dict(course.versions),
         "workers": len(course.capacities),
@@ -150,11 +213,11 @@ def summary(course: Course, evidence: Evidence) -> dict[str, Any]:
             }
             for number, (row, windows) in enumerate(zip(course.rounds, after, strict=True))
         ],
-        "pause_seconds": {name: _pause(pause) for name, pause in pauses_of(course.rounds, course, evidence).items()},
+        "pause_seconds": {name: _pause(pause) for name, pause in pauses.items()},
         "window_noise": {worker: {"pp": _pp(row.pp), "degrees": row.degrees} for worker, row in known.items()},
         "comparisons": comparisons,
         "still_windows": [[{worker: _pp(pp) for worker, pp in window.items()} for window in span] for span in still],
-        "drained": asdict(course.drained),
+        "scaled": scaling_of(course, evidence),
         "cpu_seconds": {name: round(seconds, 1) for name, seconds in course.cpu_seconds.items()},
         "left_over": {"processes": course.processes_left, "ports": course.ports_left},
     }
@@ -187,6 +250,10 @@ def _round(row: RoundStatus, course: Course, evidence: Evidence) -> dict[str, An
     }
 
 
+def _seconds(value: float) -> float:
+    return round(value, 1)
+
+
 def _pp(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
 
@@ -200,7 +267,7 @@ def _pause(pause: PauseSummary) -> dict[str, float | None]:
 
 def broken_promises(document: Mapping[str, Any]) -> list[str]:
     """Violations of what must hold in every run (data, owners, no leftovers), one sentence each."""
-    events, answers, drained = document["events"], document["answers"], document["drained"]
+    events, answers, scaled = document["events"], document["answers"], document["scaled"]
     left = document["left_over"]
     return _failed(
         (
@@ -211,8 +278,11 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
         (events["duplicated"] == 0, f"{events['duplicated']} flights counted twice"),
         (answers["checked"] > 0 and answers["wrong"] == 0, f"{answers['wrong']} of {answers['checked']} sums wrong"),
         (answers["stepped_back"] == 0, f"{answers['stepped_back']} counts stepped back in the table's changelog"),
-        (drained["key_groups_left"] == 0, f"{drained['worker']} still owns {drained['key_groups_left']} key groups"),
-        (drained["exit_code"] == 0, f"{drained['worker']} ended with exit code {drained['exit_code']}"),
+        (scaled["key_groups_left"] == 0, f"{scaled['worker']} still owns {scaled['key_groups_left']} key groups"),
+        (
+            scaled["started_after_s"] is None or scaled["exit_code"] == 0,
+            f"{scaled['worker']} ended with exit code {scaled['exit_code']}",
+        ),
         (left["processes"] == 0 and left["ports"] == 0, f"{left['processes']} processes, {left['ports']} ports left"),
     )
 
@@ -221,9 +291,20 @@ def missed_promises(document: Mapping[str, Any]) -> list[str]:
     """Promises on balance and pauses that were missed, one sentence each; a busy machine may be the cause."""
     rounds = list(enumerate(document["rounds"], 1))
     moved, others, calm = (document["pause_seconds"][name]["median"] for name in ("moved", "others", "calm"))
-    phases = {row["phase"] for _, row in rounds}
+    phases, scaled = {row["phase"] for _, row in rounds}, document["scaled"]
     return _failed(
-        (len(phases) >= PHASES, f"rounds in {len(phases)} phases, expected in {PHASES}: start, shift and drain"),
+        (
+            len(phases) >= PHASES,
+            f"rounds in {len(phases)} phases, expected in {PHASES}: start, shift, load tripled, load back",
+        ),
+        (
+            scaled["helped_after_s"] is not None,
+            f"{scaled['worker']} of the pool got no key groups at {scaled['load_factor']:g} times the load",
+        ),
+        (
+            (scaled["highest_use_pct"] or 0.0) < SATURATED_PCT,
+            f"a worker used {scaled['highest_use_pct']} % of its capacity before {scaled['worker']} had key groups",
+        ),
         (
             moved is not None and moved < MAX_MEDIAN_PAUSE_S,
             f"median pause of a hand-over {moved} s, expected below {MAX_MEDIAN_PAUSE_S}",

@@ -94,20 +94,21 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
             _seconds(pause["calm"]),
         )
     events, answers, cpu = document["events"], document["answers"], document["cpu_seconds"]
-    drained = document["drained"]
     facts = [
         f"{events['sent']:,} flights sent, {events['processed']:,} processed, {events['lost']} lost, "
         f"{events['duplicated']} counted twice; {answers['checked']:,} sums checked, {answers['wrong']} wrong, "
         f"{answers['stepped_back']} counts stepped back",
         f"load distances in percentage points; after = of the mean loads, / windows until the next round; promised "
-        f"after the last round of a phase: at most {MAX_DISTANCE_OVER_BOUND:g} above the bound",
+        f"after the last round of a phase, but not while the load is high: at most {MAX_DISTANCE_OVER_BOUND:g} above "
+        "the bound",
         f"noise: standard deviation from window to window {_noise(document)} pp; {document['comparisons']} "
         f"comparisons, a false alarm in at most {FALSE_ALARM:.2%} of runs",
         "pauses: median / longest, of moved key groups, of the others meanwhile, and of all key groups in the same "
         "seconds of windows without moves",
         "pauses of the whole run: "
-        + ", ".join(f"{name} {_seconds(pause)}" for name, pause in document["pause_seconds"].items()),
-        f"{drained['worker']} drained: {drained['key_groups_left']} key groups left, exit code {drained['exit_code']}",
+        + ", ".join(f"{name} {_seconds(pause)}" for name, pause in document["pause_seconds"].items())
+        + f"; joining, leaving: of all key groups while {document['scaled']['worker']} did so, a rebalance each",
+        *_scaled(document["scaled"]),
         "CPU seconds: " + ", ".join(f"{name} {seconds:.0f}" for name, seconds in cpu.items()),
         f"{document['left_over']['processes']} processes and {document['left_over']['ports']} ports left over",
     ]
@@ -115,6 +116,26 @@ def closing(document: Mapping[str, Any]) -> RenderableType:
     verdict += [Text(f"missed: {text}", style="bold yellow") for text in document["missed"]]
     verdict = verdict or [Text("every promise was kept", style="bold green")]
     return Group(rounds, Text(""), *(Text(fact) for fact in facts), *verdict)
+
+
+def _scaled(scaled: Mapping[str, Any]) -> list[str]:
+    """What became of the worker of the pool."""
+    worker, factor = scaled["worker"], f"{scaled['load_factor']:g}"
+    if scaled["started_after_s"] is None:
+        return [f"load x {factor}: {worker} was not started, the highest worker used {_percent(scaled)}"]
+    helped = "never" if scaled["helped_after_s"] is None else f"after {scaled['helped_after_s']:.0f} s"
+    stopped = "not stopped" if scaled["stopped_after_s"] is None else f"stopped after {scaled['stopped_after_s']:.0f} s"
+    return [
+        f"load x {factor}: {worker} started {scaled['started_after_s']:.0f} s after it began to rise, had key groups "
+        f"{helped}, {scaled['key_groups']} at most; until then the highest worker used {_percent(scaled)}",
+        f"load back: {worker} drained and {stopped}, {scaled['key_groups_left']} key groups left, "
+        f"exit code {scaled['exit_code']}",
+    ]
+
+
+def _percent(scaled: Mapping[str, Any]) -> str:
+    used = scaled["highest_use_pct"]
+    return "an unknown share of its capacity" if used is None else f"{used:.0f} % of its capacity"
 
 
 def _noise(document: Mapping[str, Any]) -> str:

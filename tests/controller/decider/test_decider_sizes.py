@@ -210,6 +210,19 @@ def test_a_started_worker_that_does_not_run_in_time_does_not_count_any_more() ->
         assert isinstance(found, Skip) is waits
 
 
+def test_a_start_that_took_longer_than_configured_is_waited_for_the_next_time_and_said() -> None:
+    slow = replace(ACT, restart_s=10.0)
+    made = decider(execution(BALANCED), scaling=slow)
+    decisions(made, 0.95, windows=1)
+    made.on_event(1051.0, ExecutionChanged(execution=execution(BALANCED, scalings=started(W1, at=1022.0))))
+    made.on_event(1051.0, seen(1050.0, 0.95))
+    told = made.known.sizes[APP]
+    assert (told.restart_s, told.measured_restart_s) == (10.0, 29.0), "since the command, a second before its ack"
+    made.on_event(1062.0, ExecutionChanged(execution=execution(BALANCED, scalings=started(W2, at=1040.0))))
+    made.on_event(1062.0, seen(1060.0, 0.95, W3))
+    assert made.known.sizes[APP].detail.endswith("waiting for w2 to run")
+
+
 def test_the_hook_adds_what_the_pool_lacks_and_is_awaited() -> None:
     made = decider(execution(BALANCED), scaling=replace(ACT, hook=("add",)))
     _, found = decisions(made, 0.95)
