@@ -115,6 +115,7 @@ SCALED: dict[str, Any] = {
     "helped_after_s": 40.0,
     "highest_use_pct": 80.0,
     "key_groups": 30,
+    "drained": True,
     "stopped_after_s": 35.0,
     "key_groups_left": 0,
     "exit_code": 0,
@@ -187,6 +188,8 @@ def test_a_worker_that_comes_too_late_or_not_at_all_is_missed() -> None:
     assert judged(scaled=late) == ([], ["a worker used 103.2 % of its capacity before w4 had key groups"])
     never = dict.fromkeys(SCALED) | {"worker": "w4", "load_factor": 3.0, "key_groups_left": 0, "highest_use_pct": 55.0}
     assert judged(scaled=never) == ([], ["w4 of the pool got no key groups at 3 times the load"])
+    stays = {**SCALED, "drained": False, "stopped_after_s": None, "key_groups_left": 30, "exit_code": None}
+    assert judged(scaled=stays) == ([], ["w4 was not drained when the load had fallen back"])
 
 
 @pytest.mark.parametrize(

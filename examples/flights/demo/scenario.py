@@ -86,6 +86,7 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
             "balance": {"max_migrations": 40, "load_distance": BAND_PP, "min_interval_s": 5.0, "smoothing": 0.9},
             "scaling": {
                 "mode": "act",
+                "min_utilisation": 0.5,
                 "target_utilisation": 0.6,
                 "max_utilisation": 0.6,
                 "scale_up_delay_s": 5.0,
@@ -163,8 +164,9 @@ class Scenario:
         run.producer.set_rate(settings.rate)
         left_at = None
         if joined:
-            run.until(lambda: self._drain_began() is not None, settings.scale_limit_s, f"{spare} is drained")
+            run.holds_within(settings.scale_limit_s, lambda: self._drain_began() is not None)
             left_at = self._drain_began()
+        if left_at is not None:
             run.until(lambda: spare not in run.running(), settings.scale_limit_s, f"{spare} stopped")
         self._settle(time.time() + STOP_MARGIN_S)
         return Scaled(

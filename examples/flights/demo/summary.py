@@ -163,6 +163,7 @@ def scaling_of(course: Course, evidence: Evidence) -> dict[str, Any]:
         "helped_after_s": None if helped_ms is None else _seconds(helped_ms / 1000 - scaled.rose_at),
         "highest_use_pct": _pp(highest_use(alone)),
         "key_groups": max((count for _, count in owned), default=0),
+        "drained": scaled.drain_began_at is not None,
         "stopped_after_s": None
         if stay is None or stay.stopped_at is None
         else _seconds(stay.stopped_at - scaled.fell_at),
@@ -278,9 +279,12 @@ def broken_promises(document: Mapping[str, Any]) -> list[str]:
         (events["duplicated"] == 0, f"{events['duplicated']} flights counted twice"),
         (answers["checked"] > 0 and answers["wrong"] == 0, f"{answers['wrong']} of {answers['checked']} sums wrong"),
         (answers["stepped_back"] == 0, f"{answers['stepped_back']} counts stepped back in the table's changelog"),
-        (scaled["key_groups_left"] == 0, f"{scaled['worker']} still owns {scaled['key_groups_left']} key groups"),
         (
-            scaled["started_after_s"] is None or scaled["exit_code"] == 0,
+            not scaled["drained"] or scaled["key_groups_left"] == 0,
+            f"{scaled['worker']} still owns {scaled['key_groups_left']} key groups",
+        ),
+        (
+            not scaled["drained"] or scaled["exit_code"] == 0,
             f"{scaled['worker']} ended with exit code {scaled['exit_code']}",
         ),
         (left["processes"] == 0 and left["ports"] == 0, f"{left['processes']} processes, {left['ports']} ports left"),
@@ -300,6 +304,10 @@ def missed_promises(document: Mapping[str, Any]) -> list[str]:
         (
             scaled["helped_after_s"] is not None,
             f"{scaled['worker']} of the pool got no key groups at {scaled['load_factor']:g} times the load",
+        ),
+        (
+            scaled["started_after_s"] is None or scaled["drained"],
+            f"{scaled['worker']} was not drained when the load had fallen back",
         ),
         (
             (scaled["highest_use_pct"] or 0.0) < SATURATED_PCT,

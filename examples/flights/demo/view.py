@@ -125,9 +125,14 @@ def _scaled(scaled: Mapping[str, Any]) -> list[str]:
         return [f"load x {factor}: {worker} was not started, the highest worker used {_percent(scaled)}"]
     helped = "never" if scaled["helped_after_s"] is None else f"after {scaled['helped_after_s']:.0f} s"
     stopped = "not stopped" if scaled["stopped_after_s"] is None else f"stopped after {scaled['stopped_after_s']:.0f} s"
-    return [
+    rise = (
         f"load x {factor}: {worker} started {scaled['started_after_s']:.0f} s after it began to rise, had key groups "
-        f"{helped}, {scaled['key_groups']} at most; until then the highest worker used {_percent(scaled)}",
+        f"{helped}, {scaled['key_groups']} at most; until then the highest worker used {_percent(scaled)}"
+    )
+    if not scaled["drained"]:
+        return [rise]
+    return [
+        rise,
         f"load back: {worker} drained and {stopped}, {scaled['key_groups_left']} key groups left, "
         f"exit code {scaled['exit_code']}",
     ]
