@@ -20,6 +20,8 @@ from trimtab_sandbox.configuration import SandboxSettings, worker_name
 from trimtab_sandbox.parser import FLIGHTS_APP
 
 WINDOW_LIMIT_S = 120.0
+PLAN_LIMIT_S = 1.5
+"""A window's plan is in the status by then."""
 BAND_PP = 0.8
 """Below the promised 1 pp, so that the controller continues until the promise is kept."""
 
@@ -34,16 +36,16 @@ class DemoSettings:
     key_groups: int = 64
     capacities: tuple[float, ...] = (0.2, 0.25, 0.35, 0.25)
     spare: float = 0.35
-    rate: float = 36.0
+    rate: float = 20.0
     work: int = 1500
     surge_factor: float = 3.0
     surge_key_groups: int = 8
     load_factor: float = 3.0
     ramp_s: float = 30.0
     window_s: float = 5.0
-    calm_windows: int = 6
-    judged_windows: int = 5
-    high_windows: int = 2
+    calm_windows: int = 5
+    judged_windows: int = 4
+    high_windows: int = 1
     settle_limit_s: float = 75.0
     scale_limit_s: float = 120.0
     keep: bool = False
@@ -86,9 +88,10 @@ def sandbox_settings(settings: DemoSettings) -> SandboxSettings:
             "balance": {"max_migrations": 40, "load_distance": BAND_PP, "min_interval_s": 5.0, "smoothing": 0.9},
             "scaling": {
                 "mode": "act",
-                "min_utilisation": 0.5,
-                "target_utilisation": 0.6,
-                "max_utilisation": 0.6,
+                "min_workers": settings.workers,
+                "min_utilisation": 0.4,
+                "target_utilisation": 0.55,
+                "max_utilisation": 0.55,
                 "scale_up_delay_s": 5.0,
                 "scale_down_delay_s": 10.0,
                 "restart_s": 30.0,
@@ -116,9 +119,10 @@ class Scenario:
         self._view.say(f"console, while the demo runs: {console}")
         run.phase("flights flow, the controller is paused")
         run.until(self._whole_windows(1), WINDOW_LIMIT_S, "a window with load")
-        calm_from = time.time()
-        run.until(self._whole_windows(settings.calm_windows), WINDOW_LIMIT_S, "windows with load")
-        calm = (calm_from, time.time())
+        calm_from = run.last.window_end or time.time()
+        calm_until = calm_from + settings.calm_windows * settings.window_s
+        run.until(lambda: (run.last.window_end or 0.0) >= calm_until, WINDOW_LIMIT_S, "windows with load")
+        calm = (calm_from, calm_until)
 
         run.trimtab("scale", APP, str(settings.workers), "--reason", "show the balance of four workers first")
         run.phase("balance")
@@ -212,4 +216,12 @@ class Scenario:
             first = ceil(still_from / settings.window_s) * settings.window_s
             return (run.last.window_end or 0.0) >= first + settings.judged_windows * settings.window_s
 
-        run.holds_within(settings.settle_limit_s, settled)
+        settled_at: float | None = None
+
+        def settled_for_good() -> bool:
+            # The window that ends the phase may still begin a round of it.
+            nonlocal settled_at
+            settled_at = (settled_at or time.monotonic()) if settled() else None
+            return settled_at is not None and time.monotonic() - settled_at >= PLAN_LIMIT_S
+
+        run.holds_within(settings.settle_limit_s, settled_for_good)
