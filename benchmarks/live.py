@@ -89,7 +89,7 @@ PARTS = (
         about="kill -9 of one of three workers: stock Faust with a standby, and planned standbys",
         command=("benchmarks.recovery", "--records", "50000"),
         limit_s=900.0,
-        figures=((r"(?m)^(?P<kind>stock|planned|cold) +(?P<value>median partition .*)$", r"\g<kind>"),),
+        figures=((r"(?m)^(?P<kind>stock|planned|cold) +(?P<value>median +[\d.]+ s, last .*)$", r"\g<kind>"),),
     ),
 )
 
