@@ -79,10 +79,10 @@ PARTS = (
     ),
     Part(
         name="restores",
-        about="one of six workers drained, until all is warm: listed order, and scheduled by DynDL",
+        about="one of six workers drained or lost, until all is warm: listed order, and scheduled by DynDL",
         command=("tests.e2e.steering.restores",),
-        limit_s=600.0,
-        figures=((r"(?m)^(?P<method>listed-\d|scheduled) +(?P<value>all warm after +[\d.]+ s.*?);", r"\g<method>"),),
+        limit_s=900.0,
+        figures=((r"(?m)^(?P<method>[\w-]+) +(?P<value>all warm +(after +)?[\d.]+ s.*?);", r"\g<method>"),),
     ),
     Part(
         name="recovery",
