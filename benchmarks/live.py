@@ -1,6 +1,6 @@
 """Runs the benchmarks of the live loop, mostly on a real cluster, one after the other, and prints one table.
 
-    make bench-live                                   all of them, about half an hour
+    make bench-live                                   all of them, 40 minutes
     python -m benchmarks.live [--only NAME ...]
 
 Each is a command of its own (`docs/benchmarks.md` explains them); the table has their main figures.  All output is
