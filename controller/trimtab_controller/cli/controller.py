@@ -15,7 +15,7 @@ from trimtab_controller.configuration import BadConfiguration, Configuration, lo
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
-from trimtab_controller.leadership.group import MembershipError
+from trimtab_controller.leadership.group import MembershipError, own_name
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.metrics import Metrics
@@ -122,6 +122,7 @@ def _act(configuration: Configuration, path: Path, stopping: Callable[[], bool])
             stopping=lease.over,
             suspended=lease.suspended,
             stream=stream,
+            name=own_name(),
             metrics=metrics,
             health=health,
         )

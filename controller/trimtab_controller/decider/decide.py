@@ -104,7 +104,8 @@ def admit_app(app: AppId, execution: Execution) -> Skip | None:
     """The reason to do nothing about an app, if its last plan or change of size is still in flight."""
     if not execution.busy(app):
         return _scaling_in_flight(execution, app)
-    return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=f"{app}: plan {execution.rounds[app].plan} is in flight")
+    detail = f"{app}: plan {execution.rounds[app].plan} is in flight"
+    return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=detail, app=app)
 
 
 def _scaling_in_flight(execution: Execution, app: AppId | None) -> Skip | None:
@@ -112,7 +113,8 @@ def _scaling_in_flight(execution: Execution, app: AppId | None) -> Skip | None:
     for scaling in execution.scalings.values():
         if scaling.phase is ScalingPhase.SENT and scaling.of_app == app:
             detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
-            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail if app is None else f"{app}: {detail}")
+            told = detail if app is None else f"{app}: {detail}"
+            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=told, app=app)
     return None
 
 
@@ -218,6 +220,7 @@ def admit(
         return Skip(
             reason=SkipReason.ALL_DRAINING,
             detail=f"{view.app}: every worker is being drained, none is left to take key groups",
+            app=view.app,
         )
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
     collocation = evaluation.collocation if settings.planned_with is Method.ALBIC else None
@@ -229,7 +232,7 @@ def admit(
     if ended_at is not None and now - ended_at < settings.min_interval_s:
         left_s = settings.min_interval_s - (now - ended_at)
         detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"
-        return Skip(reason=SkipReason.TOO_SOON, detail=detail)
+        return Skip(reason=SkipReason.TOO_SOON, detail=detail, app=view.app)
     if to_empty:
         reason, detail = PlanReason.DRAIN, "drain " + first_few(to_empty)
     elif balancing or collocation is None:
@@ -249,13 +252,13 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
     """Why no plan for balance is needed; `idle`: collocation cannot be raised either."""
     if idle and distance <= settings.load_distance:
         detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
-        return Skip(reason=SkipReason.INSIDE_BAND, detail=detail)
+        return Skip(reason=SkipReason.INSIDE_BAND, detail=detail, app=view.app)
     if windows < settings.min_windows:
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
         return not_ready(NotReady(reason=SkipReason.TOO_FEW_WINDOWS, detail=detail, app=view.app))
     if idle and distance <= noise:
         detail = f"{view.app}: load distance {distance:.1f} may be noise, which goes up to {noise:.1f}"
-        return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail)
+        return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail, app=view.app)
     return None
 
 
@@ -264,7 +267,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     moves = {row: wanted.view.workers[target].id for row, target in answer.moves}
     if over := [each for each in filled_by(wanted.view, moves) if each.overfills]:
         detail = f"{wanted.view.app}: the plan is refused, it would overfill {first_few(over)}"
-        return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail)
+        return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail, app=wanted.view.app)
     full = bottleneck_of(wanted.view, moves)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
@@ -274,7 +277,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             f"{collocation_of(answer)}{method_of(answer)}{full}"
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
-        return Skip(reason=reason, detail=detail)
+        return Skip(reason=reason, detail=detail, app=wanted.view.app)
     return Planned(
         plan=Plan(
             app=wanted.view.app,

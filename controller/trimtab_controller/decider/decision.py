@@ -15,10 +15,11 @@ from trimtab_protocol.messages.owner_rows import Owners
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Do nothing."""
+    """Do nothing.  `app` None: in the whole cluster; the detail names it too, so it makes no difference of its own."""
 
     reason: SkipReason
     detail: str
+    app: AppId | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,4 +98,4 @@ Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Resized | Forgot
 def not_ready(found: NotReady) -> Skip:
     """The decision to do nothing until the missing facts are known."""
     where = f"{found.app}: " if found.app else ""
-    return Skip(reason=found.reason, detail=f"{where}{found.reason}: {found.detail}")
+    return Skip(reason=found.reason, detail=f"{where}{found.reason}: {found.detail}", app=found.app)

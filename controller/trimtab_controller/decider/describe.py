@@ -17,6 +17,7 @@ from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.names import AppId
 
 ALL_NAMES = (
     *(("skip", str(reason)) for reason in SkipReason),
@@ -35,15 +36,8 @@ def describe(decision: Decision) -> str:
     match decision:
         case Skip():
             return f"nothing: {decision.detail}"
-        case Planned(plan=plan) if plan.lost:
-            return f"{plan.app}: {plan.detail}"
         case Planned(plan=plan):
-            return (
-                f"{plan.app}: {_moves(plan)}, load distance {plan.before:.1f} -> "
-                f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){collocation_of(plan)}, "
-                f"because {plan.detail}{method_of(plan)}"
-                f"{'; ' if plan.note else ''}{plan.note}"
-            )
+            return f"{plan.app}: {describe_plan(plan)}"
         case Adopted() | StandbysPlaced():
             return f"{decision.app}: {decision.detail}"
         case Scaled():
@@ -53,6 +47,23 @@ def describe(decision: Decision) -> str:
         case Forgotten():
             return f"forget {decision.what}: {decision.detail}"
     assert_never(decision)
+
+
+def describe_plan(plan: Plan) -> str:
+    """What a plan does, and why, without its app."""
+    if plan.lost:
+        return plan.detail
+    return (
+        f"{_moves(plan)}, load distance {plan.before:.1f} -> "
+        f"{plan.planned:.1f} (bound {plan.lower_bound:.1f}){collocation_of(plan)}, "
+        f"because {plan.detail}{method_of(plan)}"
+        f"{'; ' if plan.note else ''}{plan.note}"
+    )
+
+
+def app_of(decision: Decision) -> AppId | None:
+    """The app that a decision is about; None: the cluster, or an operator's wish."""
+    return decision.plan.app if isinstance(decision, Planned) else decision.app
 
 
 def _moves(plan: Plan) -> str:

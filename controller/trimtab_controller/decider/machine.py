@@ -69,7 +69,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 
 
 class Decider:
-    """Decides what to do.  `on_event` and `on_tick` return the actions in order; `known` is what was seen last."""
+    """Decides.  `on_event` and `on_tick` return the actions in order; `known` was seen last, `intents` are in force."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Decider:
         self._needs = needs
         self._execution = execution
         self._acting = acting
-        self._intents: tuple[Intent, ...] = ()
+        self.intents: tuple[Intent, ...] = ()
         self._held: str | None = None
         self._liveness = Liveness()
         self._history: dict[AppId, History] = {}
@@ -108,13 +108,13 @@ class Decider:
     @property
     def paused(self) -> str | None:
         """Who paused the controller and why, or None."""
-        pause = next((intent for intent in self._intents if isinstance(intent, Pause)), None)
+        pause = next((intent for intent in self.intents if isinstance(intent, Pause)), None)
         return None if pause is None else f"paused by {pause.by}: {pause.reason}"
 
     @property
     def draining(self) -> frozenset[WorkerId]:
         """The workers to empty and stop: those that operators drain, and those that leave for the size of an app."""
-        return self._execution.leaving.union(each.worker for each in self._intents if isinstance(each, Drain))
+        return self._execution.leaving.union(each.worker for each in self.intents if isinstance(each, Drain))
 
     @property
     def wake_at(self) -> float | None:
@@ -128,7 +128,7 @@ class Decider:
                 return self._on_snapshot(now, snapshot)
             case IntentsChanged(intents=intents):
                 was_paused = self.paused is not None
-                self._intents = intents
+                self.intents = intents
                 if was_paused and self.paused is None:
                     self._predictions.forgive()  # an operator who resumes has looked at the missed plans
             case ExecutionChanged(execution=execution):
@@ -211,7 +211,7 @@ class Decider:
         self._predictions.review(raw, parts, use)
         pool = startable(snapshot, self.draining - self._execution.leaving)
         seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
-        self._sizes.see(seen, self._execution, self._intents, self._in_vain)
+        self._sizes.see(seen, self._execution, self.intents, self._in_vain)
         ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
             *concerns_of(use),
@@ -287,7 +287,7 @@ class Decider:
         decision = (
             self._forget_wanted(hosts)
             or self._admit_cluster()
-            or self._sizes.correct(self._execution, self._intents, self.known)
+            or self._sizes.correct(self._execution, self.intents, self.known)
             or to_start(now, self._execution, self.draining, hosts)
         )
         if decision is not None:
@@ -313,9 +313,9 @@ class Decider:
         """Forget what an operator wants forgotten; `reporting` = hosts that report."""
         if not self._acting or self._held is not None:
             return None
-        found = to_forget(self._intents, self._execution, self.known.snapshot, self.known.not_ready)
+        found = to_forget(self.intents, self._execution, self.known.snapshot, self.known.not_ready)
         if found is not None:
-            self._intents = tuple(intent for intent in self._intents if intent.key not in found.answered)
+            self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
             self._liveness.forget(found.app, found.worker, reporting)
             self._history = {app: history for app, history in self._history.items() if app != found.app}
         return found
@@ -384,7 +384,7 @@ class Decider:
     def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
         """Judge the answer by what became known while the solver worked."""
         if isinstance(answer, NoAnswer):
-            return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason)
+            return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=wanted.view.app)
         if (changed := self._admit_cluster() or admit_app(wanted.view.app, self._execution)) is not None:
             return changed
         newest = self.known.not_ready or self.known.views.get(wanted.view.app)

@@ -44,7 +44,7 @@ class PredictionTracker:
         if wanted.draining or misses is None or not misses.holding:
             return None
         detail = f"{wanted.view.app}: {wanted.detail}, but {misses.detail}; no further plan for balance"
-        return Skip(reason=SkipReason.PLANS_MISS, detail=detail)
+        return Skip(reason=SkipReason.PLANS_MISS, detail=detail, app=wanted.view.app)
 
     def forgive(self) -> None:
         """Forget all misses, because an operator has resumed."""

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text, is_transient
@@ -72,7 +72,8 @@ def pause(seconds: float, stopping: Stopping) -> None:
 def ensure_topics(admin: AdminClient, topics: Topics) -> None:
     """Create the missing topics of the cluster.
 
-    Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.
+    Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.  The topic of events
+    is not needed: rules of before 0.2.0 do not allow to create it.
     """
     present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
     missing = [wanted for wanted in topic_settings(topics) if wanted.name not in present]
@@ -88,10 +89,35 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
         except KafkaException as error:
             if is_transient(error.args[0]):
                 raise
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                continue
+            if name == topics.events:
+                log.warning("cannot create topic %s: %s", name, error_text(error))
+            else:
                 refused.append(f"{name} ({error_text(error)})")
     if refused:
         raise MissingTopicsError(f"topics are missing and could not be created: {', '.join(refused)}")
+
+
+def may_write(admin: AdminClient, topic: str) -> bool:
+    """Whether this client may write to a topic, and it is there; the log says if not.  Raises KafkaException."""
+    try:
+        found = admin.describe_topics(
+            TopicCollection([topic]), include_authorized_operations=True, request_timeout=REQUEST_LIMIT_S
+        )[topic].result(REQUEST_LIMIT_S)
+    except TimeoutError as error:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about topic {topic}")) from error
+    except KafkaException as error:
+        if is_transient(error.args[0]) and error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        why = error_text(error)
+    else:
+        allowed = found.authorized_operations
+        if allowed is None or AclOperation.WRITE in allowed:  # None: the brokers do not say
+            return True
+        why = "not allowed to write"
+    log.warning("nothing is told on topic %s: %s; `trimtab acl --role controller` prints the rules", topic, why)
+    return False
 
 
 def _new_topic(wanted: TopicSettings) -> NewTopic:

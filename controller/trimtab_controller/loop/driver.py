@@ -29,6 +29,7 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
@@ -54,7 +55,10 @@ STATUS_INTERVAL_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What a run has opened, and the state that it recovered.  `stream` None: Spark runs elsewhere."""
+    """What a run has opened, and the state that it recovered.  `stream` None: Spark runs elsewhere.
+
+    `events` = where it tells what it does; None: nowhere, as in a dry run.
+    """
 
     inbox: Inbox
     publisher: Publisher
@@ -63,6 +67,7 @@ class Resources:
     hook: Hook
     stream: StreamProcess | None
     recovered: RecoveredState
+    events: EventLog | None = None
 
 
 class ControlLoop:
@@ -95,6 +100,8 @@ class ControlLoop:
         self._stream = resources.stream
         self._recovered = recovered
         self._hold = recovered.hold
+        self._events = resources.events
+        self._published = execution
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = Decider(
             configuration.balance,
@@ -132,6 +139,8 @@ class ControlLoop:
         log.info("acting as generation %d of cluster %s%s", execution.generation, cluster, going_on)
         self._acks_read = dict(self._recovered.acks_read)
         self._begun = True
+        if self._events is not None:
+            self._events.begins(self._clock(), execution)
         self._sign_again()
         self._execute(executing.Resumed())
         for message in self._recovered.acks:
@@ -216,7 +225,7 @@ class ControlLoop:
         """Start over from the placements, under a new generation; the reports will correct errors in them."""
         log.warning("starting over without the journal, as accepted by %s: %s", accepted.by, accepted.reason)
         self._see_hold(None)
-        self._execution.state = taken_over(self._recovered.execution)
+        self._execution.state = self._published = taken_over(self._recovered.execution)
         self._go_on()
 
     def _look_on(self, event: Placement | JournalEntry) -> None:
@@ -258,6 +267,8 @@ class ControlLoop:
                         self._execute(executing.ReadersSeen(in_parts=in_parts))
                 case deciding.RoundMeasured():
                     self._telemetry.round_measured(action)
+                    if self._events is not None:
+                        self._events.measured(self._clock(), action)
                 case deciding.DrainBlocked():
                     self._telemetry.drain_blocked(action)
                 case _:
@@ -271,6 +282,8 @@ class ControlLoop:
     def _act_on(self, decision: Decision) -> None:
         match decision:
             case Planned(plan=plan, standbys=rows):
+                if self._events is not None:
+                    self._events.decided(plan)
                 self._execute(executing.PlanDecided(plan=plan, standbys=rows))
             case Adopted(app=app, owners=owners, standbys=rows):
                 self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows))
@@ -331,8 +344,10 @@ class ControlLoop:
                     assert_never(action)
 
     def _publish(self, action: executing.Publish) -> None:
-        """Write journal, placements and commands in one transaction; no other code writes them."""
-        self._publisher.publish(records_of(action, self._acks_read, self._topics))
+        """Write journal, placements, commands and events in one transaction; no other code writes the first three."""
+        told = self._events.of_step(self._clock(), self._published, action.execution) if self._events else []
+        self._publisher.publish([*records_of(action, self._acks_read, self._topics), *told])
+        self._published = action.execution
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 
     def _sign_again(self) -> None:
@@ -356,4 +371,5 @@ class ControlLoop:
             return
         self._status_due = now + STATUS_INTERVAL_S
         status = self._telemetry.status(now, self._decider, self._execution.state, self._inbox)
-        self._publisher.publish([status_record(status, self._topics)])
+        told = self._events.of_status(status, self._decider.intents) if self._events is not None else []
+        self._publisher.publish([status_record(status, self._topics), *told])

@@ -54,7 +54,15 @@ def status_record(status: Status, topics: Topics) -> Record:
     if len(value) > MAX_MESSAGE_BYTES:
         rejected = {**status.rejected, f"{topics.status}.{Fault.OVERSIZED}": 1}
         value = encode_status(
-            replace(status, nodes=(), apps=(), pool=(), concerns=status.concerns[:KEPT_CONCERNS], rejected=rejected)
+            replace(
+                status,
+                nodes=(),
+                apps=(),
+                pool=(),
+                intents=None,
+                concerns=status.concerns[:KEPT_CONCERNS],
+                rejected=rejected,
+            )
         )
     return Record(topic=topics.status, key=status_key(acting=status.acting), value=value)
 

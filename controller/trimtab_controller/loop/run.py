@@ -13,6 +13,7 @@ from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
     ensure_topics,
+    may_write,
     pause,
     wait_for_broker,
 )
@@ -20,6 +21,7 @@ from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
+from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox
@@ -43,7 +45,7 @@ class ControllerRun:
     """One run of the controller; for an acting controller, one term as leader.
 
     `run` returns when `stopping`, waits while `suspended`, and raises FencedError when another controller takes over.
-    `stream` publishes during the run; None: Spark runs elsewhere.
+    `stream` publishes during the run; None: Spark runs elsewhere.  `name` = that of the controller in its events.
     """
 
     def __init__(
@@ -54,12 +56,14 @@ class ControllerRun:
         stopping: Callable[[], bool],
         suspended: Callable[[], bool] = lambda: False,
         stream: StreamProcess | None = None,
+        name: str = "this controller",
         metrics: Metrics | None = None,
         health: Health | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._configuration = configuration
         self._stream = stream
+        self._name = name
         self._acting = acting
         self._stopping = stopping
         self._suspended = suspended
@@ -115,7 +119,7 @@ class ControllerRun:
         hook = Hook(self._configuration.scaling.hook, self._configuration.scaling.hook_timeout_s)
         stack.callback(hook.close)
         inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
-        publisher, follower, recovered = self._connect(inbox)
+        publisher, follower, recovered, events = self._connect(inbox)
         stack.callback(follower.close)
         if stream is not None:
             stream.lead()
@@ -127,6 +131,7 @@ class ControllerRun:
             hook=hook,
             stream=stream,
             recovered=recovered,
+            events=events,
         )
 
     def loop(self, resources: Resources) -> ControlLoop:
@@ -141,13 +146,14 @@ class ControllerRun:
             clock=self._clock,
         )
 
-    def _connect(self, inbox: Inbox) -> tuple[Publisher, Follower, RecoveredState]:
+    def _connect(self, inbox: Inbox) -> tuple[Publisher, Follower, RecoveredState, EventLog | None]:
         """Fence the predecessor and read its state; wait while the broker is away."""
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         while True:
             wait_for_broker(admin, self._connection, self._stopping)
             try:
                 ensure_topics(admin, self._topics)
+                tells = self._acting and may_write(admin, self._topics.events)
                 # From here on no predecessor can publish, so what is read next is final.
                 own_id = transactional_id(self._topics.cluster, acting=self._acting)
                 publisher = Publisher(self._connection, own_id, self._stopping, self._key)
@@ -171,4 +177,5 @@ class ControllerRun:
                         watched=[self._topics.placement],
                     ),
                     recovered,
+                    EventLog(self._topics, self._name, previous=recovered.status) if tells else None,
                 )

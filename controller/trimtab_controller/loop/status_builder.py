@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from trimtab_controller.decider.decision import Decision, Skip
-from trimtab_controller.decider.describe import names_of
+from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
@@ -44,7 +44,7 @@ class StatusBuilder:
     def decided(self, now: float, decision: Decision, text: str) -> bool:
         """Note a decision; return whether it is new.  A repeated skip replaces the previous one."""
         kind, reason = names_of(decision)
-        row = DecisionStatus(at=now, kind=kind, reason=reason, text=text[:4000])
+        row = DecisionStatus(at=now, kind=kind, reason=reason, text=text[:4000], app=app_of(decision))
         last = self._decisions[-1] if self._decisions else None
         again = isinstance(decision, Skip) and last is not None and (last.kind, last.reason) == (kind, reason)
         if again:
@@ -102,6 +102,7 @@ class StatusBuilder:
                 for app, rows in decider.known.pool.items()
                 for row in rows
             ),
+            intents={intent.key: intent.at for intent in decider.intents},
         )
 
 

@@ -125,6 +125,7 @@ class Rules:
         yield from _on_topics(
             Role.CONTROLLER, Operation.WRITE,
             topics.snapshots, topics.placement, topics.commands, topics.journal, topics.intents, topics.status,
+            topics.events,
         )  # fmt: skip
         producers = [transactional_id(topics.cluster, acting=acting) for acting in (True, False)]
         for name in (*producers, stream_transactional_id(topics.cluster)):

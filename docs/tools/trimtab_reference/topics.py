@@ -11,6 +11,7 @@ from types import ModuleType
 from trimtab_controller.execution import journal
 from trimtab_protocol.messages import (
     commands,
+    events,
     handover,
     intents,
     local,
@@ -44,10 +45,12 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
         intents.Undrain,
     ),
     "status": (status.Status,),
+    "events": (events.Event, events.EventKind),
 }
 ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
 MODULES: tuple[ModuleType, ...] = (
     commands,
+    events,
     handover,
     intents,
     journal,

@@ -13,6 +13,8 @@ CommandId = NewType("CommandId", str)
 
 MAX_PARTITIONS = 100_000
 """Highest partition index of a key group."""
+EVENTS_BYTES = 256 * 1024 * 1024
+"""Size at which the oldest events are deleted."""
 
 
 class Epoch(NamedTuple):
@@ -114,6 +116,11 @@ class Topics:
         """Controller -> `trimtab status`. Key: `controller` or `dry-run`. What the controller sees and did."""
         return f"trimtab.{self.cluster}.status"
 
+    @property
+    def events(self) -> str:
+        """Controller -> operator commands, console. Key: app. What was decided and done, and why."""
+        return f"trimtab.{self.cluster}.events"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
@@ -125,6 +132,8 @@ class TopicSettings:
     retention_hours: int | None = None
     stamped_by_broker: bool = False
     """The broker sets record times, so that a sender with a fast clock cannot date its records ahead."""
+    retention_bytes: int | None = None
+    """The oldest segments are deleted beyond this size, even if they are younger than `retention_hours`."""
 
     @property
     def configuration(self) -> dict[str, str]:
@@ -137,6 +146,9 @@ class TopicSettings:
             keys["segment.bytes"] = keys["max.message.bytes"]
         if self.retention_hours is not None:
             keys["retention.ms"] = str(self.retention_hours * 3_600_000)
+        if self.retention_bytes is not None:
+            keys["retention.bytes"] = str(self.retention_bytes)
+            keys["segment.bytes"] = keys["max.message.bytes"]  # only whole segments are deleted
         if self.stamped_by_broker:
             keys["message.timestamp.type"] = "LogAppendTime"
         return keys
@@ -154,6 +166,7 @@ def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
         TopicSettings(topics.journal, 1, compacted=True),
         TopicSettings(topics.intents, 1, compacted=True),
         TopicSettings(topics.status, 1, compacted=True),
+        TopicSettings(topics.events, 1, retention_hours=30 * 24, retention_bytes=EVENTS_BYTES),
     )
 
 

@@ -26,6 +26,8 @@ MAX_FIXED = 100_000
 """Fixed workers of one app."""
 MAX_CONCERNS = 100_000
 """Concerns of one status."""
+MAX_INTENTS = 100_000
+"""Intents of one status."""
 T = TypeVar("T")
 
 
@@ -105,12 +107,16 @@ class AppStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
-    """One decision: `kind` is plan, skip, adopt, standbys, stop, start, resize; `reason` one word; `text` one line."""
+    """One decision: `kind` is plan, skip, adopt, standbys, stop, start, resize; `reason` one word; `text` one line.
+
+    `app` None: it is about the cluster, or not known.
+    """
 
     at: float
     kind: str
     reason: str
     text: str
+    app: AppId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +152,7 @@ class Status:
 
     `acting` False = dry run; `paused` = who paused it, and why; `window_end` = end of the last window; `coverage` =
     hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
+    `intents` = when each intent in force was written, by record key; None: not known.
     """
 
     cluster: str
@@ -164,9 +171,12 @@ class Status:
     concerns: tuple[ConcernStatus, ...] = ()
     hosts: tuple[HostStatus, ...] = ()
     pool: tuple[PoolStatus, ...] = ()
+    intents: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
+        if self.intents is not None:
+            object.__setattr__(self, "intents", MappingProxyType(dict(self.intents)))
 
     @property
     def plans_in_flight(self) -> tuple[RoundStatus, ...]:
@@ -200,6 +210,9 @@ def encode_status(status: Status) -> bytes:
             "concerns": [asdict(row) for row in status.concerns],
             "hosts": [asdict(row) for row in status.hosts],
             "pool": [asdict(row) for row in status.pool],
+            "intents": None
+            if status.intents is None
+            else [{"key": key, "at": at} for key, at in status.intents.items()],
         }
     )
 
@@ -227,6 +240,7 @@ def decode_status(payload: bytes | None) -> Status:
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
         hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, read_host)) or (),
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
+        intents=fields.optional("intents", lambda name: dict(_rows(fields, name, MAX_INTENTS, _read_intent))),
     )
 
 
@@ -236,6 +250,10 @@ def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) ->
 
 def _read_hold(fields: Fields) -> HoldStatus:
     return HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
+
+
+def _read_intent(row: Fields) -> tuple[str, float]:
+    return row.text("key", limit=500), row.number("at")
 
 
 def _read_concern(row: Fields) -> ConcernStatus:
@@ -309,6 +327,11 @@ def _read_fixed(row: Fields) -> FixedStatus:
 
 
 def _read_decision(row: Fields) -> DecisionStatus:
+    app = row.optional("app", row.name)
     return DecisionStatus(
-        at=row.number("at"), kind=row.name("kind"), reason=row.name("reason"), text=row.text("text", limit=4000)
+        at=row.number("at"),
+        kind=row.name("kind"),
+        reason=row.name("reason"),
+        text=row.text("text", limit=4000),
+        app=AppId(app) if app else None,
     )

@@ -3,6 +3,7 @@
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, EventNext
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Scale, Stop, Undrain
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
@@ -160,7 +161,7 @@ STATUS = Status(
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),
-    decisions=(DecisionStatus(at=NOW, kind="skip", reason="balanced", text="inside the band"),),
+    decisions=(DecisionStatus(at=NOW, kind="skip", reason="balanced", text="inside the band", app=APP),),
     rounds=(
         RoundStatus(
             plan="2.9", app=APP, reason="balance", status="optimal", fallback=False, started_at=NOW, ended_at=NOW + 9,
@@ -170,4 +171,13 @@ STATUS = Status(
     ),
     concerns=(ConcernStatus(kind="over_capacity", app=APP, text="w0 uses 110 %"),),
     rejected={"acks.malformed": 1}, hold=HoldStatus(id="0123456789abcdef", text="the journal"),
+    intents={"drain/w1": NOW},
+)  # fmt: skip
+EVENT = Event(
+    id="2-1000.000-1", cluster=CLUSTER, at=NOW, kind=EventKind.PLAN, phase="begun", text="1 move", reason="drain",
+    app=APP, plan="2.9", worker=W1, by="ann", before=9.0, planned=1.0, lower_bound=0.5, measured=1.5, mean_load=40.0,
+    moves=(EventMove(key_group=KeyGroup(APP, SUMS, 5), source=W0, target=W1, why="drain", warm="copy", load_pct=2.5,
+        outcome="done", pause_s=0.25),),
+    moves_total=1, loads=(EventLoad(worker=W0, before=50.0, planned=41.0, measured=40.5),),
+    next=EventNext(key_group=KeyGroup(APP, SUMS, 6), source=W0, target=W1, load_distance=0.75),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from tests.fuzz.fuzzed.samples import (
     ACCEPT,
     DRAIN,
     EPOCH,
+    EVENT,
     FORGET_APP,
     FORGET_WORKER,
     HEAD,
@@ -73,6 +74,7 @@ from trimtab_protocol.messages.commands import (
     encode_command,
 )
 from trimtab_protocol.messages.decode import encode
+from trimtab_protocol.messages.events import decode_event, encode_event
 from trimtab_protocol.messages.handover import decode_handover, encode_handover
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
@@ -226,6 +228,7 @@ DECODERS = (
         encode=write_intent,
     ),
     Decoder(name="status", samples=(encode_status(STATUS),), decode=decode_status, encode=encode_status),
+    Decoder(name="event", samples=(encode_event(EVENT),), decode=decode_event, encode=encode_event),
     Decoder(
         name="local frame",
         samples=tuple(encode_frame(frame)[:-1] for frame in (HELLO, WELCOME, STATISTICS, RELEASE, TOOK)),

@@ -302,7 +302,12 @@ class Checker:
     @property
     def busy(self) -> bool:
         """Whether the journal has a plan in flight."""
-        return self._execution is not None and bool(self._execution.in_flight)
+        return bool(self.in_flight)
+
+    @property
+    def in_flight(self) -> list[str]:
+        """The plans in flight, by the journal."""
+        return [row.plan for row in self._execution.in_flight] if self._execution is not None else []
 
     def placed_workers(self) -> set[WorkerId]:
         """Owners in the placements."""

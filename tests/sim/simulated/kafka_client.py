@@ -196,11 +196,17 @@ class SimulatedAdmin:
     def list_topics(self, timeout: float = 0.0) -> Any:
         return list_topics(self._process)
 
-    def describe_topics(self, topics: TopicCollection, request_timeout: float) -> dict[str, Future[Any]]:
+    def describe_topics(
+        self, topics: TopicCollection, request_timeout: float, include_authorized_operations: bool = False
+    ) -> dict[str, Future[Any]]:
         answers: dict[str, Future[Any]] = {name: Future() for name in topics.topic_names}
         for name, answer in answers.items():
             if self._process.connected:
-                answer.set_result(SimpleNamespace(name=name, topic_id=name, partitions=[SimpleNamespace(id=0)]))
+                answer.set_result(
+                    SimpleNamespace(
+                        name=name, topic_id=name, partitions=[SimpleNamespace(id=0)], authorized_operations=None
+                    )
+                )
             else:
                 answer.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT, "cut off", False, True)))
         return answers

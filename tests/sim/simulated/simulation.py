@@ -11,6 +11,7 @@ from tests.sim.simulated.controller import simulated_clients
 from tests.sim.simulated.faults import FAULTS, Fault
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.timeline import START_S
+from tests.sim.simulated.told import check_told
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
 from trimtab_controller.leadership.machine import Role
@@ -132,13 +133,15 @@ class Simulation:
         """Only where noise may take the measured load distance out of the band is another move no fault."""
         world = self._world
         for _ in range(STEADY_WINDOWS):
-            plans, inside = len(world.checker.plans), world.load_distance() <= BALANCE.load_distance - MEASURED_PP
+            begun, inside = len(world.checker.plans), world.load_distance() <= BALANCE.load_distance - MEASURED_PP
             world.timeline.run_until(world.timeline.now + WINDOW_S)
-            if inside and len(world.checker.plans) > plans:
+            if inside and len(world.checker.plans) > begun:
                 raise Violation("a plan begins although the cluster was balanced and nothing happened since")
             if inside and (why := self._unsettled()) is not None:
                 raise Violation(f"the cluster was balanced and is not any more: {why}")
         world.checker.check_answers(set(world.present()))
+        plans = [*(plan for _, plan in world.checker.plans), *world.checker.losses]
+        check_told(world.broker.read(world.topics.events, 0), plans, world.checker.in_flight)
 
     def _unsettled(self) -> str | None:
         """Why the cluster is not as it should be, or None."""

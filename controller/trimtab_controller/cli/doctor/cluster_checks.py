@@ -166,7 +166,7 @@ def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
         if not _serves(key, settings.get(key), value):
             text = f"{seen.name}: {key} is {settings.get(key, 'unknown')}, expected {value}"
             command = f"kafka-configs --alter --entity-type topics --entity-name {seen.name} --add-config {key}={value}"
-            judge = warning if key in ("segment.bytes", "retention.ms") else fault
+            judge = warning if key in ("segment.bytes", "retention.ms", "retention.bytes") else fault
             yield judge(Check.TOPICS, text, command)
 
 
@@ -176,7 +176,7 @@ def _serves(key: str, found: str | None, wanted: str) -> bool:
         return False
     if key == "max.message.bytes":
         return int(found) >= int(wanted)
-    if key == "retention.ms":
+    if key in ("retention.ms", "retention.bytes"):
         return int(found) == -1 or int(found) >= int(wanted)
     if key == "segment.bytes":
         return int(found) <= 4 * int(wanted)

@@ -1,0 +1,88 @@
+"""Numbers the events of one term and says which are to be published with what."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.publisher import Record
+from trimtab_controller.loop.events.of_execution import events_of_step
+from trimtab_controller.loop.events.of_status import events_of_status
+from trimtab_controller.plan import Plan
+from trimtab_protocol.messages.events import Event, EventKind, encode_event
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import AppId, Topics
+from trimtab_protocol.messages.status import Status
+
+MAX_AT_ONCE = 500
+"""Events of one publication; of more the first are published, and an event says how many there were."""
+
+
+class EventLog:
+    """The events of one term as leader; it continues after the `previous` status.
+
+    What it returns is to be published in the same transaction as the state or status that it was asked about.
+    """
+
+    def __init__(self, topics: Topics, name: str, *, previous: Status | None) -> None:
+        """`name` = that of the controller."""
+        self._topics = topics
+        self._name = name
+        self._told = previous
+        self._plans: dict[AppId, Plan] = {}
+        self._waiting: list[Event] = []
+        self._generation = 0
+        self._count = 0
+
+    def begins(self, now: float, execution: Execution) -> None:
+        """Note that a controller leads from now on."""
+        self._generation = execution.generation
+        plans = ", ".join(row.plan for row in execution.in_flight)
+        going_on = f", goes on with plan {plans}" if plans else ""
+        text = f"{self._name} leads as generation {execution.generation}{going_on}"
+        self._waiting.append(self._event(now, EventKind.LEADER, "begun", text, by=self._name[:200]))
+
+    def decided(self, plan: Plan) -> None:
+        """Note a plan that is about to begin, for the reasons of its moves."""
+        self._plans[plan.app] = plan
+
+    def measured(self, now: float, found: RoundMeasured) -> None:
+        """Note what a round has brought."""
+        after, why = found.load_distance, found.incomparable
+        text = f"{found.app}: load distance {'unknown' if after is None else f'{after:.1f}'} measured, "
+        text += f"{found.planned:.1f} predicted" + (f"; cannot be compared: {why}" if why else "")
+        text += "; missed its prediction" if found.missed else ""
+        event = self._event(
+            now, EventKind.PLAN, "measured", text, app=found.app, plan=found.plan, planned=found.planned, measured=after
+        )
+        self._waiting.append(event)
+
+    def of_step(self, now: float, before: Execution, after: Execution) -> list[Record]:
+        """The events of a step of the execution."""
+        found = events_of_step(now, self._topics.cluster, before, after, self._plans)
+        self._plans.clear()
+        return self._records(found)
+
+    def of_status(self, status: Status, intents: Sequence[Intent]) -> list[Record]:
+        """The events of a new status, and those noted since the last one."""
+        found = [*self._waiting, *events_of_status(self._told, status, intents)]
+        self._waiting = []
+        if status.window_end is None and self._told is not None:
+            status = replace(status, concerns=self._told.concerns)
+        self._told = status
+        return self._records(sorted(found, key=lambda event: event.at))
+
+    def _event(self, now: float, kind: str, phase: str, text: str, **known: object) -> Event:
+        return Event(id="", cluster=self._topics.cluster, at=now, kind=kind, phase=phase, text=text, **known)  # type: ignore[arg-type]
+
+    def _records(self, events: Sequence[Event]) -> list[Record]:
+        told = [self._record(event) for event in events[:MAX_AT_ONCE]]
+        if (left := len(events) - len(told)) > 0:
+            text = f"{left} more events at this time were left out"
+            told.append(self._record(self._event(events[-1].at, EventKind.DECISION, "left_out", text)))
+        return told
+
+    def _record(self, event: Event) -> Record:
+        self._count += 1
+        numbered = event if event.id else replace(event, id=f"{self._generation}-{event.at:.3f}-{self._count}")
+        return Record(topic=self._topics.events, key=(event.app or "").encode(), value=encode_event(numbered))

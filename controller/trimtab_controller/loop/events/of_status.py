@@ -1,0 +1,124 @@
+"""The events that a new status is, compared with the last one: they are published in one transaction with it.
+
+A new leader begins with the last status of its predecessor.  So nothing is told twice, and nothing is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import assert_never
+
+from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
+from trimtab_protocol.messages.intents import (
+    AcceptJournal,
+    Drain,
+    ForgetApp,
+    ForgetWorker,
+    Intent,
+    Pause,
+    Scale,
+    Stop,
+    Undrain,
+)
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.status import DecisionStatus, Status
+
+
+def events_of_status(before: Status | None, after: Status, intents: Sequence[Intent]) -> list[Event]:
+    """What is new in a status; `intents` = those in force.  Only intents have ids yet."""
+    found = [*_decisions(before, after), *_intents(before, after, intents), *_hold(before, after)]
+    if after.window_end is not None:  # before the first window of a term nothing is known of concerns
+        found += _concerns(before, after)
+    return found
+
+
+def _event(after: Status, kind: str, phase: str, text: str, **known: object) -> Event:
+    return Event(
+        id=str(known.pop("id", "")), cluster=after.cluster, at=after.at, kind=kind, phase=phase,
+        text=text[:MAX_TEXT] or kind, **known,
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def _decisions(before: Status | None, after: Status) -> Iterator[Event]:
+    for row in new_decisions(before.decisions if before else (), after.decisions):
+        if row.kind != "plan":  # which the execution tells of, with its moves
+            yield Event(
+                id="", cluster=after.cluster, at=row.at, kind=EventKind.DECISION, phase=row.kind, text=row.text,
+                reason=row.reason, app=row.app,
+            )  # fmt: skip
+
+
+def new_decisions(old: Sequence[DecisionStatus], now: Sequence[DecisionStatus]) -> Sequence[DecisionStatus]:
+    """The decisions of `now` that are not in `old`, without one that only repeats the last of them.
+
+    A status has the newest decisions; one that repeats itself is in there once, with its last time.
+    """
+    for back, known in enumerate(reversed(old)):
+        if known in now:
+            rows = now[len(now) - now[::-1].index(known) :]
+            return rows[1:] if back and rows and _same(rows[0], old[-1]) else rows
+    return now[1:] if old and now and _same(now[0], old[-1]) else now
+
+
+def _same(one: DecisionStatus, other: DecisionStatus) -> bool:
+    return (one.kind, one.reason, one.app) == (other.kind, other.reason, other.app)
+
+
+def _concerns(before: Status | None, after: Status) -> Iterator[Event]:
+    old = {(row.kind, row.app) for row in before.concerns} if before else set()
+    now = {(row.kind, row.app): row.text for row in after.concerns}
+    for kind, app in sorted(old - now.keys()):
+        yield _event(after, EventKind.CONCERN, "ended", f"{kind} of {app} has ended", reason=kind, app=app)
+    for kind, app in sorted(now.keys() - old):
+        yield _event(after, EventKind.CONCERN, "begun", f"{app}: {now[kind, app]}", reason=kind, app=app)
+
+
+def _hold(before: Status | None, after: Status) -> Iterator[Event]:
+    old, now = before.hold if before else None, after.hold
+    if now is not None and (old is None or old.id != now.id):
+        yield _event(after, EventKind.HOLD, "begun", now.text)
+    if old is not None and now is None:
+        yield _event(after, EventKind.HOLD, "ended", f"no longer on hold: {old.text}")
+
+
+def _intents(before: Status | None, after: Status, intents: Sequence[Intent]) -> Iterator[Event]:
+    told: Mapping[str, float] = (before.intents or {}) if before else {}
+    for intent in intents:
+        if told.get(intent.key) != intent.at:
+            what, app, worker = worded(intent)
+            text = f"{what}, by {intent.by}: {intent.reason}"
+            key = f"intent/{intent.key}/{intent.at:.3f}"
+            yield _event(
+                after, EventKind.INTENT, "given", text, id=key, app=app, worker=worker, by=intent.by,
+                reason=intent.key.split("/")[0],
+            )  # fmt: skip
+    present = {intent.key for intent in intents}
+    for key, at in told.items():
+        if key not in present:
+            text = f"{key} is no longer wanted: done, or taken back"
+            yield _event(
+                after, EventKind.INTENT, "ended", text, id=f"intent/{key}/{at:.3f}/ended", reason=key.split("/")[0]
+            )
+
+
+def worded(intent: Intent) -> tuple[str, AppId | None, str | None]:
+    """What an operator wants, and which app or worker it is about."""
+    match intent:
+        case Drain(worker=worker):
+            return f"drain {worker}", None, worker
+        case Undrain(worker=worker):
+            return f"undrain {worker}", None, worker
+        case Pause():
+            return "pause", None, None
+        case Stop(app=None):
+            return "stop all plans", None, None
+        case Stop(app=app):
+            return f"stop the plan of {app}", app, None
+        case Scale(app=app, workers=workers):
+            return f"scale {app} to {workers} workers", app, None
+        case ForgetApp(app=app):
+            return f"forget app {app}", app, None
+        case ForgetWorker(worker=worker):
+            return f"forget worker {worker}", None, worker
+        case AcceptJournal():
+            return "carry on without the journal", None, None
+        case _:
+            assert_never(intent)

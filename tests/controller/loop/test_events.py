@@ -1,0 +1,153 @@
+"""Which events a step of the execution and a new status are."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tests.controller.execution.execution_transcripts import APP, CLUSTER, T0, W0, W1, W2, kg, plan, started
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.execution.events import Action, Publish, StopWanted
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.publisher import Record
+from trimtab_controller.loop.events.log import MAX_AT_ONCE, EventLog
+from trimtab_controller.loop.events.of_execution import events_of_step
+from trimtab_controller.loop.events.of_status import events_of_status, new_decisions
+from trimtab_protocol.messages.events import Event, EventKind, EventMove, decode_event
+from trimtab_protocol.messages.intents import Drain, Pause
+from trimtab_protocol.messages.names import Epoch, Topics
+from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
+
+PAUSE = Pause(by="ann", at=T0, reason="a look")
+DRAIN = Drain(worker=W1, by="bob", at=T0 + 1, reason="new disk")
+
+
+def status(**known: object) -> Status:
+    """A status of an acting controller."""
+    values = {"cluster": CLUSTER, "at": T0, "acting": True, "epoch": Epoch(1, 1), "paused": None, "coverage": 1.0}
+    return Status(**{**values, "window_end": T0, "intents": {}, **known})  # type: ignore[arg-type]
+
+
+def said(at: float, kind: str = "skip", reason: str = "inside_band") -> DecisionStatus:
+    return DecisionStatus(at=at, kind=kind, reason=reason, text=f"{kind} {reason}", app=APP)
+
+
+def decisions(before: Sequence[DecisionStatus], after: Sequence[DecisionStatus]) -> list[float]:
+    return [row.at for row in new_decisions(before, after)]
+
+
+def brief(events: Sequence[Event]) -> list[tuple[str, str, str | None]]:
+    return [(event.kind, event.phase, event.reason) for event in events]
+
+
+def step(machine: ExecutionMachine, now: float, event: object) -> tuple[Execution, Execution, list[Action]]:
+    before = machine.state
+    actions = machine.on_event(now, event)  # type: ignore[arg-type]
+    return before, machine.state, actions
+
+
+def test_a_plan_is_told_with_its_moves_when_it_begins_and_with_their_outcomes_when_it_ends() -> None:
+    machine = started(W0, W0, W0)
+    wanted = plan((0, W0, W1), (1, W0, W2))
+    before, after, actions = step(machine, T0, wanted)
+    assert any(isinstance(action, Publish) for action in actions)
+    [begun] = events_of_step(T0, CLUSTER, before, after, {APP: wanted.plan})
+    assert (begun.kind, begun.phase, begun.reason, begun.plan) == (EventKind.PLAN, "begun", "load_distance", "1.2")
+    assert (begun.before, begun.planned, begun.lower_bound, begun.moves_total) == (18.4, 1.1, 1.1, 2)
+    assert begun.moves == (
+        EventMove(key_group=kg(0), source=W0, target=W1),
+        EventMove(key_group=kg(1), source=W0, target=W2),
+    )
+    stopped_before, stopped, _ = step(machine, T0 + 1, StopWanted(app=None, reason="stopped by ann", answered=()))
+    told = events_of_step(T0 + 1, CLUSTER, stopped_before, stopped, {})
+    assert brief(told) == [("plan", "stopped", None), ("move", "failed", None), ("move", "failed", None),
+                           ("plan", "ended", None)]  # fmt: skip
+    assert [move.outcome for move in told[-1].moves] == ["failed", "failed"]
+    assert told[0].text == "stopped by ann"
+    assert events_of_step(T0 + 2, CLUSTER, stopped, stopped, {}) == [], "what is told once is not told again"
+
+
+def test_after_a_take_over_a_plan_that_begins_is_told_by_what_the_journal_has() -> None:
+    machine = started(W0, W0)
+    before, after, _ = step(machine, T0, plan((0, W0, W1)))
+    [begun] = events_of_step(T0, CLUSTER, before, after, {})
+    assert (begun.text, begun.moves) == (
+        "app: load distance 18.4 above 5.0",
+        (EventMove(key_group=kg(0), source=W0, target=W1),),
+    )
+
+
+def test_a_decision_that_repeats_itself_is_told_once() -> None:
+    first, other = said(1.0), said(2.0, "stop", "drain")
+    assert decisions([], [first]) == [1.0]
+    assert decisions([first], [first]) == []
+    assert decisions([first], [said(9.0)]) == [], "the same as before, with a new time"
+    assert decisions([first], [first, other]) == [2.0]
+    assert decisions([first], [first, other, said(3.0)]) == [2.0, 3.0], "another one was in between"
+    assert decisions([first, other, said(3.0)], [first, other, said(4.0)]) == []
+    assert decisions([first, other, said(3.0)], [first, other, said(4.0), said(5.0, "stop", "drain")]) == [5.0]
+    assert decisions([other], [first]) == [1.0], "nothing of what was told before is left"
+
+
+def test_what_a_new_status_tells() -> None:
+    concern = ConcernStatus(kind="blocked", app=APP, text="w1 is blocked")
+    before = status()
+    after = status(
+        at=T0 + 5,
+        decisions=(said(T0 + 1), said(T0 + 2, "plan", "load_distance")),
+        concerns=(concern,),
+        hold=HoldStatus(id="h", text="no journal"),
+        intents={DRAIN.key: DRAIN.at},
+    )
+    found = events_of_status(before, after, [DRAIN])
+    assert brief(found) == [
+        ("decision", "skip", "inside_band"),
+        ("intent", "given", "drain"),
+        ("hold", "begun", None),
+        ("concern", "begun", "blocked"),
+    ], "the execution tells of plans"
+    assert (found[1].by, found[1].worker, found[1].text) == ("bob", W1, "drain w1, by bob: new disk")
+    assert events_of_status(after, after, [DRAIN]) == []
+    ended = events_of_status(after, status(at=T0 + 9, decisions=after.decisions), [])
+    assert brief(ended) == [("intent", "ended", "drain"), ("hold", "ended", None), ("concern", "ended", "blocked")]
+
+
+def test_before_the_first_window_of_a_term_no_concern_ends() -> None:
+    concern = ConcernStatus(kind="blocked", app=APP, text="w1 is blocked")
+    log = EventLog(Topics(CLUSTER), "a:1", previous=status(concerns=(concern,)))
+    assert log.of_status(status(at=T0 + 1, window_end=None), []) == []
+    assert log.of_status(status(at=T0 + 2, concerns=(concern,)), []) == [], "nor does it begin again"
+    [ended] = told(log.of_status(status(at=T0 + 3), []))
+    assert (ended.kind, ended.phase) == (EventKind.CONCERN, "ended")
+
+
+def test_an_intent_that_may_have_been_told_has_the_same_id_again() -> None:
+    old = status(intents=None)
+    [one] = told(EventLog(Topics(CLUSTER), "a:1", previous=old).of_status(status(intents={PAUSE.key: T0}), [PAUSE]))
+    [two] = told(EventLog(Topics(CLUSTER), "b:2", previous=old).of_status(status(intents={PAUSE.key: T0}), [PAUSE]))
+    assert one.id == two.id
+    other = replace(PAUSE, at=T0 + 9)
+    [three] = told(EventLog(Topics(CLUSTER), "b:2", previous=old).of_status(status(), [other]))
+    assert three.id != one.id
+
+
+def test_a_leader_says_so_and_what_a_round_has_brought() -> None:
+    log = EventLog(Topics(CLUSTER), "host:7", previous=None)
+    log.begins(T0, Execution(generation=4))
+    log.measured(T0 + 1, RoundMeasured(plan="3.9", app=APP, planned=1.5, load_distance=1.25))
+    leader, measured = told(log.of_status(status(at=T0 + 2), []))
+    assert (leader.kind, leader.by, leader.text) == ("leader", "host:7", "host:7 leads as generation 4")
+    assert (measured.phase, measured.plan, measured.planned, measured.measured) == ("measured", "3.9", 1.5, 1.25)
+    assert leader.id != measured.id
+    assert log.of_status(status(at=T0 + 3), []) == []
+
+
+def test_more_than_fits_is_said_to_be_left_out() -> None:
+    intents = [replace(DRAIN, worker=f"w{n}") for n in range(MAX_AT_ONCE + 3)]
+    records = EventLog(Topics(CLUSTER), "a:1", previous=status()).of_status(status(), intents)
+    assert len(records) == MAX_AT_ONCE + 1
+    assert told(records)[-1].text == "3 more events at this time were left out"
+
+
+def told(records: Sequence[Record]) -> list[Event]:
+    assert {record.topic for record in records} <= {Topics(CLUSTER).events}
+    return [decode_event(record.value) for record in records]
