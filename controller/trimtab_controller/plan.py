@@ -37,6 +37,46 @@ class Move:
             raise ValueError(f"{self.key_group} would move from {self.source} to itself")
 
 
+class MoveReason(StrEnum):
+    """Why a key group leaves its worker; events use these names."""
+
+    DRAIN = "drain"  # the worker is being drained
+    LOSS = "loss"  # the worker is lost
+    FIRST = "first_placement"
+    HOST_FULL = "host_full"  # its host is asked for more of a resource than it has
+    OVER_MEAN = "over_mean"  # the worker has more than the mean load
+    UNDER_MEAN = "under_mean"  # it has not, but the target has less
+    COLLOCATION = "collocation"  # it exchanges tuples with key groups of the target
+    MAKES_ROOM = "makes_room"  # for another key group that comes in exchange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextMove:
+    """One more move after a plan, and the load distance that it would lead to (pp)."""
+
+    key_group: KeyGroup
+    source: WorkerId
+    target: WorkerId
+    load_distance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanWhy:
+    """What a plan was made for.
+
+    `reasons` and `loads` (percent of a core) have one entry per move; `before` and `after` = the predicted load of each
+    worker, in percent of its capacity, `mean_load` that of all that stay.  `next` None: no single further move that the
+    hosts' limits allow lowers the load distance.
+    """
+
+    reasons: tuple[MoveReason, ...]
+    loads: tuple[float, ...]
+    before: Mapping[WorkerId, float]
+    after: Mapping[WorkerId, float]
+    mean_load: float
+    next: NextMove | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collocation:
     """Share of the tuples between key groups that stay within a worker, from 0 to 1.
@@ -65,7 +105,8 @@ class Plan:
     known.
     `to_standbys` = how many moves go to a standby, which has little to restore; `to_copies` = how many go to a worker
     with a copy of the state on its disk, which restores the rest.
-    `collocation` None: not part of this plan.  `note`: anything else that the operator should know.
+    `collocation` None: not part of this plan.  `note`: anything else that the operator should know.  `why`: of the
+    moves; None for a plan after a loss.
     """
 
     app: AppId
@@ -84,6 +125,7 @@ class Plan:
     cores: Mapping[HostId, float] = field(default_factory=dict)
     to_standbys: int = 0
     to_copies: int = 0
+    why: PlanWhy | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.moves:

@@ -7,6 +7,7 @@ from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scal
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import DrainBlocked
+from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.fixed import refusal
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
@@ -295,6 +296,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             fallback=answer.fallback,
             solve_s=answer.solve_s,
             collocation=answer.collocation,
+            why=why_of(wanted.view, moves, wanted.reason),
         )
     )
 

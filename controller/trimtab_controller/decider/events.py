@@ -1,7 +1,7 @@
 """Events and actions of the decider."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.predictions import MispredictedWorker
@@ -93,7 +93,8 @@ class RoundMeasured:
     """The result of a round, from the first whole window after it.
 
     `load_distance` (pp) is the measured one.  `incomparable` says why it cannot be compared with the plan.  `missed`
-    names the mispredicted workers, worst first; it is empty when the plan met its prediction.
+    names the mispredicted workers, worst first; it is empty when the plan met its prediction.  `worker_loads` = the
+    measured load of each worker, in percent of its capacity.
     """
 
     plan: str
@@ -102,6 +103,7 @@ class RoundMeasured:
     load_distance: float | None
     incomparable: str | None = None
     missed: tuple[MispredictedWorker, ...] = ()
+    worker_loads: Mapping[WorkerId, float] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

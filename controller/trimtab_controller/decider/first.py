@@ -19,6 +19,7 @@ from enum import StrEnum
 from trimtab_controller.decider.decide import drift
 from trimtab_controller.decider.decision import Adopted, Planned
 from trimtab_controller.decider.evaluate import evaluate
+from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
@@ -214,6 +215,7 @@ def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Pl
     owner = [best.owners[after[place].key_group] for place in range(len(after))]
     moved = replace(view, key_groups=[replace(row, owner=name) for row, name in zip(after, owner, strict=True)])
     planned = evaluate(moved).load_distance or 0.0
+    moves = {place: name for place, name in enumerate(owner) if after[place].owner != name}
     return Planned(
         plan=Plan(
             app=view.app,
@@ -229,5 +231,6 @@ def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Pl
             planned=planned,
             lower_bound=0.0,
             status="feasible",
+            why=why_of(view, moves, PlanReason.FIRST),
         )
     )

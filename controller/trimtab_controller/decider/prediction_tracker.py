@@ -90,6 +90,7 @@ class PredictionTracker:
             load_distance=found.load_distance,
             incomparable=found.incomparable,
             missed=found.missed,
+            worker_loads=evaluate(view).worker_loads,
         )
 
     def _measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.controller.execution.execution_transcripts import APP, CLUSTER, T0, W0, W1, W2, kg, plan, started
+from tests.controller.execution.execution_transcripts import APP, CLUSTER, OPERATOR, T0, W0, W1, W2, kg, plan, started
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.events import Action, Publish, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -12,7 +12,8 @@ from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.log import MAX_AT_ONCE, EventLog
 from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_status import events_of_status, new_decisions
-from trimtab_protocol.messages.events import Event, EventKind, EventMove, decode_event
+from trimtab_controller.plan import MoveReason, NextMove, PlanWhy
+from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
 from trimtab_protocol.messages.intents import Drain, Pause
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
@@ -64,6 +65,41 @@ def test_a_plan_is_told_with_its_moves_when_it_begins_and_with_their_outcomes_wh
     assert [move.outcome for move in told[-1].moves] == ["failed", "failed"]
     assert told[0].text == "stopped by ann"
     assert events_of_step(T0 + 2, CLUSTER, stopped, stopped, {}) == [], "what is told once is not told again"
+
+
+def test_a_plan_says_why_each_move_is_made_and_what_it_does_to_the_loads() -> None:
+    machine = started(W0, W0)
+    why = PlanWhy(
+        reasons=(MoveReason.OVER_MEAN,),
+        loads=(12.3456,),
+        before={W0: 62.0, W1: 38.0, W2: 50.0},
+        after={W0: 50.0, W1: 50.0, W2: 50.0},
+        mean_load=50.0,
+        next=NextMove(key_group=kg(1), source=W0, target=W2, load_distance=0.25),
+    )
+    wanted = replace(plan((0, W0, W1)), plan=replace(plan((0, W0, W1)).plan, why=why))
+    placed = replace(machine.state.placements[APP], owners={OPERATOR: ((W0, W1), (W0, W2))})
+    before = replace(machine.state, placements={APP: placed})
+    _, after, _ = step(machine, T0, wanted)
+    [begun] = events_of_step(T0, CLUSTER, before, after, {APP: wanted.plan})
+    assert begun.moves == (
+        EventMove(key_group=kg(0), source=W0, target=W1, why="over_mean", warm="standby", load_pct=12.346),
+    )
+    assert begun.loads == (
+        EventLoad(worker=W0, before=62.0, planned=50.0),
+        EventLoad(worker=W1, before=38.0, planned=50.0),
+    )
+    assert (begun.mean_load, begun.next and begun.next.load_distance) == (50.0, 0.25)
+    log = EventLog(Topics(CLUSTER), "a:1", previous=status())
+    log.decided(wanted.plan)
+    log.measured(
+        T0, RoundMeasured(plan="1.2", app=APP, planned=1.1, load_distance=1.0, worker_loads={W0: 51.0, W2: 9.0})
+    )
+    [measured] = told(log.of_status(status(), []))
+    assert measured.loads == (
+        EventLoad(worker=W0, before=62.0, planned=50.0, measured=51.0),
+        EventLoad(worker=W1, before=38.0, planned=50.0),
+    )
 
 
 def test_after_a_take_over_a_plan_that_begins_is_told_by_what_the_journal_has() -> None:

@@ -21,6 +21,8 @@ def check_told(records: Iterable[Stored], plans: Iterable[str], in_flight: Itera
     if ended != Counter(set(plans) - set(in_flight)):
         raise Violation(f"told to end: {ended}, in flight of {begun}: {list(in_flight)}")
     for event in events:
+        if (event.kind, event.phase) == (EventKind.PLAN, "begun") and not all(move.why for move in event.moves):
+            raise Violation(f"plan {event.plan} begins without a reason for each move: {event.moves}")
         if (event.kind, event.phase) == (EventKind.PLAN, "ended"):
             _check_outcomes(event)
 

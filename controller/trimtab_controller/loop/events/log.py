@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.of_execution import events_of_step
+from trimtab_controller.loop.events.of_plan import measured_loads
 from trimtab_controller.loop.events.of_status import events_of_status
-from trimtab_controller.plan import Plan
+from trimtab_controller.plan import Plan, PlanWhy
 from trimtab_protocol.messages.events import Event, EventKind, encode_event
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
@@ -30,6 +32,7 @@ class EventLog:
         self._name = name
         self._told = previous
         self._plans: dict[AppId, Plan] = {}
+        self._why: dict[AppId, PlanWhy | None] = {}
         self._waiting: list[Event] = []
         self._generation = 0
         self._count = 0
@@ -45,17 +48,28 @@ class EventLog:
     def decided(self, plan: Plan) -> None:
         """Note a plan that is about to begin, for the reasons of its moves."""
         self._plans[plan.app] = plan
+        self._why[plan.app] = plan.why
 
     def measured(self, now: float, found: RoundMeasured) -> None:
         """Note what a round has brought."""
-        after, why = found.load_distance, found.incomparable
+        after, unclear = found.load_distance, found.incomparable
         text = f"{found.app}: load distance {'unknown' if after is None else f'{after:.1f}'} measured, "
-        text += f"{found.planned:.1f} predicted" + (f"; cannot be compared: {why}" if why else "")
+        text += f"{found.planned:.1f} predicted" + (f"; cannot be compared: {unclear}" if unclear else "")
         text += "; missed its prediction" if found.missed else ""
-        event = self._event(
-            now, EventKind.PLAN, "measured", text, app=found.app, plan=found.plan, planned=found.planned, measured=after
+        why = self._why.get(found.app)
+        self._waiting.append(
+            self._event(
+                now,
+                EventKind.PLAN,
+                "measured",
+                text,
+                app=found.app,
+                plan=found.plan,
+                planned=found.planned,
+                measured=after,
+                loads=measured_loads(why, found.worker_loads),
+            )
         )
-        self._waiting.append(event)
 
     def of_step(self, now: float, before: Execution, after: Execution) -> list[Record]:
         """The events of a step of the execution."""
@@ -72,8 +86,8 @@ class EventLog:
         self._told = status
         return self._records(sorted(found, key=lambda event: event.at))
 
-    def _event(self, now: float, kind: str, phase: str, text: str, **known: object) -> Event:
-        return Event(id="", cluster=self._topics.cluster, at=now, kind=kind, phase=phase, text=text, **known)  # type: ignore[arg-type]
+    def _event(self, now: float, kind: str, phase: str, text: str, **known: Any) -> Event:
+        return Event(id="", cluster=self._topics.cluster, at=now, kind=kind, phase=phase, text=text, **known)
 
     def _records(self, events: Sequence[Event]) -> list[Record]:
         told = [self._record(event) for event in events[:MAX_AT_ONCE]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from trimtab_controller.decider.describe import describe_plan
 from trimtab_controller.execution.state import (
@@ -12,10 +13,12 @@ from trimtab_controller.execution.state import (
     Scaling,
     ScalingPhase,
 )
+from trimtab_controller.loop.events.of_plan import moves_of_round, plan_fields
 from trimtab_controller.loop.status_builder import describe_end
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.events import MAX_MOVES, MAX_TEXT, Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.placement import Placement
 
 TOLD_FAILURES = 20
 """Hand-overs of one plan whose failure is told at once; the end of the plan tells all outcomes."""
@@ -33,7 +36,8 @@ def events_of_step(
     found: list[Event] = []
     for app, row in after.rounds.items():
         known = before.rounds.get(app)
-        found += _of_round(now, cluster, known if known and known.plan == row.plan else None, row, plans.get(app))
+        known = known if known and known.plan == row.plan else None
+        found += _of_round(now, cluster, known, row, plans.get(app), before.placements.get(app))
     for worker, scaling in after.scalings.items():
         last = before.scalings.get(worker)
         if last is None or (last.command.id, last.phase) != (scaling.command.id, scaling.phase):
@@ -48,17 +52,19 @@ def events_of_step(
     return found
 
 
-def _event(now: float, cluster: str, kind: str, phase: str, text: str, **known: object) -> Event:
+def _event(now: float, cluster: str, kind: str, phase: str, text: str, **known: Any) -> Event:
     told = text[:MAX_TEXT] or kind
-    return Event(id="", cluster=cluster, at=now, kind=kind, phase=phase, text=told, **known)  # type: ignore[arg-type]
+    return Event(id="", cluster=cluster, at=now, kind=kind, phase=phase, text=told, **known)
 
 
-def _of_round(now: float, cluster: str, before: Round | None, row: Round, plan: Plan | None) -> Iterator[Event]:
+def _of_round(
+    now: float, cluster: str, before: Round | None, row: Round, plan: Plan | None, placement: Placement | None
+) -> Iterator[Event]:
     about = _event(now, cluster, EventKind.PLAN, "begun", row.reason, app=row.app, plan=row.plan)
     if before is None:
-        yield _begun(about, row, plan)
+        yield _begun(about, row, plan, placement)
     elif _added(before, row):
-        yield replace(_begun(about, row, plan), phase="extended")
+        yield replace(_begun(about, row, plan, placement), phase="extended")
     if row.stopped is not None and (before is None or before.stopped is None):
         yield replace(about, phase="stopped", text=row.stopped[:MAX_TEXT])
     yield from _failures(about, before, row)
@@ -70,7 +76,7 @@ def _of_round(now: float, cluster: str, before: Round | None, row: Round, plan: 
             before=row.before,
             planned=row.planned,
             lower_bound=row.lower_bound,
-            **_moves(row, ended=True),
+            **moves_of_round(row, ended=True),
         )
 
 
@@ -79,32 +85,12 @@ def _added(before: Round, row: Round) -> bool:
     return len(row.handovers) > len(before.handovers) and row.ended_at is None
 
 
-def _begun(about: Event, row: Round, plan: Plan | None) -> Event:
+def _begun(about: Event, row: Round, plan: Plan | None, placement: Placement | None) -> Event:
     """What a plan is, and why; after a takeover only what the journal has of it."""
     shown = replace(about, before=row.before, planned=row.planned, lower_bound=row.lower_bound)
     if plan is None:
-        return replace(shown, text=f"{row.app}: {row.reason}"[:MAX_TEXT], **_moves(row, ended=False))
-    moves = tuple(
-        EventMove(key_group=move.key_group, source=move.source, target=move.target) for move in plan.moves[:MAX_MOVES]
-    )
-    text = f"{row.app}: {describe_plan(plan)}"
-    return replace(shown, text=text[:MAX_TEXT], reason=str(plan.reason), moves=moves, moves_total=len(plan.moves))
-
-
-def _moves(row: Round, *, ended: bool) -> dict[str, object]:
-    """The moves of a round, as its hand-overs have them."""
-    moves = [
-        EventMove(
-            key_group=key_group,
-            source=each.source,
-            target=each.target,
-            outcome=str(each.phase) if ended else None,
-            pause_s=each.pause_s if ended else None,
-        )
-        for each in row.handovers
-        for key_group in each.key_groups
-    ]
-    return {"moves": tuple(moves[:MAX_MOVES]), "moves_total": len(moves)}
+        return replace(shown, text=f"{row.app}: {row.reason}"[:MAX_TEXT], **moves_of_round(row, ended=False))
+    return replace(shown, text=f"{row.app}: {describe_plan(plan)}"[:MAX_TEXT], **plan_fields(plan, placement))
 
 
 def _failures(about: Event, before: Round | None, row: Round) -> Iterator[Event]:

@@ -4,7 +4,7 @@ A new leader begins with the last status of its predecessor.  So nothing is told
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
 from trimtab_protocol.messages.intents import (
@@ -18,7 +18,7 @@ from trimtab_protocol.messages.intents import (
     Stop,
     Undrain,
 )
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.status import DecisionStatus, Status
 
 
@@ -30,11 +30,11 @@ def events_of_status(before: Status | None, after: Status, intents: Sequence[Int
     return found
 
 
-def _event(after: Status, kind: str, phase: str, text: str, **known: object) -> Event:
+def _event(after: Status, kind: str, phase: str, text: str, **known: Any) -> Event:
     return Event(
         id=str(known.pop("id", "")), cluster=after.cluster, at=after.at, kind=kind, phase=phase,
         text=text[:MAX_TEXT] or kind, **known,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def _decisions(before: Status | None, after: Status) -> Iterator[Event]:
@@ -99,7 +99,7 @@ def _intents(before: Status | None, after: Status, intents: Sequence[Intent]) ->
             )
 
 
-def worded(intent: Intent) -> tuple[str, AppId | None, str | None]:
+def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
     """What an operator wants, and which app or worker it is about."""
     match intent:
         case Drain(worker=worker):

@@ -1,0 +1,63 @@
+"""Why a plan makes its moves, from the view that it was made with."""
+
+from collections.abc import Mapping
+
+from trimtab_controller.decider.resources import ROUNDING, filled_by
+from trimtab_controller.decider.single_moves import SingleMoves
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.plan import MoveReason, NextMove, PlanReason, PlanWhy
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+CLEARLY_PP = 0.05
+"""From which distance a worker counts as above or below the mean."""
+
+
+def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason) -> PlanWhy:
+    """Why these key groups (row of the view -> target) move, and what one more move would bring."""
+    before, after = SingleMoves(view), SingleMoves(view, moves)
+    loads, mean = before.loads, before.mean_load
+    full = {each.host for each in filled_by(view, {}) if each.before > each.room * (1 + ROUNDING)}
+    table, draining = view.owned, frozenset(view.draining)
+
+    def reason_of(row: int, target: WorkerId) -> MoveReason:
+        source = table.workers[table.owner[row]]
+        if source in draining:
+            return MoveReason.DRAIN
+        if reason is PlanReason.FIRST:
+            return MoveReason.FIRST
+        return _for_balance(view.hosts, full, source, target, loads, mean, reason)
+
+    best = after.best()
+    return PlanWhy(
+        reasons=tuple(reason_of(row, target) for row, target in moves.items()),
+        loads=tuple(float(table.load[row]) for row in moves),
+        before=loads,
+        after=after.loads,
+        mean_load=mean,
+        next=None
+        if best is None
+        else NextMove(
+            key_group=table[best.row].key_group,
+            source=table[best.row].owner,
+            target=view.workers[best.target].id,
+            load_distance=best.load_distance,
+        ),
+    )
+
+
+def _for_balance(
+    hosts: Mapping[WorkerId, HostId],
+    full: set[HostId],
+    source: WorkerId,
+    target: WorkerId,
+    loads: Mapping[WorkerId, float],
+    mean: float,
+    reason: PlanReason,
+) -> MoveReason:
+    if hosts[source] in full and hosts[target] != hosts[source]:
+        return MoveReason.HOST_FULL
+    if reason is PlanReason.COLLOCATION:
+        return MoveReason.COLLOCATION
+    if loads[source] > mean + CLEARLY_PP:
+        return MoveReason.OVER_MEAN
+    return MoveReason.UNDER_MEAN if loads[target] < mean - CLEARLY_PP else MoveReason.MAKES_ROOM

@@ -1,0 +1,182 @@
+"""What moving one key group would do: to the load distance, and to the limits of the hosts.
+
+The mean load does not change with a move, and only the loads of its two ends do.  So the load distance after it is the
+largest of three: the deviations of both ends, and the largest deviation of all other workers.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.resources import Filled, Resource, filled_by, resources_of
+from trimtab_controller.decider.view import AppView
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+MOST_CELLS = 500_000
+"""Pairs of key group and target among which the best move is looked for; of more, the heaviest key groups count."""
+TRIED = 50
+"""Moves that are tried against the hosts' limits, the best first."""
+SLACK_PP = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleMove:
+    """The move of the key group in `row` of the view to the worker in `target`, and the load distance after it (pp)."""
+
+    row: int
+    target: int
+    load_distance: float
+
+
+class SingleMoves:
+    """The single moves after `moves` (row -> target) of a view have been made; workers by their place in the view."""
+
+    def __init__(self, view: AppView, moves: Mapping[int, WorkerId] | None = None) -> None:
+        self._view = view
+        self._moved = dict(moves or {})
+        table = view.owned
+        self._places = {worker.id: place for place, worker in enumerate(view.workers)}
+        of_owner = np.array([self._places[name] for name in table.workers], np.int64)
+        self.owner: Integers = of_owner[table.owner] if len(table) else np.zeros(0, np.int64)
+        for row, target in self._moved.items():
+            self.owner[row] = self._places[target]
+        self._capacity = np.array([worker.capacity for worker in view.workers])
+        self.kept = np.array([not worker.draining for worker in view.workers], np.bool_)
+        self._load = table.load
+        self._sums: Floats = np.bincount(self.owner, weights=table.load, minlength=len(view.workers))
+        counted = self._capacity[self.kept] if self.kept.any() else self._capacity
+        self.mean_load = float(table.load.sum() / counted.sum())
+        self._limits: _Limits | None = None
+
+    @property
+    def loads(self) -> dict[WorkerId, float]:
+        """The load of each worker, in percent of its capacity."""
+        return dict(zip(self._places, (self._sums / self._capacity).tolist(), strict=True))
+
+    @property
+    def load_distance(self) -> float | None:
+        """The load distance without a further move (pp); None: every worker is being drained."""
+        return float(max(0.0, self._deviations().max())) if self.kept.any() else None
+
+    def load_after(self, row: int, target: int) -> float:
+        """The load of the target with this key group, in percent of its capacity."""
+        more = 0.0 if self.owner[row] == target else float(self._load[row])
+        return float((self._sums[target] + more) / self._capacity[target])
+
+    def distances(self, rows: Integers) -> Floats:
+        """(rows, workers) the load distance after each of these key groups, which have one owner, moved there (pp)."""
+        source = int(self.owner[rows[0]])
+        load = self._load[rows][:, None]
+        deviations = self._deviations()
+        deviations[source] = 0.0
+        order = np.argsort(deviations)[::-1]
+        others = np.full(len(deviations), deviations[order[0]])
+        others[order[0]] = deviations[order[1]] if len(order) > 1 else 0.0
+        left = self._deviation((self._sums[source] - load) / self._capacity[source], self.kept[source])
+        gets = self._deviation((self._sums + load) / self._capacity, self.kept)
+        after: Floats = np.maximum(np.maximum(others, left), gets)
+        after[:, source] = self.load_distance or 0.0
+        return after
+
+    def limit(self, row: int, target: int) -> Filled | None:
+        """The limit of the target's host that this key group would break; None if it fits."""
+        if self._limits is None:
+            self._limits = _Limits.of(self._view, self._moved)
+        worker, source = self._view.workers[target], self._view.workers[int(self.owner[row])]
+        return self._limits.broken(row, worker.host, stays=worker.host == source.host)
+
+    def best(self) -> SingleMove | None:
+        """The move that lowers the load distance most, within the hosts' limits; None if none lowers it."""
+        now = self.load_distance
+        if now is None or not len(self.owner):
+            return None
+        tried = islice(self._candidates(now), TRIED)
+        return next((each for each in tried if self.limit(each.row, each.target) is None), None)
+
+    def _candidates(self, now: float) -> Iterator[SingleMove]:
+        """Moves that lower the load distance, the best first: only those that involve the furthest worker do."""
+        deviations = self._deviations()
+        furthest = int(deviations.argmax())
+        rows = self._unmoved(self.owner == furthest)
+        if not len(rows) or self._sums[furthest] / self._capacity[furthest] < self.mean_load:
+            yield from self._arrivals(furthest, now)
+            return
+        after = self.distances(rows)
+        after[:, ~self.kept] = np.inf
+        yield from self._sorted(after, rows, now)
+
+    def _arrivals(self, target: int, now: float) -> Iterator[SingleMove]:
+        """Moves to a worker that has too little, one from each other worker at a time."""
+        if not self.kept[target]:
+            return
+        found: list[SingleMove] = []
+        for source in np.unique(self.owner[self.owner != target]).tolist():
+            rows = self._unmoved(self.owner == source)
+            if len(rows):
+                after = self.distances(rows)[:, target]
+                best = int(after.argmin())
+                found.append(SingleMove(row=int(rows[best]), target=target, load_distance=float(after[best])))
+        yield from sorted(
+            (each for each in found if each.load_distance < now - SLACK_PP), key=lambda each: each.load_distance
+        )
+
+    def _unmoved(self, chosen: NDArray[np.bool_]) -> Integers:
+        """The rows chosen that are not moved already, the heaviest of them if there are too many."""
+        chosen = chosen.copy()
+        chosen[list(self._moved)] = False
+        rows: Integers = np.flatnonzero(chosen)
+        most = max(1, MOST_CELLS // len(self._capacity))
+        return rows if len(rows) <= most else rows[np.argsort(self._load[rows])[-most:]]
+
+    def _sorted(self, after: Floats, rows: Integers, now: float) -> Iterator[SingleMove]:
+        flat = np.argsort(after, axis=None, kind="stable")[:TRIED]
+        for row, target in zip(*np.unravel_index(flat, after.shape), strict=True):
+            distance = float(after[row, target])
+            if distance >= now - SLACK_PP:
+                return
+            yield SingleMove(row=int(rows[row]), target=int(target), load_distance=distance)
+
+    def _deviations(self) -> Floats:
+        return self._deviation(self._sums / self._capacity, self.kept)
+
+    def _deviation(self, load: Floats, kept: NDArray[np.bool_] | np.bool_) -> Floats:
+        """How far loads are from the mean; of a worker that is drained only the excess counts."""
+        off = load - self.mean_load
+        found: Floats = np.where(kept, np.abs(off), np.maximum(off, 0.0))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What is used on each host, and what each key group uses."""
+
+    used: Mapping[HostId, list[Filled]] = field(default_factory=dict)
+    resources: Mapping[str, Resource] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, view: AppView, moves: Mapping[int, WorkerId]) -> "_Limits":
+        used: dict[HostId, list[Filled]] = {}
+        for each in filled_by(view, moves):
+            used.setdefault(each.host, []).append(each)
+        return cls(used, {each.name: each for each in resources_of(view.owned)})
+
+    def broken(self, row: int, host: HostId, *, stays: bool) -> Filled | None:
+        for each in self.used.get(host, ()):
+            resource = self.resources[each.resource]
+            if stays and not resource.stays:
+                continue  # it is used on this host already
+            with_it = Filled(
+                host=host,
+                resource=each.resource,
+                before=each.after,
+                after=each.after + float(resource.amount[row]),
+                room=each.room,
+                each=each.each,
+            )
+            if with_it.overfills:
+                return with_it
+        return None

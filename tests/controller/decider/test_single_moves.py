@@ -1,0 +1,125 @@
+"""What one move would do: compared with evaluating the whole view after it, move by move."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.hosted_job import APP, kg
+from trimtab_controller.decider.evaluate import evaluate
+from trimtab_controller.decider.explain import why_of
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.resources import filled_by
+from trimtab_controller.decider.single_moves import SLACK_PP, SingleMoves
+from trimtab_controller.decider.view import UNLIMITED, AppView, Room, Worker
+from trimtab_controller.plan import MoveReason, PlanReason
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+import numpy as np  # isort: skip
+
+W = [WorkerId(f"w{n}") for n in range(5)]
+
+
+def a_view(seed: int, *, drained: int = 0, rooms: dict[HostId, Room] | None = None) -> AppView:
+    """Five workers on three hosts, 30 key groups."""
+    chosen = random.Random(seed)
+    workers = tuple(
+        Worker(id=name, host=HostId(f"h{n // 2}"), capacity=chosen.choice((0.5, 1.0, 2.0)), draining=n < drained)
+        for n, name in enumerate(W)
+    )
+    rows = [
+        Owned(key_group=kg(n), owner=chosen.choice(W), load=chosen.uniform(0.0, 20.0), state_bytes=chosen.randint(1, 9))
+        for n in range(30)
+    ]
+    return AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={}, rooms=rooms or {})
+
+
+def moved(view: AppView, moves: dict[int, WorkerId]) -> AppView:
+    rows = [replace(row, owner=moves.get(place, row.owner)) for place, row in enumerate(view.owned)]
+    return replace(view, key_groups=rows)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("drained", [0, 2])
+def test_the_load_distance_after_each_single_move_is_that_of_the_whole_view(seed: int, drained: int) -> None:
+    view = a_view(seed, drained=drained)
+    found = SingleMoves(view)
+    assert found.load_distance == pytest.approx(evaluate(view).load_distance)
+    assert found.loads == pytest.approx(dict(evaluate(view).worker_loads))
+    lowest = found.load_distance
+    for row in range(30):
+        distances = found.distances(np.array([row]))[0]
+        for target, name in enumerate(W):
+            after = evaluate(moved(view, {row: name}))
+            assert distances[target] == pytest.approx(after.load_distance)
+            assert found.load_after(row, target) == pytest.approx(after.worker_loads[name])
+            if not view.workers[target].draining:
+                lowest = min(lowest, distances[target])
+    best = found.best()
+    if best is None:
+        assert lowest >= found.load_distance - SLACK_PP
+    else:
+        assert best.load_distance == pytest.approx(lowest), "the dumb search finds none that is better"
+        after = evaluate(moved(view, {best.row: W[best.target]}))
+        assert after.load_distance == pytest.approx(best.load_distance)
+
+
+def test_moves_that_a_plan_makes_already_count() -> None:
+    view = a_view(3)
+    moves = {0: W[4], 7: W[2]}
+    found = SingleMoves(view, moves)
+    assert found.load_distance == pytest.approx(evaluate(moved(view, moves)).load_distance)
+    best = found.best()
+    assert best is None or best.row not in moves
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_is_the_one_by_which_a_plan_would_be_refused(seed: int) -> None:
+    view = a_view(seed)
+    used = {each.host: each.before for each in filled_by(replace(view, rooms=dict.fromkeys(hosts(view), UNLIMITED)), {})
+            if each.resource == "memory"}  # fmt: skip
+    full = {host: replace(UNLIMITED, memory=amount + 4.0, disk=amount + 6.0) for host, amount in used.items()}
+    view = replace(view, rooms=full)
+    found, forbidden = SingleMoves(view), 0
+    for row in range(30):
+        for target, name in enumerate(W):
+            if view.owned[row].owner == name:
+                continue
+            over = {each.resource for each in filled_by(view, {row: name}) if each.overfills}
+            limit = found.limit(row, target)
+            assert (limit.resource if limit else None) in (over or {None})
+            forbidden += limit is not None
+    assert 0 < forbidden < 30 * 4
+    best = found.best()
+    assert best is None or found.limit(best.row, best.target) is None
+
+
+def hosts(view: AppView) -> list[HostId]:
+    return sorted({worker.host for worker in view.workers})
+
+
+def test_each_move_has_its_reason() -> None:
+    workers = tuple(Worker(id=name, host=HostId(name), capacity=1.0, draining=name == W[3]) for name in W[:4])
+    loads = {W[0]: (30.0, 30.0), W[1]: (20.0,), W[2]: (5.0,), W[3]: (5.0,)}
+    rows = [
+        Owned(key_group=kg(n), owner=owner, load=load, state_bytes=1)
+        for n, (owner, load) in enumerate((owner, load) for owner, each in loads.items() for load in each)
+    ]
+    view = AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
+    moves = {0: W[1], 2: W[2], 3: W[0], 4: W[2]}
+    found = why_of(view, moves, PlanReason.LOAD_DISTANCE)
+    assert found.reasons == (MoveReason.OVER_MEAN, MoveReason.UNDER_MEAN, MoveReason.MAKES_ROOM, MoveReason.DRAIN)
+    assert found.loads == (30.0, 20.0, 5.0, 5.0)
+    assert dict(found.before) == pytest.approx({W[0]: 60.0, W[1]: 20.0, W[2]: 5.0, W[3]: 5.0})
+    assert dict(found.after) == pytest.approx({W[0]: 35.0, W[1]: 30.0, W[2]: 25.0, W[3]: 0.0})
+    assert found.mean_load == pytest.approx(30.0)
+    assert found.next is None, "a single further move makes it worse"
+    first = why_of(view, {0: W[2]}, PlanReason.FIRST)
+    assert first.reasons == (MoveReason.FIRST,)
+    together = why_of(view, {0: W[2]}, PlanReason.COLLOCATION)
+    assert together.reasons == (MoveReason.COLLOCATION,)
+    room = {HostId(W[0]): replace(UNLIMITED, cpu=50.0)}
+    full = why_of(replace(view, rooms=room), {0: W[2]}, PlanReason.LOAD_DISTANCE)
+    assert full.reasons == (MoveReason.HOST_FULL,)
+    assert full.next is not None
+    assert full.next.source == W[0] or full.next.target == W[1]
