@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import aiokafka
@@ -251,6 +251,43 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     assert [node["id"] for node in instance["nodes"]] == ["w0", "w1"]
     world.trimtab("undrain", "w2")
     assert world.next_command(CommandKind.START, start_after, windows=True).worker == "w2"
+    check_events(world)
+
+
+def check_events(world: World) -> None:
+    """What the drain of w2 has left in the events, and what `trimtab why` makes of it."""
+    told = [json.loads(line) for line in world.trimtab("events", "--json").splitlines()]
+    names = [f"{row['kind']} {row['phase']}" for row in told]
+    assert len({row["id"] for row in told}) == len(told)
+    assert {"leader begun", "decision skip", "decision adopt", "plan begun", "plan ended", "scaling begun"} <= set(
+        names
+    )
+    skips = [row["reason"] for row in told if row["kind"] == "decision" and row["phase"] == "skip"]
+    assert not [one for one, two in pairwise(skips) if one == two == "inside_band"], "a repeated decision is told once"
+    given = [(row["by"], row["text"]) for row in told if row["kind"] == "intent" and row["phase"] == "given"]
+    assert [text.partition(", by ")[0] + ": " + text.rpartition(": ")[2] for _, text in given] == [
+        "pause: tea",
+        "drain w2: kernel update",
+    ]
+    assert all(by and by in text for by, text in given)
+    assert "pause is no longer wanted: done, or taken back" in [row["text"] for row in told]
+    begun = next(row for row in told if row["kind"] == "plan" and row["phase"] == "begun")
+    ended = next(row for row in told if row["kind"] == "plan" and row["phase"] == "ended")
+    assert begun["plan"] == ended["plan"]
+    assert begun["reason"] == "drain"
+    assert {(move["source"], move["why"]) for move in begun["moves"]} == {("w2", "drain")}
+    assert {row["worker"] for row in begun["loads"]} == {"w0", "w1", "w2"}
+    moved = {move["key_group"]: move["target"] for move in ended["moves"] if move["outcome"] == "done"}
+    assert len(moved) == 4
+    assert "intent given" in world.trimtab("events", "--kind", "intent", "--since", "1h")
+
+    name, target = next(iter(moved.items()))
+    world.publish_window()
+    why = json.loads(world.trimtab("why", name, "--json"))
+    assert (why["owner"], why["plan"], why["moves"][0]["outcome"]) == (target, begun["plan"], "done")
+    assert why["story"] == f"plan {begun['plan']} moved it here from w2: w2 was being drained"
+    assert f"{name} is on {target} since " in world.trimtab("why", name)
+    assert "found no key group 99" in world.trimtab("why", f"{APP}/{OPERATOR}/99", code=1)
 
 
 def test_the_pool_and_workers_that_were_given_up_are_shown(world: World) -> None:

@@ -26,6 +26,8 @@ CALLS = [
     "stop --bootstrap 127.0.0.1:1 --cluster c",
     "pause --bootstrap 127.0.0.1:1 --cluster c",
     "resume --bootstrap 127.0.0.1:1 --cluster c",
+    "events --bootstrap 127.0.0.1:1 --cluster c",
+    "why orders/sums/17 --bootstrap 127.0.0.1:1 --cluster c",
     "doctor --config controller.toml",
     "controller run --config controller.toml",
     "solve milp instance.json",

@@ -46,6 +46,7 @@ def test_the_load_distance_after_each_single_move_is_that_of_the_whole_view(seed
     found = SingleMoves(view)
     assert found.load_distance == pytest.approx(evaluate(view).load_distance)
     assert found.loads == pytest.approx(dict(evaluate(view).worker_loads))
+    assert found.load_distance is not None
     lowest = found.load_distance
     for row in range(30):
         distances = found.distances(np.array([row]))[0]

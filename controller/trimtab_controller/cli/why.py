@@ -1,0 +1,109 @@
+"""`trimtab why orders/sums/17`: where a key group is, since when and by which plan, and what moving it would do."""
+
+import argparse
+import time
+from dataclasses import asdict
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trimtab_controller.cli import operator
+from trimtab_controller.cli.known import CommandError, Target
+from trimtab_controller.cli.operator import DONE, console, print_json
+from trimtab_controller.kafka.events import read_events
+from trimtab_controller.kafka.reader import ReadError
+from trimtab_controller.loop.preview import informed, read_cluster_state
+from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
+from trimtab_protocol.console_documents import KeyGroupWhy
+from trimtab_protocol.messages.events import Event
+from trimtab_protocol.messages.names import parse_key_group
+
+KEPT_S = 30 * 86_400.0
+"""How far back events are kept."""
+SHOWN_TARGETS, SHOWN_MOVES = 12, 5
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
+    return operator.run_with(args, run_why)
+
+
+def run_why(args: argparse.Namespace, target: Target) -> int:
+    """Print what is known of a key group."""
+    key_group, now = parse_key_group(args.key_group, "APP/OPERATOR/KEYGROUP"), time.time()
+    state = read_cluster_state(target.connection, target.configuration, now)
+    known = informed(state, target.configuration, now).known
+    try:
+        found = why_here(key_group, known, state.found.execution, _events(target, now))
+    except UnknownKeyGroupError as error:
+        raise CommandError(str(error)) from error
+    if args.json:
+        print_json(asdict(found))
+    else:
+        show(found, console())
+    return DONE
+
+
+def _events(target: Target, now: float) -> tuple[Event, ...]:
+    """All events; none where controllers of before 0.2.0 have made the topics."""
+    try:
+        return read_events(target.connection, target.topics, now - KEPT_S).events
+    except ReadError:
+        return ()
+
+
+def show(found: KeyGroupWhy, out: Console) -> None:
+    """Print it as text."""
+    since = "" if found.since is None else f" since {_clock(found.since)}"
+    out.print(f"{found.key_group} is on {found.owner or found.reported or 'no worker that is known'}{since}")
+    out.print(f"  {found.story}")
+    if found.reported is not None and found.reported != found.owner and found.owner is not None:
+        out.print(f"  but {found.reported} reports it: the placement is not followed yet")
+    if found.standbys:
+        out.print(f"  standby: {', '.join(found.standbys)}")
+    load = "unknown" if found.load_pct is None else f"{found.load_pct:.2f} % of a core"
+    size = "unknown" if found.state_bytes is None else f"{found.state_bytes:,} bytes"
+    out.print(f"  load {load}, state {size}")
+    if found.stays is not None:
+        out.print(f"  it is not moved now: {found.stays}")
+    if found.targets:
+        out.print()
+        out.print(_targets(found))
+        if found.targets_total > SHOWN_TARGETS:
+            out.print(f"and {found.targets_total - SHOWN_TARGETS} more (--json has {len(found.targets)})")
+    if found.moves:
+        out.print()
+        out.print(_moves(found))
+
+
+def _targets(found: KeyGroupWhy) -> Table:
+    now = "unknown" if found.load_distance is None else f"{found.load_distance:.2f} pp"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("if it were on", overflow="fold")
+    table.add_column(f"load distance (now {now})", justify="right")
+    table.add_column("its load", justify="right")
+    table.add_column("", overflow="fold")
+    for row in found.targets[:SHOWN_TARGETS]:
+        far = "-" if row.load_distance is None else f"{row.load_distance:.2f}"
+        if row.change is not None and not row.owner:
+            far += f" ({row.change:+.2f})"
+        load = "-" if row.load_pct is None else f"{row.load_pct:.1f} %"
+        remark = "it is here" if row.owner else row.forbidden or ("standby" if row.standby else "")
+        table.add_row(Text(f"{row.worker} on {row.host}" if row.host else row.worker), far, load, Text(remark))
+    return table
+
+
+def _moves(found: KeyGroupWhy) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for name in ("moved", "plan", "from", "to", "", "why"):
+        table.add_column(name, overflow="fold")
+    for row in found.moves[:SHOWN_MOVES]:
+        cells = (_clock(row.at), row.plan or "-", row.source, row.target, row.outcome or "begun", row.why or "-")
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _clock(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

@@ -1,0 +1,130 @@
+"""What the events of a plan say together, in words: why each move was made, and what came of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from trimtab_protocol.console_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+
+WARM = {"standby": "was a standby of it", "copy": "had a copy of its state"}
+
+
+def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
+    """What is known of a plan; None if no event tells of it."""
+    own = sorted((each for each in events if each.plan == plan and each.kind == EventKind.PLAN), key=lambda row: row.at)
+    if not own:
+        return None
+    begun = next((each for each in own if each.phase == "begun"), own[0])
+    last, moves, loads = begun, {}, dict[WorkerId, EventLoad]()
+    for event in own:
+        moves |= {row.key_group: _merged(moves.get(row.key_group), row, event) for row in event.moves}
+        loads |= {row.worker: _loads(loads.get(row.worker), row) for row in event.loads}
+        last = event if event.moves else last
+    measured = next((each.measured for each in reversed(own) if each.phase == "measured"), None)
+    return PlanExplanation(
+        plan=plan,
+        app=begun.app,
+        text=begun.text,
+        mean_load=begun.mean_load,
+        planned=begun.planned,
+        measured=measured,
+        moves=list(moves.values()),
+        moves_total=max(len(moves), last.moves_total or 0),
+        loads=[
+            PlannedLoad(worker=row.worker, before=row.before, planned=row.planned, measured=row.measured)
+            for row in loads.values()
+        ],
+        next=next_text(begun),
+        next_load_distance=begun.next.load_distance if begun.next else None,
+    )
+
+
+def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedMove:
+    """A move by what several events tell of it."""
+    if known is None or (known.source, known.target) != (row.source, row.target):
+        return PlannedMove(
+            key_group=str(row.key_group),
+            source=row.source,
+            target=row.target,
+            why=why_text(row, event),
+            reason=row.why,
+            warm=row.warm,
+            load_pct=row.load_pct,
+            outcome=row.outcome,
+            pause_s=row.pause_s,
+        )
+    return replace(known, outcome=row.outcome or known.outcome, pause_s=row.pause_s or known.pause_s)
+
+
+def _loads(known: EventLoad | None, row: EventLoad) -> EventLoad:
+    if known is None:
+        return row
+    return replace(known, measured=known.measured if row.measured is None else row.measured)
+
+
+def why_text(row: EventMove, event: Event) -> str | None:
+    """Why a move is made, in words; None if the event does not say."""
+    loads = {each.worker: each.before for each in event.loads}
+    said = _reason(row, loads, event.mean_load)
+    if said is None:
+        return None
+    return f"{said}; {row.target} {WARM[row.warm]}" if row.warm in WARM else said
+
+
+def _reason(row: EventMove, loads: Mapping[WorkerId, float | None], mean: float | None) -> str | None:
+    match row.why:
+        case "drain":
+            return f"{row.source} was being drained"
+        case "loss":
+            return f"{row.source} was lost"
+        case "first_placement":
+            return "the first placement"
+        case "host_full":
+            return f"the host of {row.source} was asked for more than it has"
+        case "over_mean":
+            return f"{row.source} {_beside(loads.get(row.source), mean, 'above')}"
+        case "under_mean":
+            return f"{row.target} {_beside(loads.get(row.target), mean, 'below')}"
+        case "collocation":
+            return f"it exchanged tuples with key groups on {row.target}"
+        case "makes_room":
+            return "it made room for another key group"
+        case _:
+            return row.why  # of a later version
+
+
+def _beside(load: float | None, mean: float | None, where: str) -> str:
+    if load is None or mean is None:
+        return f"was {where} the mean load"
+    return f"had {load:.1f} %, {where} the mean of {mean:.1f} %"
+
+
+def next_text(event: Event) -> str | None:
+    """What one more move would have brought, in words; None if the event does not say."""
+    if event.phase not in ("begun", "extended") or event.planned is None or event.mean_load is None:
+        return None
+    if event.next is None:
+        return "no single further move would lower the load distance"
+    found = event.next
+    return (
+        f"one more move, {found.key_group} from {found.source} to {found.target}, would bring the load distance "
+        f"to {found.load_distance:.2f}"
+    )
+
+
+def moves_of(key_group: KeyGroup, events: Iterable[Event]) -> list[tuple[Event, EventMove]]:
+    """The moves of a key group that plans began or ended, the newest first; the end of a plan replaces its begin."""
+    found: dict[str | None, tuple[Event, EventMove]] = {}
+    for event in sorted(events, key=lambda row: row.at):
+        if event.kind == EventKind.PLAN:
+            for row in event.moves:
+                if row.key_group == key_group:
+                    known = found.pop(event.plan, None)
+                    why = row.why or (known[1].why if known else None)
+                    warm = row.warm or (known[1].warm if known else None)
+                    shown = event if event.loads or known is None else replace(
+                        event, loads=known[0].loads, mean_load=known[0].mean_load
+                    )  # fmt: skip
+                    found[event.plan] = (shown, replace(row, why=why, warm=warm))
+    return list(found.values())[::-1]

@@ -1,0 +1,212 @@
+"""Where a key group is and why, and what moving it to each worker would do.  Pure: by what was read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.single_moves import SingleMoves
+from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
+from trimtab_controller.execution.state import Execution, HandoverPhase, Round
+from trimtab_controller.loop.events.explanation import moves_of, why_text
+from trimtab_protocol.console_documents import KeyGroupWhy, WhyMove, WhyTarget
+from trimtab_protocol.messages.events import Event, EventMove
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
+
+MAX_TARGETS = 1_000
+"""Workers of one answer: those to which a move would do most good, and the owner."""
+MAX_MOVES = 50
+"""Past moves of one answer."""
+
+
+class UnknownKeyGroupError(Exception):
+    """There is no such key group; the message says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """When and by which plan a key group came to its owner, and that in words."""
+
+    since: float | None
+    plan: str | None
+    story: str
+
+
+def why_here(key_group: KeyGroup, known: Known, execution: Execution, events: Sequence[Event]) -> KeyGroupWhy:
+    """What is known of a key group; `events` = as far back as they were read.  Raises UnknownKeyGroupError."""
+    placement = execution.placements.get(key_group.app)
+    row = placement.of(key_group.operator, key_group.partition) if placement else ()
+    view = known.views.get(key_group.app)
+    place = _place(view, key_group)
+    if not row and place is None:
+        raise UnknownKeyGroupError(_what_there_is(key_group, known, execution))
+    past = moves_of(key_group, events)
+    owner = row[0] if row else None
+    came = _came(key_group, owner, execution.rounds.get(key_group.app), past)
+    reported, load, size = _reported(view, place)
+    targets, found = _targets(view, place, row) if isinstance(view, AppView) else ([], None)
+    return KeyGroupWhy(
+        key_group=str(key_group),
+        owner=owner,
+        standbys=list(row[1:]),
+        reported=reported,
+        since=came.since,
+        plan=came.plan,
+        story=came.story,
+        load_pct=load,
+        state_bytes=size,
+        window_end=known.snapshot.end_ms / 1000.0 if known.snapshot else None,
+        load_distance=found.load_distance if found else None,
+        mean_load=found.mean_load if found else None,
+        stays=_stays(key_group, view, place, execution),
+        targets=targets[:MAX_TARGETS],
+        targets_total=len(targets),
+        moves=[_told(event, move) for event, move in past[:MAX_MOVES]],
+    )
+
+
+def _place(view: AppView | NotReady | None, key_group: KeyGroup) -> tuple[bool, int] | None:
+    """Whether the key group is fixed, and its row; None if the last window does not have it."""
+    if not isinstance(view, AppView):
+        return None
+    for kept, table in ((False, view.owned), (True, view.kept_table)):
+        at = int(table.places_of([key_group])[0])
+        if at >= 0:
+            return kept, at
+    return None
+
+
+def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> str:
+    apps = sorted(known.views.keys() | execution.placements.keys())
+    if key_group.app not in apps:
+        return f"found no app {key_group.app!r}, there is {', '.join(apps) or 'none'}"
+    view, placement = known.views.get(key_group.app), execution.placements.get(key_group.app)
+    sizes: Mapping[str, int] = {name: len(rows) for name, rows in placement.owners.items()} if placement else {}
+    if isinstance(view, AppView):
+        sizes = {**sizes, **view.sizes}
+    if key_group.operator not in sizes:
+        return f"found no operator {key_group.operator!r} of {key_group.app}, there is {', '.join(sorted(sizes))}"
+    last = sizes[key_group.operator] - 1
+    return f"found no key group {key_group.partition} of {key_group.app}/{key_group.operator}, there are 0 to {last}"
+
+
+def _came(
+    key_group: KeyGroup, owner: WorkerId | None, last: Round | None, past: Sequence[tuple[Event, EventMove]]
+) -> _Came:
+    """By the journal, which knows the last plan to the second, else by the events."""
+    if owner is None:
+        return _Came(None, None, "no placement names an owner yet: the app assigns it by its own rule")
+    for handover in last.handovers if last else ():
+        if key_group in handover.key_groups and handover.phase is HandoverPhase.DONE and handover.target == owner:
+            assert last is not None
+            return _Came(handover.since, last.plan, _story(last.plan, handover.source, _why(last.plan, past)))
+    for event, move in past:
+        if move.outcome == "done":
+            if move.target != owner:
+                break
+            return _Came(event.at, event.plan, _story(event.plan, move.source, why_text(move, event)))
+    return _Came(
+        None, None, "no event tells of a plan that brought it here: the app has assigned it, or it is long ago"
+    )
+
+
+def _why(plan: str, past: Sequence[tuple[Event, EventMove]]) -> str | None:
+    return next((why_text(move, event) for event, move in past if event.plan == plan), None)
+
+
+def _story(plan: str | None, source: WorkerId, why: str | None) -> str:
+    return f"plan {plan} moved it here from {source}" + (f": {why}" if why else "")
+
+
+def _reported(
+    view: AppView | NotReady | None, place: tuple[bool, int] | None
+) -> tuple[WorkerId | None, float | None, int | None]:
+    """Owner, load and state by the last window."""
+    if not isinstance(view, AppView) or place is None:
+        return None, None, None
+    kept, at = place
+    row = (view.kept_table if kept else view.owned)[at]
+    return row.owner, None if np.isnan(row.load) else row.load, row.state_bytes
+
+
+def _stays(
+    key_group: KeyGroup, view: AppView | NotReady | None, place: tuple[bool, int] | None, execution: Execution
+) -> str | None:
+    """Why it cannot be moved now; None if it can."""
+    if view is None:
+        return "the app does not report"
+    if isinstance(view, NotReady):
+        return f"nothing is planned for the app: {view.reason}: {view.detail}"
+    if place is None:
+        return "the last window does not have it"
+    if place[0]:
+        owner = view.kept_table[place[1]].owner
+        fixed = next((each for each in view.fixed if each.id == owner), None)
+        return f"its worker takes no part in plans: {_fixed(fixed)}" if fixed else "its owner is not known for sure"
+    row = execution.rounds.get(key_group.app)
+    if row is not None and row.ended_at is None:
+        return f"plan {row.plan} of the app is in flight"
+    return None
+
+
+def _fixed(worker: FixedWorker) -> str:
+    return f"{worker.reason}: {worker.detail}" if worker.detail else str(worker.reason)
+
+
+def _targets(view: AppView, place: tuple[bool, int] | None, row: Owners) -> tuple[list[WhyTarget], SingleMoves]:
+    """What moving it to each worker would do, the best first; then the workers that take no part."""
+    moves = SingleMoves(view)
+    if place is None or place[0]:
+        return [], moves
+    found = [*_free(view, place[1], row, moves), *_not_free(view, row)]
+
+    def rank(target: WhyTarget) -> tuple[bool, bool, float, float]:
+        far = target.load_distance if target.load_distance is not None else np.inf
+        return not target.owner, target.forbidden is not None, far, target.load_pct or 0.0
+
+    return sorted(found, key=rank), moves
+
+
+def _free(view: AppView, at: int, row: Owners, moves: SingleMoves) -> Iterator[WhyTarget]:
+    now, distances = moves.load_distance, moves.distances(np.array([at]))[0].tolist()
+    source = int(moves.owner[at])
+    for target, worker in enumerate(view.workers):
+        limit = None if target == source else moves.limit(at, target)
+        forbidden = "it is being drained" if worker.draining and target != source else None
+        yield WhyTarget(
+            worker=worker.id,
+            host=worker.host,
+            load_distance=None if now is None else distances[target],
+            change=None if now is None else distances[target] - now,
+            load_pct=moves.load_after(at, target),
+            owner=target == source,
+            standby=worker.id in row[1:],
+            forbidden=forbidden or (f"it would overfill {limit}" if limit else None),
+        )
+
+
+def _not_free(view: AppView, row: Owners) -> Iterator[WhyTarget]:
+    for fixed in view.fixed:
+        yield WhyTarget(
+            worker=fixed.id,
+            host=fixed.worker.host if fixed.worker else "",
+            load_distance=None,
+            change=None,
+            load_pct=None,
+            owner=False,
+            standby=fixed.id in row[1:],
+            forbidden=f"it takes no part in plans: {_fixed(fixed)}",
+        )
+
+
+def _told(event: Event, move: EventMove) -> WhyMove:
+    return WhyMove(
+        at=event.at,
+        plan=event.plan,
+        source=move.source,
+        target=move.target,
+        why=why_text(move, event),
+        outcome=move.outcome,
+    )

@@ -1,0 +1,189 @@
+"""`trimtab why`: where a key group is, by which plan, and what moving it would do."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.hosted_job import APP, kg
+from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
+from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.view import UNLIMITED, AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
+from trimtab_controller.loop.events.explanation import explain_plan, moves_of
+from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
+from trimtab_protocol.messages.events import Event, EventLoad, EventMove, EventNext
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+
+WORKERS = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in (W0, W1, W2))
+LOADS = {0: (W0, 30.0), 1: (W0, 20.0), 2: (W1, 25.0), 3: (W2, 15.0)}
+VIEW = AppView(
+    app=APP,
+    start_s=0.0,
+    end_s=10.0,
+    workers=WORKERS,
+    key_groups=[
+        Owned(key_group=kg(at), owner=owner, load=load, state_bytes=100 * at) for at, (owner, load) in LOADS.items()
+    ],
+    flows={},
+)
+PLACEMENT = replace(
+    placement_of(CLUSTER, APP, Epoch(1, 1), {kg(at): owner for at, (owner, _) in LOADS.items()}, None),
+    owners={OperatorId("sums"): ((W0, W1), (W0, W2), (W1,), (W2,))},
+)
+EXECUTION = Execution(generation=1, number=1, placements={APP: PLACEMENT})
+BEGUN = Event(
+    id="1", cluster=CLUSTER, at=100.0, kind="plan", phase="begun", text="app: 2 moves", reason="load_distance",
+    app=APP, plan="1.2", before=20.0, planned=5.0, lower_bound=1.0, mean_load=30.0,
+    moves=(
+        EventMove(key_group=kg(1), source=W1, target=W0, why="over_mean", warm="standby", load_pct=20.0),
+        EventMove(key_group=kg(2), source=W0, target=W1, why="makes_room", load_pct=25.0),
+    ),
+    moves_total=2,
+    loads=(EventLoad(worker=W0, before=45.0, planned=50.0), EventLoad(worker=W1, before=45.5, planned=25.0)),
+    next=EventNext(key_group=kg(0), source=W0, target=W2, load_distance=4.25),
+)  # fmt: skip
+ENDED = Event(
+    id="2", cluster=CLUSTER, at=110.0, kind="plan", phase="ended", text="plan 1.2 ended", app=APP, plan="1.2",
+    moves=(
+        EventMove(key_group=kg(1), source=W1, target=W0, outcome="done", pause_s=0.25),
+        EventMove(key_group=kg(2), source=W0, target=W1, outcome="failed"),
+    ),
+    moves_total=2,
+)  # fmt: skip
+MEASURED = Event(
+    id="3", cluster=CLUSTER, at=130.0, kind="plan", phase="measured", text="app: measured", app=APP, plan="1.2",
+    planned=5.0, measured=5.5,
+    loads=(EventLoad(worker=W0, before=45.0, planned=50.0, measured=49.0), EventLoad(worker=W2, measured=1.0)),
+)  # fmt: skip
+EVENTS = (BEGUN, ENDED, MEASURED)
+
+
+def known(view: AppView | NotReady = VIEW) -> Known:
+    return Known(views={APP: view}, not_ready=None)
+
+
+def test_what_moving_it_to_each_worker_would_do() -> None:
+    found = why_here(kg(1), known(), EXECUTION, EVENTS)
+    assert (found.key_group, found.owner, found.reported) == ("app/sums/1", W0, W0)
+    assert (found.standbys, found.load_pct, found.state_bytes) == ([W2], 20.0, 100)
+    assert (found.mean_load, found.load_distance, found.stays) == (30.0, 20.0, None)
+    told = [(row.worker, row.load_distance, row.change, row.load_pct, row.owner, row.standby) for row in found.targets]
+    assert told == [
+        (W0, 20.0, 0.0, 50.0, True, False),
+        (W2, 5.0, -15.0, 35.0, False, True),
+        (W1, 15.0, -5.0, 45.0, False, False),
+    ]
+    assert [row.forbidden for row in found.targets] == [None, None, None]
+
+
+def test_which_limit_forbids_it() -> None:
+    fixed = FixedWorker(id=WorkerId("w3"), reason=SkipReason.WORKER_NOT_STEERING, detail="old plug-in")
+    view = replace(
+        VIEW,
+        workers=(WORKERS[0], replace(WORKERS[1], draining=True), WORKERS[2]),
+        rooms={HostId("h-w2"): replace(UNLIMITED, cpu=30.0)},
+        fixed=(fixed,),
+    )
+    found = why_here(kg(1), known(view), EXECUTION, ())
+    assert {row.worker: row.forbidden for row in found.targets} == {
+        W0: None,
+        W1: "it is being drained",
+        W2: "it would overfill CPU of h-w2 (0.35 of 0.30 cores)",
+        "w3": "it takes no part in plans: worker_not_steering: old plug-in",
+    }
+
+
+def test_by_which_plan_it_came_here_and_since_when() -> None:
+    found = why_here(kg(1), known(), EXECUTION, EVENTS)
+    why = "w1 had 45.5 %, above the mean of 30.0 %; w0 was a standby of it"
+    assert (found.since, found.plan) == (110.0, "1.2")
+    assert found.story == f"plan 1.2 moved it here from w1: {why}"
+    [move] = found.moves
+    assert (move.at, move.plan, move.source, move.target, move.why, move.outcome) == (110.0, "1.2", W1, W0, why, "done")
+    [failed] = why_here(kg(2), known(), EXECUTION, EVENTS).moves
+    assert (failed.outcome, failed.why) == ("failed", "it made room for another key group")
+    stayed = why_here(kg(2), known(), EXECUTION, EVENTS)
+    assert (stayed.since, stayed.plan) == (None, None)
+    assert stayed.story.startswith("no event tells")
+
+
+def test_the_journal_knows_the_last_plan_to_the_second() -> None:
+    handover = Handover(
+        id="1.2-0",
+        key_groups=(kg(1),),
+        previous=((W1,),),
+        source=W1,
+        target=W0,
+        source_host=HostId("h-w1"),
+        target_host=HostId("h-w0"),
+        state_bytes=1,
+        since=104.5,
+        phase=HandoverPhase.DONE,
+    )
+    row = Round(
+        plan="1.2", app=APP, reason="r", status="optimal", fallback=False, before=20.0, planned=5.0, lower_bound=1.0,
+        started_at=100.0, handovers=(handover,),
+    )  # fmt: skip
+    found = why_here(kg(1), known(), replace(EXECUTION, rounds={APP: row}), (BEGUN,))
+    assert (found.since, found.plan, found.stays) == (104.5, "1.2", "plan 1.2 of the app is in flight")
+    assert "above the mean" in found.story
+
+
+def test_a_key_group_that_the_group_gave_to_another_one_since_did_not_come_by_the_plan() -> None:
+    rows = {OperatorId("sums"): ((W0,), (W2,), (W1,), (W2,))}
+    elsewhere = replace(EXECUTION, placements={APP: replace(PLACEMENT, owners=rows)})
+    found = why_here(kg(1), known(), elsewhere, EVENTS)
+    assert (found.owner, found.reported, found.since) == (W2, W0, None)
+
+
+def test_what_is_fixed_or_unknown_is_said() -> None:
+    kept = replace(
+        VIEW,
+        key_groups=[row for row in VIEW.owned if row.owner != W0],
+        kept=[row for row in VIEW.owned if row.owner == W0],
+        workers=WORKERS[1:],
+        fixed=(FixedWorker(id=W0, reason=SkipReason.WORKER_MISSING, detail="", worker=WORKERS[0]),),
+    )
+    found = why_here(kg(1), known(kept), EXECUTION, ())
+    assert (found.stays, found.targets) == ("its worker takes no part in plans: worker_missing", [])
+    away = NotReady(reason=SkipReason.NO_WORKERS, detail="none", app=APP)
+    found = why_here(kg(1), known(away), EXECUTION, ())
+    assert (found.stays, found.targets, found.owner) == ("nothing is planned for the app: no_workers: none", [], W0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (KeyGroup(AppId("ap"), OperatorId("sums"), 1), "found no app 'ap', there is app"),
+        (KeyGroup(APP, OperatorId("sum"), 1), "found no operator 'sum' of app, there is sums"),
+        (kg(4), "found no key group 4 of app/sums, there are 0 to 3"),
+    ],
+)
+def test_an_unknown_key_group_is_answered_with_what_there_is(wrong: KeyGroup, said: str) -> None:
+    with pytest.raises(UnknownKeyGroupError) as found:
+        why_here(wrong, known(), EXECUTION, ())
+    assert str(found.value) == said
+
+
+def test_a_plan_is_explained_by_all_its_events() -> None:
+    found = explain_plan("1.2", (MEASURED, ENDED, BEGUN))
+    assert found is not None
+    assert (found.text, found.mean_load, found.planned, found.measured) == ("app: 2 moves", 30.0, 5.0, 5.5)
+    assert [(move.key_group, move.outcome, move.pause_s, move.reason) for move in found.moves] == [
+        ("app/sums/1", "done", 0.25, "over_mean"),
+        ("app/sums/2", "failed", None, "makes_room"),
+    ]
+    loads = {row.worker: (row.before, row.planned, row.measured) for row in found.loads}
+    assert loads == {W0: (45.0, 50.0, 49.0), W1: (45.5, 25.0, None), W2: (None, None, 1.0)}
+    assert found.next == "one more move, app/sums/0 from w0 to w2, would bring the load distance to 4.25"
+    assert explain_plan("9.9", EVENTS) is None
+
+
+def test_only_the_moves_of_the_key_group_are_told_the_newest_first() -> None:
+    later = replace(ENDED, id="7", at=200.0, plan="1.9", moves=(replace(ENDED.moves[0], source=W2, target=W1),))
+    assert [(event.plan, move.target) for event, move in moves_of(kg(1), (later, *EVENTS))] == [
+        ("1.9", W1),
+        ("1.2", W0),
+    ]
