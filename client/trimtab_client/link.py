@@ -66,7 +66,7 @@ class Link:
         """Close the connections."""
         self._http.close()
 
-    def get(self, kind: type[T], *path: str, **query: object) -> T:
+    def get(self, kind: type[T], /, *path: str, **query: object) -> T:
         """What a resource is.  Raises ConsoleError."""
         given = {name: str(value) for name, value in query.items() if value is not None}
         return decoded(self._patiently("GET", path, given), kind)

@@ -9,10 +9,12 @@ from trimtab_protocol.console_documents import (
     MAX_PAGE,
     Bars,
     Cluster,
+    EventDocument,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
     KeyGroupRow,
+    KeyGroupWhy,
     LiveChange,
     Moving,
     Operator,
@@ -20,6 +22,7 @@ from trimtab_protocol.console_documents import (
     Placed,
     PlacementRow,
     Plan,
+    PlanExplanation,
     Point,
     Runbook,
     SessionDocument,
@@ -173,7 +176,21 @@ class Reads:
         """What a plan moves, by the journal."""
         return self._pages(Moving, "plans", plan, "moves")
 
-    def _pages(self, kind: type[T], *path: str, **query: object) -> Iterator[T]:
+    def explanation(self, plan: str) -> PlanExplanation:
+        """Why each move of a plan was made, its predicted and measured loads; 404: no event of it is kept."""
+        return self._link.get(PlanExplanation, "plans", plan, "explanation")
+
+    def events(
+        self, *, app: str | None = None, kind: str | None = None, plan: str | None = None, since: float | None = None
+    ) -> Iterator[EventDocument]:
+        """The newest events first, of one app, kind or plan if it is named; `since` = epoch seconds."""
+        return self._pages(EventDocument, "events", app=app, kind=kind, plan=plan, since=since)
+
+    def why(self, app: str, operator: str, partition: int) -> KeyGroupWhy:
+        """Where a key group is, since when and by which plan, and what moving it to each worker would do."""
+        return self._link.get(KeyGroupWhy, "why", app, operator, str(partition))
+
+    def _pages(self, kind: type[T], /, *path: str, **query: object) -> Iterator[T]:
         pages: type[Page[Any]] = Page[kind]  # type: ignore[valid-type]
         offset = 0
         while True:

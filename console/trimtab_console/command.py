@@ -19,6 +19,7 @@ from trimtab_console.desk import Desk
 from trimtab_console.reader import Reader
 from trimtab_console.server import application
 from trimtab_console.watch import Known, Watch
+from trimtab_console.why import Explainer, TopicsLook
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
 from trimtab_process.credential_files import load_trust
@@ -68,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         stopping=stopped.is_set,
         entrance=Entrance(tokens, time.time),
         desk=Desk(watch, write, time.time),
+        explainer=Explainer(watch, TopicsLook(configuration.cluster, connection, watch, trusted), time.time),
     )
     try:
         threads = Reader(connection, topics, watch, stopped.is_set).start()

@@ -5,13 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from trimtab_console.events import MAX_EVENTS
 from trimtab_console.watch import Watch
-from trimtab_controller.kafka.connection import Connection, pause
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, pause
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
+from trimtab_controller.kafka.reader import ReadError, drain, partitions_of, reading, since, starts
 from trimtab_controller.leadership.group import members
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text, is_transient
@@ -24,6 +25,8 @@ LOOK_BACK_S = 300.0
 """How far back snapshots are read at the start; a stale window is better than none."""
 CONTROLLERS_EVERY_S = 10.0
 """How often the broker is asked who is in the group of controllers."""
+LOOK_FOR_EVENTS_S = 60.0
+"""How often the topic of events is looked for while it is not there: an older controller does not make it."""
 AT_ONCE = 500
 """Most messages to take in between two looks at whether the process should end."""
 
@@ -35,6 +38,21 @@ def newest_windows(messages: Sequence[Message], snapshots: str) -> Iterator[Mess
     }
     newest = list(dict.fromkeys(window.values()))[-2:]
     return (m for number, m in enumerate(messages) if number not in window or window[number] in newest)
+
+
+def newest_events(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Where to read as many events as are kept; empty if there is no such topic, or it may not be read."""
+    try:
+        partitions = partitions_of(consumer, topic)
+    except ReadError as error:
+        log.info("no events are shown: %s", error)
+        return []
+    found = []
+    for partition in partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_LIMIT_S)
+        # Each transaction takes an offset too, so these are at least half as many events.
+        found.append(TopicPartition(topic, partition, max(low, high - 2 * MAX_EVENTS)))
+    return found
 
 
 class Reader:
@@ -83,16 +101,23 @@ class Reader:
         compacted = (topics.status, topics.intents, topics.placement, topics.journal)
         with reading(self._connection, "console") as consumer:
             at = time.time() - LOOK_BACK_S
-            found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at)])
+            events = newest_events(consumer, topics.events)
+            found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events])
         self._watch.restart()
         for message in newest_windows(found.messages, topics.snapshots):
             self._watch.take(message)
-        positions = [each for topic in (*compacted, topics.snapshots) for each in found.positions(topic)]
+        read = (*compacted, topics.snapshots, topics.events)
+        positions = [each for topic in read for each in found.positions(topic)]
         del found
         self._watch.set_reading(read=True, fault=None)
         follower = Follower(self._connection, "console", positions)
         try:
+            look_at = time.monotonic() + LOOK_FOR_EVENTS_S
             while not self._stopping() and not follower.take_recreated():
+                if not events and time.monotonic() >= look_at:
+                    look_at = time.monotonic() + LOOK_FOR_EVENTS_S
+                    if self._are_there_events():
+                        return
                 for message in follower.consume(AT_ONCE, timeout_s=0.2):
                     if message.error() is None:
                         self._watch.take(message)
@@ -100,6 +125,10 @@ class Reader:
                         raise KafkaException(message.error())
         finally:
             follower.close()
+
+    def _are_there_events(self) -> bool:
+        with reading(self._connection, "console") as consumer:
+            return bool(newest_events(consumer, self._topics.events))
 
     def ask_for_controllers(self) -> None:
         """Ask from time to time who is in the group of controllers."""

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
-from trimtab_console.api import apps, changes, cluster, live, plans, session
+from trimtab_console.api import apps, changes, cluster, events, live, plans, session
 from trimtab_console.api.person import viewer
 from trimtab_console.api.source import Source
 from trimtab_console.guard import Guard, problem
@@ -36,7 +36,7 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
         redoc_url=None,
     )
     web.state.source = source
-    for router in (cluster.router, apps.router, plans.router, live.router):
+    for router in (cluster.router, apps.router, plans.router, events.router, live.router):
         web.include_router(router, prefix=API, responses=_problems(*READING), dependencies=[Depends(viewer)])
     web.include_router(changes.router, prefix=API, responses=_problems(*READING, 400, 403, 409, 413))
     web.include_router(session.router, prefix=API, responses=_problems(401, 403, 422, 429))

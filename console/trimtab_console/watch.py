@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from confluent_kafka import Message
 
+from trimtab_console.events import Events
 from trimtab_console.history import History
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
@@ -17,6 +18,7 @@ from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
 from trimtab_controller.seen import Seen, most_telling
 from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.placement import Placement
@@ -39,7 +41,7 @@ class Known:
     `intent_keys` = keys of the intents in force, also of those that cannot be read; `intents_read` = offset of the last
     record of their topic, None before the first.
     `read` = whether the topics have been read to the ends that they had when the console started; `fault` = why Kafka
-    cannot be read now.
+    cannot be read now.  `told` = events taken so far.
     """
 
     version: int = 0
@@ -52,6 +54,7 @@ class Known:
     rounds: Mapping[str, Round] = field(default_factory=dict)
     controllers: Sequence[Member] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
+    told: int = 0
     read: bool = False
     fault: str | None = None
 
@@ -75,6 +78,7 @@ class Watch:
         self._trusted = trusted
         self._inbox = Inbox(topics, clock, trusted=trusted)
         self._history = History()
+        self._events = Events(topics.cluster)
         self._rejected: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._known = Known()
@@ -89,10 +93,21 @@ class Watch:
         with self._lock:
             return self._history.of(app)
 
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events that are kept, in the order of their times."""
+        with self._lock:
+            return self._events.kept()
+
     def take(self, message: Message) -> None:
         """Note a message.  One that cannot be read is counted, and changes nothing else."""
         if message.topic() == self._topics.status:
             self._take_status(message)
+        elif message.topic() == self._topics.events:
+            with self._lock:
+                is_new = self._events.take(message)
+            if is_new:
+                self._change(told=self._known.told + 1)
         else:
             self._take_event(message)
 
@@ -108,6 +123,7 @@ class Watch:
         """Forget what the topics said: they were made anew, and are read from their beginning."""
         with self._lock:
             self._history.restart()
+            self._events = Events(self._topics.cluster)
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         self._change(
             statuses={}, snapshot=None, placements={}, intents=(), intent_keys=frozenset(), intents_read=None, rounds={}

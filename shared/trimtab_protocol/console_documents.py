@@ -249,6 +249,30 @@ class Moving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventDocument:
+    """Something that happened; kinds, phases and reasons are those of the topic of events.
+
+    `by` = the operator or controller whose doing it is.  Of plans: the number of `moves`, load distances `before`, as
+    `planned` and as `measured` (pp).
+    """
+
+    id: str
+    at: float
+    kind: str
+    phase: str
+    text: str
+    reason: str | None
+    app: str | None
+    plan: str | None
+    worker: str | None
+    by: str | None
+    moves: int | None
+    before: float | None
+    planned: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMove:
     """A move of a plan: `why` in words, `reason` and `warm` as in the plan's event; `outcome` None: not known yet.
 

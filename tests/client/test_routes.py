@@ -12,9 +12,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, Fleet, placement_record, status_record
 from tests.console.setup import SECRETS, Setup, certificate, serving
+from tests.console.told import MOVED, PLAN, events, explainer_of, tell
 from trimtab_client import Access, Changed, Client, KeyGroupOrder, ProblemError, WorkerOrder
 from trimtab_console.cluster_view import cluster_document
 from trimtab_console.plans import plan_document
+from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_protocol.console_documents import API, MAX_PAGE
 from trimtab_protocol.messages.intents import Drain, Pause, Scale
 from trimtab_protocol.messages.names import AppId, Epoch
@@ -68,6 +70,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     folder = tmp_path_factory.mktemp("console")
     setup, files = Setup(folder, BIG), certificate(folder, "own")
     setup.watch.take(placement_record(BIG.placement()))
+    tell(setup.watch, BIG)
     recorder = Recorder(setup.client.app)
     with serving(recorder, files) as address:
         clients = [
@@ -88,12 +91,13 @@ def use_everything(client: Client) -> None:
     (plan, *_) = client.plans(app=APP)
     client.cluster(), client.session(), client.app(APP), client.size(APP), client.headroom(APP), client.operators(APP)
     client.worker("orders-1"), client.bars(app=APP, most=40), client.plan(plan.plan), client.runbook("no_leader")
-    client.key_group_map(APP, OPERATOR, cells=10)
+    client.key_group_map(APP, OPERATOR, cells=10), client.explanation(PLAN), client.why(APP, OPERATOR, 1)
     for rows in (
         client.workers(app=APP, host="host-0001", state=WorkerState.RUNNING, name="ord", order=WorkerOrder.LOAD),
         client.hosts(), client.pool(), client.decisions(), client.concerns(), client.intents(), client.apps(),
         client.history(APP), client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
+        client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
     ):  # fmt: skip
         assert next(rows)
     why = {"reason": "test", "dry_run": True}
@@ -148,6 +152,13 @@ def test_values_are_those_of_the_console(console: Console) -> None:
     assert console.vera.bars(most=10).workers_per_bar == 230
     assert sum(console.vera.key_group_map(APP, OPERATOR, cells=10).first) > 0
     assert "# " in console.vera.runbook("no_leader").text
+    assert [(row.kind, row.phase, row.plan) for row in console.vera.events(kind="plan")] == [
+        ("plan", "measured", PLAN), ("plan", "ended", PLAN), ("plan", "begun", PLAN),
+    ]  # fmt: skip
+    assert same(console.vera.explanation(PLAN), explain_plan(PLAN, events(BIG)))
+    why = console.vera.why(APP, OPERATOR, 1)
+    assert same(why, explainer_of(console.setup.watch, BIG).why(MOVED))
+    assert (why.owner, why.plan, why.targets_total) == (BIG.worker(1), PLAN, BIG.workers)
     session = console.vera.session()
     assert (session.name, session.role, session.may_change) == ("vera", "viewer", False)
 

@@ -9,6 +9,7 @@ from trimtab_console.access.entrance import Entrance
 from trimtab_console.api.source import Source
 from trimtab_console.desk import Desk
 from trimtab_console.watch import Watch
+from trimtab_console.why import Explainer
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, Round
@@ -273,7 +274,9 @@ def watching(fleet: Fleet, windows: int = 0) -> Watch:
     return watch
 
 
-def source_of(watch: Watch, entrance: Entrance | None = None, desk: Desk | None = None) -> Source:
+def source_of(
+    watch: Watch, entrance: Entrance | None = None, desk: Desk | None = None, explainer: Explainer | None = None
+) -> Source:
     return Source(
         cluster=CLUSTER,
         watch=watch,
@@ -281,4 +284,5 @@ def source_of(watch: Watch, entrance: Entrance | None = None, desk: Desk | None 
         stopping=lambda: False,
         entrance=entrance or Entrance(None, lambda: NOW),
         desk=desk,
+        explainer=explainer,
     )

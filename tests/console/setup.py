@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from starlette.types import ASGIApp
 
 from tests.console.fleet import NOW, TOPICS, Fleet, Record, source_of, watching
+from tests.console.told import explainer_of
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of, new_secret, to_table
 from trimtab_console.configuration import Tls
@@ -63,7 +64,10 @@ class Setup:
         self.topic = Topic(self.watch)
         clock = lambda: NOW  # noqa: E731
         source = source_of(
-            self.watch, Entrance(TokenFile(path, clock), clock), Desk(self.watch, self.topic.write, clock)
+            self.watch,
+            Entrance(TokenFile(path, clock), clock),
+            Desk(self.watch, self.topic.write, clock),
+            explainer_of(self.watch, fleet),
         )
         self.client = TestClient(application(source), base_url=BASE, raise_server_exceptions=False)
 

@@ -23,7 +23,14 @@ from trimtab_sandbox.console import ConsoleAccess
 
 SCREENSHOTS = ROOT / "out" / "console"
 LIMIT_MS = 60_000
-PAGES = {"cluster": "Workers by host", "app": "Key groups by load", "plan": "Plans", "health": "What is missing"}
+PAGES = {
+    "cluster": "Workers by host",
+    "app": "Key groups by load",
+    "plan": "Plans",
+    "events": "What happened",
+    "why": "Which key group",
+    "health": "What is missing",
+}
 PHONE, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 SERIOUS = {"serious", "critical"}
 REFUSED = "409 (Conflict)"
@@ -93,6 +100,8 @@ def check_pages(cluster: Cluster) -> None:
             forget(page, asker.address, console)
             stop(page, asker.address, console)
             scale(page, asker.address, console, cluster.settings.workers)
+        see_events(page, asker)
+        see_why(page, asker)
         browser.close()
     assert [fault for fault in faults if REFUSED not in fault] == [], faults
     check_rights(cluster, access)
@@ -187,6 +196,35 @@ def act(page: Page, asker: Asker) -> None:
     page.get_by_role("button", name="Close").click()
     expect(page.locator("#state")).to_have_text("acting")
     assert asker.get("intents")["items"] == []
+
+
+def see_events(page: Page, asker: Asker) -> None:
+    """What the dialogs have brought is told, and can be filtered by kind."""
+    page.goto(f"{asker.address}/#/events")
+    expect(page.get_by_text(", by sandbox: kernel update")).to_be_visible()
+    expect(page.get_by_text("leads as generation")).to_be_visible()
+    page.get_by_role("button", name="intent", exact=True).click()
+    expect(page.get_by_text("leads as generation")).to_have_count(0)
+    expect(page.get_by_text("pause is no longer wanted: done, or taken back")).to_be_visible()
+    look(page, "events")
+    told = [(row["kind"], row["phase"]) for row in asker.get("events?limit=1000")["items"]]
+    assert {("leader", "begun"), ("decision", "skip"), ("decision", "adopt"), ("intent", "ended")} <= set(told)
+
+
+def see_why(page: Page, asker: Asker) -> None:
+    """Of a key group: where it is, and what each other worker would make of it."""
+    (app,) = [row["app"] for row in asker.get("apps")["items"]]
+    hottest = asker.get(f"apps/{app}/operators")[0]["operator"]
+    found = asker.get(f"why/{app}/{hottest}/0")
+    assert found["owner"] is not None
+    page.goto(f"{asker.address}/#/why")
+    page.get_by_role("textbox").fill(f"{app}/{hottest}/0")
+    page.keyboard.press("Enter")
+    expect(page.locator(".tile .value").first).to_have_text(found["owner"])
+    expect(page.get_by_role("cell", name="it is here")).to_be_visible()
+    for row in found["targets"]:
+        expect(page.get_by_role("cell", name=row["worker"], exact=True)).to_be_visible()
+    look(page, "why")
 
 
 def check_rights(cluster: Cluster, access: ConsoleAccess) -> None:

@@ -70,6 +70,13 @@ def stop_a_drain(page: Page, address: str, console: Client) -> None:
     assert "stopped by sandbox: by dialog" in ended.stopped
     page.goto(f"{address}/#/plan/{plan}")
     expect(page.get_by_text("stopped by sandbox: by dialog").first).to_be_visible()
+    expect(page.get_by_text("w0 was being drained").first).to_be_visible()
+    told = console.explanation(plan)
+    assert {(move.source, move.reason) for move in told.moves} == {("w0", "drain")}
+    assert {move.outcome for move in told.moves} == {"done", "failed"}, "some had arrived when it was stopped"
+    phases = [row.phase for row in console.events(plan=plan, kind="plan")]
+    assert phases[-1] == "begun"
+    assert phases.index("ended") < phases.index("stopped")
     page.goto(f"{address}/#/cluster")
     confirm(page, "Cancel the drain of w0", "Cancel the drain of w0?", "it takes key groups again")
     assert 0 < console.worker("w0").key_groups <= owned, "the drain stopped half-way"

@@ -10,6 +10,7 @@ from fastapi import Depends, HTTPException, Query, Request
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.desk import Desk
 from trimtab_console.watch import Watch
+from trimtab_console.why import Explainer
 from trimtab_protocol.console_documents import MAX_PAGE, Page
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -32,7 +33,7 @@ class Streams:
 class Source:
     """The cluster, what is known of it, who may ask, who carries changes out, the time, and whether the process ends.
 
-    `desk` None: nothing can be changed.
+    `desk` None: nothing can be changed.  `explainer` None: nobody says why a key group is where it is.
     """
 
     cluster: str
@@ -41,6 +42,7 @@ class Source:
     stopping: Callable[[], bool]
     entrance: Entrance
     desk: Desk | None
+    explainer: Explainer | None = None
     streams: Streams = field(default_factory=Streams)
 
     @property

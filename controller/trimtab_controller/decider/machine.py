@@ -82,7 +82,7 @@ class Decider:
         first: First = First.ADOPT,
     ) -> None:
         self._first = FirstPlacements(first)
-        self._settings = settings
+        self.settings = settings
         self._sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s)
         self._needs = needs
         self._execution = execution
@@ -188,7 +188,7 @@ class Decider:
         self._readers.see(snapshot, self._execution.placements)
         missing = check_cluster(snapshot, now, self._liveness, self._needs)
         parts = {} if missing else parts_of(snapshot, self._execution.placements)
-        settings = self._settings
+        settings = self.settings
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=settings.catch_up_s, smoothing=settings.smoothing
         )
@@ -263,7 +263,7 @@ class Decider:
     def _smooth(self, view: AppView) -> AppView:
         """The view with loads smoothed over the windows so far."""
         history = self._history.get(view.app, NO_HISTORY).of_view(view, self._needs.stale_limit_s)
-        smoothed, self._history[view.app] = follow(view, history, self._settings.smoothing)
+        smoothed, self._history[view.app] = follow(view, history, self.settings.smoothing)
         return smoothed
 
     def _next(self, now: float) -> list[Action]:
@@ -304,7 +304,7 @@ class Decider:
             found = self._decide_app(now, app)
             if not isinstance(found, Skip):
                 return found
-            skips[app] = noted(found, self._settings)
+            skips[app] = noted(found, self.settings)
         nobody = Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
         standbys = None if self._spoken else self._place_standbys(now)
         return standbys or (skips[apps[0]] if apps else nobody)
@@ -339,7 +339,7 @@ class Decider:
         if (changed := to_stop(view, self._execution) or self._sizes.decide(now, app)) is not None:
             return changed
         view = with_arrivals(view, self._execution.in_flight, self.known.views, self._standbys.promised(now))
-        found = admit(now, view, evaluation, self._execution, self._settings, windows=windows)
+        found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
         return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
@@ -369,11 +369,11 @@ class Decider:
         """The decision that an answer leads to."""
         decision = self._judge(now, wanted, answer)
         if isinstance(decision, Skip):
-            return noted(self._instead_of(now, decision), self._settings)
+            return noted(self._instead_of(now, decision), self.settings)
         if self._acting:
             placement = self._execution.placements.get(wanted.view.app)
             decision = self._standbys.with_plan(now, wanted.view, placement, decision)
-        return noted(decision, self._settings)
+        return noted(decision, self.settings)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
@@ -392,7 +392,7 @@ class Decider:
             return not_ready(newest)
         held = state_held(self.known.snapshot, wanted.view.app, self._execution.placements.get(wanted.view.app))
         restores = what_restores(self.known.snapshot, self._execution, self._learned, held)
-        decision = judge(wanted, onto_copies(wanted, answer, restores, self._settings), self._settings)
+        decision = judge(wanted, onto_copies(wanted, answer, restores, self.settings), self.settings)
         if isinstance(decision, Planned) and newest and (changed_ends := still_free(decision, newest)):
             return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:

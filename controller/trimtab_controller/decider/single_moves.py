@@ -47,7 +47,7 @@ class SingleMoves:
         self._capacity = np.array([worker.capacity for worker in view.workers])
         self.kept = np.array([not worker.draining for worker in view.workers], np.bool_)
         self._load = table.load
-        self._sums: Floats = np.bincount(self.owner, weights=table.load, minlength=len(view.workers))
+        self._sums: Floats = np.bincount(self.owner, table.load, len(view.workers)).astype(np.float64)
         counted = self._capacity[self.kept] if self.kept.any() else self._capacity
         self.mean_load = float(table.load.sum() / counted.sum())
         self._limits: _Limits | None = None

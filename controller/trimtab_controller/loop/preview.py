@@ -17,6 +17,7 @@ from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.signing.keys import TrustedKeys
 
 WINDOWS = 12
 """Number of windows to read; older ones hardly count in the smoothed loads."""
@@ -34,8 +35,15 @@ class ClusterState:
 
 def read_cluster_state(connection: Connection, configuration: Configuration, now: float) -> ClusterState:
     """Read the topics.  Raises ReadError, KafkaException, BadKey."""
-    topics = Topics(configuration.cluster)
     trusted = load_trust(configuration.signing.trust) if configuration.signing else None
+    return read_trusted_state(connection, configuration, now, trusted)
+
+
+def read_trusted_state(
+    connection: Connection, configuration: Configuration, now: float, trusted: TrustedKeys | None
+) -> ClusterState:
+    """Read the topics; `trusted` = the keys that may sign placements, None: any may.  Raises as above."""
+    topics = Topics(configuration.cluster)
     inbox = Inbox(topics, lambda: now, trusted=trusted)
     found = recover(connection, topics, inbox, acting=False)
     from_s = now - max(LOOK_BACK_S, WINDOWS * configuration.stream.window_s + configuration.stream.watermark_s)

@@ -17,6 +17,7 @@ from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import (
     AppStatus,
+    BalanceStatus,
     ConcernStatus,
     DecisionStatus,
     FixedStatus,
@@ -103,6 +104,11 @@ class StatusBuilder:
                 for row in rows
             ),
             intents={intent.key: intent.at for intent in decider.intents},
+            balance=BalanceStatus(
+                smoothing=decider.settings.smoothing,
+                catch_up_s=decider.settings.catch_up_s,
+                max_disk=decider.settings.max_disk,
+            ),
         )
 
 

@@ -1,6 +1,6 @@
 """Where a key group is and why, and what moving it to each worker would do.  Pure: by what was read."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,9 +83,9 @@ def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> s
     if key_group.app not in apps:
         return f"found no app {key_group.app!r}, there is {', '.join(apps) or 'none'}"
     view, placement = known.views.get(key_group.app), execution.placements.get(key_group.app)
-    sizes: Mapping[str, int] = {name: len(rows) for name, rows in placement.owners.items()} if placement else {}
+    sizes = {name: len(rows) for name, rows in placement.owners.items()} if placement else {}
     if isinstance(view, AppView):
-        sizes = {**sizes, **view.sizes}
+        sizes |= view.sizes
     if key_group.operator not in sizes:
         return f"found no operator {key_group.operator!r} of {key_group.app}, there is {', '.join(sorted(sizes))}"
     last = sizes[key_group.operator] - 1

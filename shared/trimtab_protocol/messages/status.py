@@ -139,6 +139,15 @@ class PoolStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceStatus:
+    """The settings of [balance] by which loads become what plans are made with: whoever predicts needs the same."""
+
+    smoothing: float
+    catch_up_s: float
+    max_disk: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldStatus:
     """The controller waits for an operator to accept that the content of the journal is lost; `id` names this hold."""
 
@@ -172,6 +181,7 @@ class Status:
     hosts: tuple[HostStatus, ...] = ()
     pool: tuple[PoolStatus, ...] = ()
     intents: Mapping[str, float] | None = None
+    balance: BalanceStatus | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -210,6 +220,7 @@ def encode_status(status: Status) -> bytes:
             "concerns": [asdict(row) for row in status.concerns],
             "hosts": [asdict(row) for row in status.hosts],
             "pool": [asdict(row) for row in status.pool],
+            "balance": asdict(status.balance) if status.balance else None,
             "intents": None
             if status.intents is None
             else [{"key": key, "at": at} for key, at in status.intents.items()],
@@ -240,6 +251,7 @@ def decode_status(payload: bytes | None) -> Status:
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
         hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, read_host)) or (),
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
+        balance=fields.optional("balance", lambda name: _read_balance(fields.fields(name))),
         intents=fields.optional("intents", lambda name: dict(_rows(fields, name, MAX_INTENTS, _read_intent))),
     )
 
@@ -250,6 +262,14 @@ def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) ->
 
 def _read_hold(fields: Fields) -> HoldStatus:
     return HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
+
+
+def _read_balance(row: Fields) -> BalanceStatus:
+    return BalanceStatus(
+        smoothing=row.number("smoothing", high=1.0),
+        catch_up_s=row.number("catch_up_s"),
+        max_disk=row.number("max_disk", high=1.0),
+    )
 
 
 def _read_intent(row: Fields) -> tuple[str, float]:

@@ -188,7 +188,7 @@ class HostedJob:
             if isinstance(action, Decided):
                 decisions.append(action.decision)
             if isinstance(action, Solve):
-                question = question_of(action.view, decider._settings, self.solve_s)
+                question = question_of(action.view, decider.settings, self.solve_s)
                 actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
         for decision in decisions:
             if isinstance(decision, Planned):

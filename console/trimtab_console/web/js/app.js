@@ -3,6 +3,7 @@ import { scaleButton, stopButton, unscaleButton } from "./actions.js";
 import { get, maybe, name } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
 import { bytes, card, h, key, number, percent, share, show, table, tile, times } from "./dom.js";
+import { whyLink } from "./why.js";
 
 export function app(root, wanted) {
   const title = h("h1", {}, wanted ?? "Apps"), which = h("div", { class: "chips", role: "group", "aria-label": "App" });
@@ -52,7 +53,7 @@ export function app(root, wanted) {
     canvas.setAttribute("aria-label", `Load of ${data.key_groups} key groups of ${operator}; arrow keys choose a cell`);
     redraw();
     if (!said.textContent) say(null);
-    show(hottest.lastChild, hot.items, () => hottestTable(hot.items));
+    show(hottest.lastChild, [row.app, operator, hot.items], () => hottestTable(hot.items, `${row.app}/${operator}`));
   };
 }
 
@@ -86,7 +87,7 @@ const operatorsTable = (rows) => table("Operators", [
   ["not measured", (row) => number(row.unmeasured), true],
 ], rows, "No window has been published lately.");
 
-const hottestTable = (rows) => table("Hottest key groups", [
-  ["key group", (row) => number(row.partition), true], ["worker", (row) => row.worker], ["load of a core", (row) => percent(row.load_pct, 2), true],
+const hottestTable = (rows, operator) => table("Hottest key groups", [
+  ["key group", (row) => whyLink(`${operator}/${row.partition}`, String(row.partition)), true], ["worker", (row) => row.worker], ["load of a core", (row) => percent(row.load_pct, 2), true],
   ["inputs/s", (row) => number(row.tuples_in_s), true], ["state", (row) => bytes(row.state_bytes), true],
 ], rows);

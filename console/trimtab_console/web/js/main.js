@@ -3,13 +3,15 @@ import { get, live, setNow } from "./api.js";
 import { app } from "./app.js";
 import { cluster } from "./cluster.js";
 import { ago } from "./dom.js";
+import { events } from "./events.js";
 import { health } from "./health.js";
 import { login } from "./login.js";
 import { plan } from "./plan.js";
 import { ask, logIn, logOut, person, takeToken } from "./session.js";
+import { why } from "./why.js";
 
-const PAGES = { cluster, app, plan, health };
-const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", health: "Health" };
+const PAGES = { cluster, app, plan, events, why, health };
+const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", events: "Events", why: "Why", health: "Health" };
 const KINDS = { acting: "good", "dry run": "", paused: "warn", hold: "bad", silent: "bad" };
 const main = document.getElementById("main"), banner = document.getElementById("banner");
 const who = document.getElementById("who"), out = document.getElementById("log-out");

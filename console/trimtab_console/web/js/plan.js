@@ -1,21 +1,23 @@
 // Plans: what moves and why, predicted and measured, how far it is.
 import { maybe, name, now } from "./api.js";
-import { ago, bytes, card, clock, h, number, show, table, UNKNOWN } from "./dom.js";
+import { ago, bytes, card, clock, h, number, percent, show, table, UNKNOWN } from "./dom.js";
+import { whyLink } from "./why.js";
 
 const PAGE = 50;
 
 export function plan(root, wanted) {
   const detail = card("Plan", "half", h("div")), effect = card("Load distance", "half", h("div"));
+  const reasons = card("Why these moves", "wide", h("div")), loads = card("Loads of its workers", "third", h("div"));
   const moves = card("Moves", "", h("div")), list = card("Plans", "", h("div"));
   const empty = h("p", { class: "empty" }, "No plan has been made yet.");
-  root.replaceChildren(h("h1", {}, "Plans"), empty, detail, effect, moves, list);
+  root.replaceChildren(h("h1", {}, "Plans"), empty, detail, effect, reasons, loads, moves, list);
   let offset = 0;
 
   return async function refresh() {
     const found = await maybe("plans?limit=100", { items: [] });
     const row = wanted ? found.items.find((each) => each.plan === wanted) : found.items[0];
     empty.hidden = found.items.length > 0;
-    for (const each of [detail, effect, moves]) each.hidden = !row;
+    for (const each of [detail, effect, reasons, loads, moves]) each.hidden = !row;
     list.hidden = !found.items.length;
     show(list.lastChild, [found.items, row?.plan], () => plansTable(found.items));
     if (!row) { if (wanted && found.items.length) { empty.hidden = false; empty.textContent = `Plan ${wanted} is not among the last ones.`; } return; }
@@ -23,6 +25,14 @@ export function plan(root, wanted) {
     show(detail.lastChild, row, () => about(row));
     show(effect.lastChild, row, () => steps(row));
     const moving = await maybe(`plans/${name(row.plan)}/moves?offset=${offset}&limit=${PAGE}`);
+    const events = await maybe(`events?plan=${name(row.plan)}&kind=plan&limit=1`, { total: 0 });
+    const told = events.total ? await maybe(`plans/${name(row.plan)}/explanation`) : null;
+    reasons.hidden = loads.hidden = !told;
+    if (told) {
+      show(reasons.lastChild, told, () => reasonsOf(told));
+      show(loads.lastChild, told, () => loadsOf(told));
+    }
+    moves.hidden = !moving && Boolean(told);
     show(moves.lastChild, moving, () => movesOf(moving, (to) => { offset = to; refresh(); }));
   };
 }
@@ -75,9 +85,26 @@ function movesOf(moving, go) {
   ].filter(Boolean);
 }
 
+// Why each key group moves, by the events of the plan.
+const reasonsOf = (told) => [
+  table("Why these moves", [
+    ["key group", (row) => whyLink(row.key_group)], ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`], ["load of a core", (row) => percent(row.load_pct, 2), true],
+    ["outcome", (row) => h("span", { class: `badge ${{ done: "good", failed: "bad", unresolved: "bad" }[row.outcome] ?? ""}` }, row.outcome ?? "planned")], ["why", (row) => row.why ?? UNKNOWN, "says"],
+  ], told.moves.slice(0, PAGE), "The events do not name its moves."),
+  told.moves_total > Math.min(PAGE, told.moves.length) ? h("p", { class: "muted" }, `and ${number(told.moves_total - Math.min(PAGE, told.moves.length))} more`) : null,
+  told.next ? h("p", { class: "muted" }, `After it, ${told.next}.`) : null,
+];
+
+const loadsOf = (told) => [
+  table("Loads of its workers", [
+    ["worker", (row) => row.worker], ["before", (row) => percent(row.before, 1), true], ["predicted", (row) => percent(row.planned, 1), true], ["measured", (row) => percent(row.measured, 1), true],
+  ], told.loads.slice(0, PAGE), "The events do not name them."),
+  told.mean_load === null ? null : h("p", { class: "muted" }, `Percent of the capacity; the mean is ${percent(told.mean_load, 1)}.`),
+];
+
 const plansTable = (rows) => table("Plans", [
   ["plan", (row) => h("a", { href: `#/plan/${name(row.plan)}` }, row.plan)], ["app", (row) => row.app], ["began", (row) => clock(row.started_at)],
   ["took", (row) => (row.ended_at === null ? "in flight" : ago(row.ended_at - row.started_at)), true], ["moved", (row) => number(row.migrations), true],
   ["before", (row) => number(row.before, 1), true], ["predicted", (row) => number(row.planned, 1), true], ["measured", (row) => number(row.after, 1), true], ["bound", (row) => number(row.lower_bound, 1), true],
-  ["why", (row) => row.reason],
+  ["why", (row) => row.reason, "says"],
 ], rows);

@@ -1,14 +1,13 @@
 """Times in which the size of an app does not change by itself, as cron expressions and a time zone.
 
 An expression matches the minutes in which it holds, as in Flink's `excluded.periods`: `* 9-17 * * mon-fri` is every
-minute from 9:00 to 17:59 on working days.
+minute from 9:00 to 17:59 on working days.  The package that reads them is imported where there is such an expression:
+the console, which predicts with the decider, does without it.
 """
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-from cronsim import CronSim, CronSimError
 
 MINUTE = timedelta(minutes=1)
 
@@ -29,6 +28,8 @@ class Freeze:
     timezone: str
 
     def __post_init__(self) -> None:
+        from cronsim import CronSim, CronSimError
+
         zone_of(self.timezone)
         try:
             CronSim(self.expression, datetime(2000, 1, 1))
@@ -37,6 +38,8 @@ class Freeze:
 
     def covers(self, at: float) -> bool:
         """Whether it holds at this time (epoch seconds)."""
+        from cronsim import CronSim
+
         # Wall time without a zone: an hour that a change of the clocks skips or repeats is judged by what clocks show.
         local = datetime.fromtimestamp(at, zone_of(self.timezone)).replace(second=0, microsecond=0, tzinfo=None)
         return next(CronSim(self.expression, local - MINUTE), None) == local

@@ -16,7 +16,7 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
     if not own:
         return None
     begun = next((each for each in own if each.phase == "begun"), own[0])
-    last, moves, loads = begun, {}, dict[WorkerId, EventLoad]()
+    last, moves, loads = begun, dict[KeyGroup, PlannedMove](), dict[WorkerId, EventLoad]()
     for event in own:
         moves |= {row.key_group: _merged(moves.get(row.key_group), row, event) for row in event.moves}
         loads |= {row.worker: _loads(loads.get(row.worker), row) for row in event.loads}

@@ -1,0 +1,106 @@
+"""Says where a key group is and why: reads what a controller would know, and works it out with the decider."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from confluent_kafka import KafkaException
+
+from trimtab_console.watch import Watch
+from trimtab_controller.configuration import Configuration, decode
+from trimtab_controller.decider.known import Known
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.reader import ReadError
+from trimtab_controller.loop.preview import informed, read_trusted_state
+from trimtab_controller.loop.why import why_here
+from trimtab_process.kafka_errors import error_text
+from trimtab_protocol.console_documents import KeyGroupWhy
+from trimtab_protocol.messages.names import KeyGroup
+from trimtab_protocol.messages.status import BalanceStatus
+from trimtab_protocol.signing.keys import TrustedKeys
+
+KEPT_S = 10.0
+"""How long answers come from what was read once: about as long as a window."""
+WAIT_S = 10.0
+"""How long a request waits for another one that is reading."""
+
+
+class CannotSayError(Exception):
+    """The topics cannot be read now; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What was read at the time `at`."""
+
+    at: float
+    known: Known
+    execution: Execution
+
+
+Look = Callable[[float], Read]
+"""Reads the topics at a time (epoch seconds).  Raises CannotSayError."""
+
+
+class Explainer:
+    """Answers for one cluster; what is read serves all requests for KEPT_S, and one request reads at a time."""
+
+    def __init__(self, watch: Watch, look: Look, clock: Callable[[], float]) -> None:
+        self._watch = watch
+        self._look = look
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._read: Read | None = None
+
+    def why(self, key_group: KeyGroup) -> KeyGroupWhy:
+        """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
+        read = self._newest()
+        return why_here(key_group, read.known, read.execution, self._watch.events)
+
+    def _newest(self) -> Read:
+        if not self._lock.acquire(timeout=WAIT_S):
+            raise CannotSayError("another request is still reading the topics: try again")
+        try:
+            now, kept = self._clock(), self._read
+            if kept is None or now - kept.at > KEPT_S:
+                self._read = kept = self._look(now)
+            return kept
+        finally:
+            self._lock.release()
+
+
+class TopicsLook:
+    """What a controller would know now, read from the topics as a reader."""
+
+    def __init__(self, cluster: str, connection: Connection, watch: Watch, trusted: TrustedKeys | None) -> None:
+        presets = {
+            "controller": {"cluster": cluster},
+            "kafka": {"bootstrap_servers": connection.kafka.bootstrap_servers},
+            "stream": {"checkpoint_dir": "none"},  # no stream is run here
+        }
+        self._presets = replace(decode(presets), kafka=connection.kafka)
+        self._connection = connection
+        self._watch = watch
+        self._trusted = trusted
+
+    def __call__(self, now: float) -> Read:
+        """Read, and let the decider learn from it."""
+        seen = self._watch.known.seen(now)
+        configuration = with_settings(self._presets, seen.status.balance if seen else None)
+        try:
+            state = read_trusted_state(self._connection, configuration, now, self._trusted)
+        except (KafkaException, ReadError) as error:
+            text = error_text(error) if isinstance(error, KafkaException) else str(error)
+            raise CannotSayError(f"the topics cannot be read now: {text}") from error
+        return Read(at=now, known=informed(state, configuration, now).known, execution=state.found.execution)
+
+
+def with_settings(configuration: Configuration, told: BalanceStatus | None) -> Configuration:
+    """The configuration with the settings of [balance] that the controller tells of, as far as it does."""
+    if told is None:
+        return configuration
+    balance = replace(
+        configuration.balance, smoothing=told.smoothing, catch_up_s=told.catch_up_s, max_disk=told.max_disk
+    )
+    return replace(configuration, balance=balance)

@@ -1,0 +1,77 @@
+"""Which topics a controller needs, and which it does without."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, NewTopic
+
+from trimtab_controller.kafka.connection import MissingTopicsError, ensure_topics, may_write
+from trimtab_protocol.messages.names import Topics, topic_settings
+
+TOPICS = Topics("c")
+NAMES = {settings.name for settings in topic_settings(TOPICS)}
+DENIED = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+class Brokers:
+    """As much of an admin client as is asked; `refused` = code with which creating these topics fails."""
+
+    def __init__(self, present: set[str], refused: dict[str, int] | None = None, answer: object = None) -> None:
+        self._present = present
+        self._refused = refused or {}
+        self._answer = answer
+        self.created: list[str] = []
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics=dict.fromkeys(self._present))
+
+    def create_topics(self, topics: list[NewTopic]) -> dict[str, Future[None]]:
+        self.created = [each.topic for each in topics]
+        return {name: done(KafkaError(self._refused[name], "no") if name in self._refused else None)
+                for name in self.created}  # fmt: skip
+
+    def describe_topics(self, topics: TopicCollection, **_: object) -> dict[str, Future[Any]]:
+        return {TOPICS.events: done(self._answer)}
+
+
+def done(result: object) -> "Future[Any]":
+    found: Future[Any] = Future()
+    if isinstance(result, KafkaError):
+        found.set_exception(KafkaException(result))
+    else:
+        found.set_result(result)
+    return found
+
+
+def test_a_controller_does_without_events_where_older_rules_forbid_to_create_their_topic() -> None:
+    brokers = Brokers(NAMES - {TOPICS.events}, {TOPICS.events: DENIED})
+    ensure_topics(brokers, TOPICS)  # type: ignore[arg-type]
+    assert brokers.created == [TOPICS.events]
+
+
+def test_no_other_topic_may_be_missing() -> None:
+    brokers = Brokers(NAMES - {TOPICS.journal}, {TOPICS.journal: DENIED})
+    with pytest.raises(MissingTopicsError, match=r"trimtab\.c\.journal"):
+        ensure_topics(brokers, TOPICS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "allowed"),
+    [
+        (SimpleNamespace(authorized_operations=[AclOperation.WRITE, AclOperation.DESCRIBE]), True),
+        (SimpleNamespace(authorized_operations=None), True),
+        (SimpleNamespace(authorized_operations=[AclOperation.DESCRIBE]), False),
+        (KafkaError(DENIED, "no"), False),
+        (KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "no"), False),
+    ],
+)
+def test_events_are_told_only_where_they_may_be_written(answer: object, allowed: bool) -> None:
+    assert may_write(Brokers(NAMES, answer=answer), TOPICS.events) is allowed  # type: ignore[arg-type]
+
+
+def test_a_broker_that_is_away_is_asked_again() -> None:
+    with pytest.raises(KafkaException):
+        may_write(Brokers(NAMES, answer=KafkaError(KafkaError._TRANSPORT, "away")), TOPICS.events)  # type: ignore[arg-type]
