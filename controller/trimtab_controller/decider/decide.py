@@ -11,7 +11,7 @@ from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.fixed import refusal
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
-from trimtab_controller.decider.resources import bottleneck_of, filled_by
+from trimtab_controller.decider.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -266,10 +266,11 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
 def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:
     """Whether the solver's answer is worth carrying out, and keeps the limits of the hosts."""
     moves = {row: wanted.view.workers[target].id for row, target in answer.moves}
-    if over := [each for each in filled_by(wanted.view, moves) if each.overfills]:
+    filled = filled_by(wanted.view, moves)
+    if over := [each for each in filled if each.overfills]:
         detail = f"{wanted.view.app}: the plan is refused, it would overfill {first_few(over)}"
         return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail, app=wanted.view.app)
-    full = bottleneck_of(wanted.view, moves)
+    full = bottleneck_in(filled)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
         detail = (
@@ -296,7 +297,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             fallback=answer.fallback,
             solve_s=answer.solve_s,
             collocation=answer.collocation,
-            why=why_of(wanted.view, moves, wanted.reason),
+            why=why_of(wanted.view, moves, wanted.reason, filled),
         )
     )
 

@@ -1,8 +1,8 @@
 """Why a plan makes its moves, from the view that it was made with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from trimtab_controller.decider.resources import ROUNDING, filled_by
+from trimtab_controller.decider.resources import ROUNDING, Filled
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.plan import MoveReason, NextMove, PlanReason, PlanWhy
@@ -12,11 +12,14 @@ CLEARLY_PP = 0.05
 """From which distance a worker counts as above or below the mean."""
 
 
-def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason) -> PlanWhy:
-    """Why these key groups (row of the view -> target) move, and what one more move would bring."""
-    before, after = SingleMoves(view), SingleMoves(view, moves)
+def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, filled: Sequence[Filled]) -> PlanWhy:
+    """Why these key groups (row of the view -> target) move, and what one more move would bring.
+
+    `filled` = what the moves fill of the hosts (`filled_by`).
+    """
+    before, after = SingleMoves(view), SingleMoves(view, moves, filled)
     loads, mean = before.loads, before.mean_load
-    full = {each.host for each in filled_by(view, {}) if each.before > each.room * (1 + ROUNDING)}
+    full = {each.host for each in filled if each.before > each.room * (1 + ROUNDING)}
     table, draining = view.owned, frozenset(view.draining)
 
     def reason_of(row: int, target: WorkerId) -> MoveReason:

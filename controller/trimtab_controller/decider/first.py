@@ -20,6 +20,7 @@ from trimtab_controller.decider.decide import drift
 from trimtab_controller.decider.decision import Adopted, Planned
 from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.explain import why_of
+from trimtab_controller.decider.resources import filled_by
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
@@ -231,6 +232,6 @@ def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Pl
             planned=planned,
             lower_bound=0.0,
             status="feasible",
-            why=why_of(view, moves, PlanReason.FIRST),
+            why=why_of(view, moves, PlanReason.FIRST, filled_by(view, moves)),
         )
     )

@@ -4,7 +4,7 @@ A key group that moves takes its load, memory and traffic along.  Its state stay
 deletes no database.  So of a disk only arrivals count.  A move from one worker to another of the same host is one too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -145,7 +145,7 @@ def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
     return found
 
 
-def bottleneck_of(view: AppView, moves: Mapping[int, WorkerId]) -> str:
-    """Which hosts are full after these moves, in words to add to a decision; empty if none is."""
-    full = [each for each in filled_by(view, moves) if each.full]
+def bottleneck_in(filled: Iterable[Filled]) -> str:
+    """Which hosts are full after a plan, in words to add to a decision; empty if none is."""
+    full = [each for each in filled if each.full]
     return f"; full: {first_few(full)}" if full else ""

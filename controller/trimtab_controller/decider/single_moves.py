@@ -4,7 +4,7 @@ The mean load does not change with a move, and only the loads of its two ends do
 largest of three: the deviations of both ends, and the largest deviation of all other workers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -33,9 +33,14 @@ class SingleMove:
 
 
 class SingleMoves:
-    """The single moves after `moves` (row -> target) of a view have been made; workers by their place in the view."""
+    """The single moves after `moves` (row -> target) of a view have been made; workers by their place in the view.
 
-    def __init__(self, view: AppView, moves: Mapping[int, WorkerId] | None = None) -> None:
+    `filled` = what these moves fill of the hosts, if that is known already.
+    """
+
+    def __init__(
+        self, view: AppView, moves: Mapping[int, WorkerId] | None = None, filled: Sequence[Filled] | None = None
+    ) -> None:
         self._view = view
         self._moved = dict(moves or {})
         table = view.owned
@@ -50,6 +55,7 @@ class SingleMoves:
         self._sums: Floats = np.bincount(self.owner, table.load, len(view.workers)).astype(np.float64)
         counted = self._capacity[self.kept] if self.kept.any() else self._capacity
         self.mean_load = float(table.load.sum() / counted.sum())
+        self._filled = filled
         self._limits: _Limits | None = None
 
     @property
@@ -85,7 +91,8 @@ class SingleMoves:
     def limit(self, row: int, target: int) -> Filled | None:
         """The limit of the target's host that this key group would break; None if it fits."""
         if self._limits is None:
-            self._limits = _Limits.of(self._view, self._moved)
+            filled = filled_by(self._view, self._moved) if self._filled is None else self._filled
+            self._limits = _Limits.of(self._view, filled)
         worker, source = self._view.workers[target], self._view.workers[int(self.owner[row])]
         return self._limits.broken(row, worker.host, stays=worker.host == source.host)
 
@@ -158,9 +165,9 @@ class _Limits:
     resources: Mapping[str, Resource] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, view: AppView, moves: Mapping[int, WorkerId]) -> "_Limits":
+    def of(cls, view: AppView, filled: Iterable[Filled]) -> "_Limits":
         used: dict[HostId, list[Filled]] = {}
-        for each in filled_by(view, moves):
+        for each in filled:
             used.setdefault(each.host, []).append(each)
         return cls(used, {each.name: each for each in resources_of(view.owned)})
 

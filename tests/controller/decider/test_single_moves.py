@@ -12,7 +12,7 @@ from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.resources import filled_by
 from trimtab_controller.decider.single_moves import SLACK_PP, SingleMoves
 from trimtab_controller.decider.view import UNLIMITED, AppView, Room, Worker
-from trimtab_controller.plan import MoveReason, PlanReason
+from trimtab_controller.plan import MoveReason, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 import numpy as np  # isort: skip
@@ -99,6 +99,10 @@ def hosts(view: AppView) -> list[HostId]:
     return sorted({worker.host for worker in view.workers})
 
 
+def explained(view: AppView, moves: dict[int, WorkerId], reason: PlanReason) -> PlanWhy:
+    return why_of(view, moves, reason, filled_by(view, moves))
+
+
 def test_each_move_has_its_reason() -> None:
     workers = tuple(Worker(id=name, host=HostId(name), capacity=1.0, draining=name == W[3]) for name in W[:4])
     loads = {W[0]: (30.0, 30.0), W[1]: (20.0,), W[2]: (5.0,), W[3]: (5.0,)}
@@ -108,19 +112,19 @@ def test_each_move_has_its_reason() -> None:
     ]
     view = AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
     moves = {0: W[1], 2: W[2], 3: W[0], 4: W[2]}
-    found = why_of(view, moves, PlanReason.LOAD_DISTANCE)
+    found = explained(view, moves, PlanReason.LOAD_DISTANCE)
     assert found.reasons == (MoveReason.OVER_MEAN, MoveReason.UNDER_MEAN, MoveReason.MAKES_ROOM, MoveReason.DRAIN)
     assert found.loads == (30.0, 20.0, 5.0, 5.0)
     assert dict(found.before) == pytest.approx({W[0]: 60.0, W[1]: 20.0, W[2]: 5.0, W[3]: 5.0})
     assert dict(found.after) == pytest.approx({W[0]: 35.0, W[1]: 30.0, W[2]: 25.0, W[3]: 0.0})
     assert found.mean_load == pytest.approx(30.0)
     assert found.next is None, "a single further move makes it worse"
-    first = why_of(view, {0: W[2]}, PlanReason.FIRST)
+    first = explained(view, {0: W[2]}, PlanReason.FIRST)
     assert first.reasons == (MoveReason.FIRST,)
-    together = why_of(view, {0: W[2]}, PlanReason.COLLOCATION)
+    together = explained(view, {0: W[2]}, PlanReason.COLLOCATION)
     assert together.reasons == (MoveReason.COLLOCATION,)
     room = {HostId(W[0]): replace(UNLIMITED, cpu=50.0)}
-    full = why_of(replace(view, rooms=room), {0: W[2]}, PlanReason.LOAD_DISTANCE)
+    full = explained(replace(view, rooms=room), {0: W[2]}, PlanReason.LOAD_DISTANCE)
     assert full.reasons == (MoveReason.HOST_FULL,)
     assert full.next is not None
     assert full.next.source == W[0] or full.next.target == W[1]
