@@ -10,9 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_console.events import MAX_EVENTS
 from trimtab_console.watch import Watch
-from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, pause
+from trimtab_controller.kafka.connection import Connection, pause
+from trimtab_controller.kafka.events import newest_events
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.kafka.reader import ReadError, drain, partitions_of, reading, since, starts
+from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
 from trimtab_controller.leadership.group import members
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text, is_transient
@@ -40,19 +41,13 @@ def newest_windows(messages: Sequence[Message], snapshots: str) -> Iterator[Mess
     return (m for number, m in enumerate(messages) if number not in window or window[number] in newest)
 
 
-def newest_events(consumer: Consumer, topic: str) -> list[TopicPartition]:
-    """Where to read as many events as are kept; empty if there is no such topic, or it may not be read."""
+def places_of_events(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Where to read the events that are kept; empty if there is no such topic, or it may not be read."""
     try:
-        partitions = partitions_of(consumer, topic)
+        return newest_events(consumer, topic, MAX_EVENTS)
     except ReadError as error:
         log.info("no events are shown: %s", error)
         return []
-    found = []
-    for partition in partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_LIMIT_S)
-        # Each transaction takes an offset too, so these are at least half as many events.
-        found.append(TopicPartition(topic, partition, max(low, high - 2 * MAX_EVENTS)))
-    return found
 
 
 class Reader:
@@ -101,7 +96,7 @@ class Reader:
         compacted = (topics.status, topics.intents, topics.placement, topics.journal)
         with reading(self._connection, "console") as consumer:
             at = time.time() - LOOK_BACK_S
-            events = newest_events(consumer, topics.events)
+            events = places_of_events(consumer, topics.events)
             found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events])
         self._watch.restart()
         for message in newest_windows(found.messages, topics.snapshots):
@@ -128,7 +123,7 @@ class Reader:
 
     def _are_there_events(self) -> bool:
         with reading(self._connection, "console") as consumer:
-            return bool(newest_events(consumer, self._topics.events))
+            return bool(places_of_events(consumer, self._topics.events))
 
     def ask_for_controllers(self) -> None:
         """Ask from time to time who is in the group of controllers."""

@@ -15,10 +15,14 @@ from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 
 log = logging.getLogger(__name__)
 
+UNKNOWN = "there is no such topic"
+
 Stopping = Callable[[], bool]
 
 REQUEST_LIMIT_S = 10.0
 """How long the broker may take to answer one request."""
+APPEAR_S = 3.0
+"""How long a topic that was just created may be unknown to the brokers."""
 TRY_LIMIT_S = 3.0
 """How long one try waits for a broker that may be away: a controller that is stopped meanwhile ends after it."""
 
@@ -99,8 +103,21 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
         raise MissingTopicsError(f"topics are missing and could not be created: {', '.join(refused)}")
 
 
-def may_write(admin: AdminClient, topic: str) -> bool:
-    """Whether this client may write to a topic, and it is there; the log says if not.  Raises KafkaException."""
+def may_write(admin: AdminClient, topic: str, *, patience_s: float = APPEAR_S) -> bool:
+    """Whether a topic is there and this client may write to it; the log says if not.  Raises KafkaException."""
+    why = _obstacle(admin, topic)
+    deadline = time.monotonic() + patience_s
+    while why is UNKNOWN and time.monotonic() < deadline:
+        time.sleep(0.2)
+        why = _obstacle(admin, topic)
+    if why is not None:
+        advice = "`trimtab acl --role controller` prints the rules; it is looked for again at the next start"
+        log.warning("nothing is told on topic %s: %s; %s", topic, why, advice)
+    return why is None
+
+
+def _obstacle(admin: AdminClient, topic: str) -> str | None:
+    """Why nothing can be written to a topic; None if it can."""
     try:
         found = admin.describe_topics(
             TopicCollection([topic]), include_authorized_operations=True, request_timeout=REQUEST_LIMIT_S
@@ -108,16 +125,13 @@ def may_write(admin: AdminClient, topic: str) -> bool:
     except TimeoutError as error:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about topic {topic}")) from error
     except KafkaException as error:
-        if is_transient(error.args[0]) and error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return UNKNOWN
+        if is_transient(error.args[0]):
             raise
-        why = error_text(error)
-    else:
-        allowed = found.authorized_operations
-        if allowed is None or AclOperation.WRITE in allowed:  # None: the brokers do not say
-            return True
-        why = "not allowed to write"
-    log.warning("nothing is told on topic %s: %s; `trimtab acl --role controller` prints the rules", topic, why)
-    return False
+        return error_text(error)
+    allowed = found.authorized_operations
+    return None if allowed is None or AclOperation.WRITE in allowed else "not allowed to write"  # None: nobody says
 
 
 def _new_topic(wanted: TopicSettings) -> NewTopic:

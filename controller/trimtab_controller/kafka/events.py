@@ -4,18 +4,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.kafka.reader import drain, reading, since
+from trimtab_controller.kafka.reader import drain, partitions_of, reading, since
 from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, decode_event
 from trimtab_protocol.messages.names import Topics
 
 MAX_EVENTS = 20_000
-"""Events that are kept when a topic is read; of more the newest."""
+"""Events that are read from a topic at most, the newest."""
 KNOWN_IDS = 50_000
 """Ids that are remembered to drop an event that is told again."""
 FOLLOW_S = 0.5
@@ -61,11 +61,25 @@ class EventsRead:
     readable: Readable
 
 
+def newest_events(consumer: Consumer, topic: str, most: int) -> list[TopicPartition]:
+    """Where to begin in order to read so many events, or a few more.  Raises ReadError, KafkaException."""
+    found = []
+    for partition in partitions_of(consumer, topic):
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=REQUEST_LIMIT_S)
+        # The end of a transaction takes an offset too, so these are at least half as many events.
+        found.append(TopicPartition(topic, partition, max(low, high - 2 * most)))
+    return found
+
+
 def read_events(connection: Connection, topics: Topics, at: float) -> EventsRead:
     """The newest events since `at` (epoch seconds), to the present end.  Raises ReadError, KafkaException."""
     readable = Readable(topics.cluster)
     with reading(connection, "events") as consumer:
-        found = drain(consumer, since(consumer, topics.events, at))
+        places = since(consumer, topics.events, at)
+        newest = {place.partition: place.offset for place in newest_events(consumer, topics.events, MAX_EVENTS)}
+        for place in places:
+            place.offset = max(place.offset, newest[place.partition])
+        found = drain(consumer, places)
     kept = deque(readable.events(found.messages), MAX_EVENTS)
     return EventsRead(
         events=tuple(sorted((event for event in kept if event.at >= at), key=lambda event: event.at)),

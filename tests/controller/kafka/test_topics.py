@@ -69,7 +69,23 @@ def test_no_other_topic_may_be_missing() -> None:
     ],
 )
 def test_events_are_told_only_where_they_may_be_written(answer: object, allowed: bool) -> None:
-    assert may_write(Brokers(NAMES, answer=answer), TOPICS.events) is allowed  # type: ignore[arg-type]
+    brokers = Brokers(NAMES, answer=answer)
+    assert may_write(brokers, TOPICS.events, patience_s=0.0) is allowed  # type: ignore[arg-type]
+
+
+def test_a_topic_that_was_just_created_may_be_unknown_for_a_moment() -> None:
+    brokers = Brokers(NAMES, answer=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "no"))
+    describe, answers = brokers.describe_topics, []
+
+    def later(topics: TopicCollection, **_: object) -> dict[str, Future[Any]]:
+        answers.append(topics)
+        return (
+            describe(topics) if len(answers) < 3 else {TOPICS.events: done(SimpleNamespace(authorized_operations=None))}
+        )
+
+    brokers.describe_topics = later  # type: ignore[method-assign]
+    assert may_write(brokers, TOPICS.events, patience_s=60.0)  # type: ignore[arg-type]
+    assert len(answers) == 3
 
 
 def test_a_broker_that_is_away_is_asked_again() -> None:
