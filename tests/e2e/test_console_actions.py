@@ -77,6 +77,8 @@ def stop_a_drain(page: Page, address: str, console: Client) -> None:
     phases = [row.phase for row in console.events(plan=plan, kind="plan")]
     assert phases[-1] == "begun"
     assert phases.index("ended") < phases.index("stopped")
+    wanted = [row.text for row in console.events(kind="intent") if row.phase == "given"]
+    assert "stop all plans, by sandbox: by dialog" in wanted, "though it was answered at once"
     page.goto(f"{address}/#/cluster")
     confirm(page, "Cancel the drain of w0", "Cancel the drain of w0?", "it takes key groups again")
     assert 0 < console.worker("w0").key_groups <= owned, "the drain stopped half-way"

@@ -198,6 +198,8 @@ class ControlLoop:
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 
     def _hear(self, event: deciding.IntentsChanged) -> None:
+        if self._events is not None:
+            self._events.heard(event.intents)
         self._decide(event)
         hold = self._hold
         for intent in event.intents:
@@ -345,7 +347,8 @@ class ControlLoop:
 
     def _publish(self, action: executing.Publish) -> None:
         """Write journal, placements, commands and events in one transaction; no other code writes the first three."""
-        told = self._events.of_step(self._clock(), self._published, action.execution) if self._events else []
+        before, events = self._published, self._events
+        told = [] if events is None else events.of_step(self._clock(), before, action.execution)
         self._publisher.publish([*records_of(action, self._acks_read, self._topics), *told])
         self._published = action.execution
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
@@ -371,5 +374,5 @@ class ControlLoop:
             return
         self._status_due = now + STATUS_INTERVAL_S
         status = self._telemetry.status(now, self._decider, self._execution.state, self._inbox)
-        told = self._events.of_status(status, self._decider.intents) if self._events is not None else []
+        told = [] if self._events is None else self._events.of_status(status)
         self._publisher.publish([status_record(status, self._topics), *told])

@@ -14,7 +14,7 @@ from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_status import events_of_status, new_decisions
 from trimtab_controller.plan import MoveReason, NextMove, PlanWhy
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
-from trimtab_protocol.messages.intents import Drain, Pause
+from trimtab_protocol.messages.intents import Drain, Intent, Pause, Stop
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
 
@@ -95,7 +95,7 @@ def test_a_plan_says_why_each_move_is_made_and_what_it_does_to_the_loads() -> No
     log.measured(
         T0, RoundMeasured(plan="1.2", app=APP, planned=1.1, load_distance=1.0, worker_loads={W0: 51.0, W2: 9.0})
     )
-    [measured] = told(log.of_status(status(), []))
+    [measured] = told(log.of_status(status()))
     assert measured.loads == (
         EventLoad(worker=W0, before=62.0, planned=50.0, measured=51.0),
         EventLoad(worker=W1, before=38.0, planned=50.0),
@@ -150,38 +150,51 @@ def test_what_a_new_status_tells() -> None:
 def test_before_the_first_window_of_a_term_no_concern_ends() -> None:
     concern = ConcernStatus(kind="blocked", app=APP, text="w1 is blocked")
     log = EventLog(Topics(CLUSTER), "a:1", previous=status(concerns=(concern,)))
-    assert log.of_status(status(at=T0 + 1, window_end=None), []) == []
-    assert log.of_status(status(at=T0 + 2, concerns=(concern,)), []) == [], "nor does it begin again"
-    [ended] = told(log.of_status(status(at=T0 + 3), []))
+    assert log.of_status(status(at=T0 + 1, window_end=None)) == []
+    assert log.of_status(status(at=T0 + 2, concerns=(concern,))) == [], "nor does it begin again"
+    [ended] = told(log.of_status(status(at=T0 + 3)))
     assert (ended.kind, ended.phase) == (EventKind.CONCERN, "ended")
 
 
+def tells(name: str, before: Status, after: Status, *heard: Intent) -> list[Event]:
+    """What a leader tells of a status after it has heard of these intents."""
+    log = EventLog(Topics(CLUSTER), name, previous=before)
+    log.heard(heard)
+    return told(log.of_status(after))
+
+
 def test_an_intent_that_may_have_been_told_has_the_same_id_again() -> None:
-    old = status(intents=None)
-    [one] = told(EventLog(Topics(CLUSTER), "a:1", previous=old).of_status(status(intents={PAUSE.key: T0}), [PAUSE]))
-    [two] = told(EventLog(Topics(CLUSTER), "b:2", previous=old).of_status(status(intents={PAUSE.key: T0}), [PAUSE]))
+    old, after = status(intents=None), status(intents={PAUSE.key: T0})
+    [one], [two] = tells("a:1", old, after, PAUSE), tells("b:2", old, after, PAUSE)
     assert one.id == two.id
-    other = replace(PAUSE, at=T0 + 9)
-    [three] = told(EventLog(Topics(CLUSTER), "b:2", previous=old).of_status(status(), [other]))
+    later = replace(PAUSE, at=T0 + 9)
+    [three] = tells("b:2", old, status(intents={PAUSE.key: T0 + 9}), later)
     assert three.id != one.id
+
+
+def test_an_intent_that_is_answered_at_once_is_told_too() -> None:
+    stop = Stop(app=APP, by="ann", at=T0, reason="incident")
+    found = tells("a:1", status(), status(at=T0 + 1), stop)
+    assert brief(found) == [("intent", "given", "stop"), ("intent", "ended", "stop")]
+    assert (found[0].text, found[0].app) == ("stop the plan of app, by ann: incident", APP)
 
 
 def test_a_leader_says_so_and_what_a_round_has_brought() -> None:
     log = EventLog(Topics(CLUSTER), "host:7", previous=None)
     log.begins(T0, Execution(generation=4))
     log.measured(T0 + 1, RoundMeasured(plan="3.9", app=APP, planned=1.5, load_distance=1.25))
-    leader, measured = told(log.of_status(status(at=T0 + 2), []))
+    leader, measured = told(log.of_status(status(at=T0 + 2)))
     assert (leader.kind, leader.by, leader.text) == ("leader", "host:7", "host:7 leads as generation 4")
     assert (measured.phase, measured.plan, measured.planned, measured.measured) == ("measured", "3.9", 1.5, 1.25)
     assert leader.id != measured.id
-    assert log.of_status(status(at=T0 + 3), []) == []
+    assert log.of_status(status(at=T0 + 3)) == []
 
 
 def test_more_than_fits_is_said_to_be_left_out() -> None:
     intents = [replace(DRAIN, worker=f"w{n}") for n in range(MAX_AT_ONCE + 3)]
-    records = EventLog(Topics(CLUSTER), "a:1", previous=status()).of_status(status(), intents)
-    assert len(records) == MAX_AT_ONCE + 1
-    assert told(records)[-1].text == "3 more events at this time were left out"
+    found = tells("a:1", status(), status(intents={intent.key: intent.at for intent in intents}), *intents)
+    assert len(found) == MAX_AT_ONCE + 1
+    assert found[-1].text == "3 more events at this time were left out"
 
 
 def told(records: Sequence[Record]) -> list[Event]:

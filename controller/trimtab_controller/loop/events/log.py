@@ -11,7 +11,7 @@ from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_plan import measured_loads
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.plan import Plan, PlanWhy
-from trimtab_protocol.messages.events import Event, EventKind, encode_event
+from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind, encode_event
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.status import Status
@@ -34,6 +34,7 @@ class EventLog:
         self._plans: dict[AppId, Plan] = {}
         self._why: dict[AppId, PlanWhy | None] = {}
         self._waiting: list[Event] = []
+        self._heard: dict[str, Intent] = {}
         self._generation = 0
         self._count = 0
 
@@ -44,6 +45,10 @@ class EventLog:
         going_on = f", goes on with plan {plans}" if plans else ""
         text = f"{self._name} leads as generation {execution.generation}{going_on}"
         self._waiting.append(self._event(now, EventKind.LEADER, "begun", text, by=self._name[:200]))
+
+    def heard(self, intents: Sequence[Intent]) -> None:
+        """Note the intents in force: one that is answered at once is over before the next status."""
+        self._heard |= {intent.key: intent for intent in intents}
 
     def decided(self, plan: Plan) -> None:
         """Note a plan that is about to begin, for the reasons of its moves."""
@@ -77,17 +82,18 @@ class EventLog:
         self._plans.clear()
         return self._records(found)
 
-    def of_status(self, status: Status, intents: Sequence[Intent]) -> list[Record]:
+    def of_status(self, status: Status) -> list[Record]:
         """The events of a new status, and those noted since the last one."""
-        found = [*self._waiting, *events_of_status(self._told, status, intents)]
+        found = [*self._waiting, *events_of_status(self._told, status, tuple(self._heard.values()))]
         self._waiting = []
+        self._heard.clear()
         if status.window_end is None and self._told is not None:
             status = replace(status, concerns=self._told.concerns)
         self._told = status
         return self._records(sorted(found, key=lambda event: event.at))
 
     def _event(self, now: float, kind: str, phase: str, text: str, **known: Any) -> Event:
-        return Event(id="", cluster=self._topics.cluster, at=now, kind=kind, phase=phase, text=text, **known)
+        return Event(id="", cluster=self._topics.cluster, at=now, kind=kind, phase=phase, text=text[:MAX_TEXT], **known)
 
     def _records(self, events: Sequence[Event]) -> list[Record]:
         told = [self._record(event) for event in events[:MAX_AT_ONCE]]

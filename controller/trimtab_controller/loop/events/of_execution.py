@@ -63,7 +63,7 @@ def _of_round(
     about = _event(now, cluster, EventKind.PLAN, "begun", row.reason, app=row.app, plan=row.plan)
     if before is None:
         yield _begun(about, row, plan, placement)
-    elif _added(before, row):
+    elif plan is not None and before.ended_at is None:  # a further loss has added to it
         yield replace(_begun(about, row, plan, placement), phase="extended")
     if row.stopped is not None and (before is None or before.stopped is None):
         yield replace(about, phase="stopped", text=row.stopped[:MAX_TEXT])
@@ -78,11 +78,6 @@ def _of_round(
             lower_bound=row.lower_bound,
             **moves_of_round(row, ended=True),
         )
-
-
-def _added(before: Round, row: Round) -> bool:
-    """Whether a further loss has added restores to the round."""
-    return len(row.handovers) > len(before.handovers) and row.ended_at is None
 
 
 def _begun(about: Event, row: Round, plan: Plan | None, placement: Placement | None) -> Event:

@@ -3,7 +3,7 @@
 A new leader begins with the last status of its predecessor.  So nothing is told twice, and nothing is left out.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
@@ -22,9 +22,9 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.status import DecisionStatus, Status
 
 
-def events_of_status(before: Status | None, after: Status, intents: Sequence[Intent]) -> list[Event]:
-    """What is new in a status; `intents` = those in force.  Only intents have ids yet."""
-    found = [*_decisions(before, after), *_intents(before, after, intents), *_hold(before, after)]
+def events_of_status(before: Status | None, after: Status, heard: Sequence[Intent]) -> list[Event]:
+    """What is new in a status; `heard` = the intents that came since the last one.  Only events of intents have ids."""
+    found = [*_decisions(before, after), *_intents(before, after, heard), *_hold(before, after)]
     if after.window_end is not None:  # before the first window of a term nothing is known of concerns
         found += _concerns(before, after)
     return found
@@ -79,9 +79,9 @@ def _hold(before: Status | None, after: Status) -> Iterator[Event]:
         yield _event(after, EventKind.HOLD, "ended", f"no longer on hold: {old.text}")
 
 
-def _intents(before: Status | None, after: Status, intents: Sequence[Intent]) -> Iterator[Event]:
-    told: Mapping[str, float] = (before.intents or {}) if before else {}
-    for intent in intents:
+def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> Iterator[Event]:
+    told = dict(before.intents or {}) if before else {}
+    for intent in heard:
         if told.get(intent.key) != intent.at:
             what, app, worker = worded(intent)
             text = f"{what}, by {intent.by}: {intent.reason}"
@@ -90,9 +90,9 @@ def _intents(before: Status | None, after: Status, intents: Sequence[Intent]) ->
                 after, EventKind.INTENT, "given", text, id=key, app=app, worker=worker, by=intent.by,
                 reason=intent.key.split("/")[0],
             )  # fmt: skip
-    present = {intent.key for intent in intents}
+        told[intent.key] = intent.at
     for key, at in told.items():
-        if key not in present:
+        if key not in (after.intents or {}):
             text = f"{key} is no longer wanted: done, or taken back"
             yield _event(
                 after, EventKind.INTENT, "ended", text, id=f"intent/{key}/{at:.3f}/ended", reason=key.split("/")[0]
