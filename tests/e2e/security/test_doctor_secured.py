@@ -6,10 +6,14 @@ The console tells a lack of rights, too.
 import json
 import subprocess
 
+from confluent_kafka.admin import AdminClient
+
 from tests.e2e.security.console_rights import check_console
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
 from tests.e2e.security.test_security import PROGRAM
+from trimtab_controller.kafka.connection import may_write
 from trimtab_protocol.messages.names import topic_settings
+from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_sandbox.broker import Topic
 
 
@@ -47,5 +51,9 @@ def test_the_doctor_tells_logins_and_rights_apart(secured: Secured) -> None:
     [(level, text)] = stranger["broker"]
     assert (level, text.split(":")[0]) == ("fault", "the brokers refuse the login"), stranger
     assert {level for level, _ in stranger["rights"]} == {"not checked"}, stranger
+
+    admins = {user: AdminClient(for_librdkafka(secured.kafka(user))) for user in ("controller", "reader", "agent")}
+    allowed = {user: may_write(admin, secured.topics.events) for user, admin in admins.items()}
+    assert allowed == {"controller": True, "reader": False, "agent": False}, "by the brokers' own word"
 
     check_console(secured)
