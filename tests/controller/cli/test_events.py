@@ -1,5 +1,6 @@
 """`trimtab events` and `trimtab why` as text, and what `--since` accepts."""
 
+import argparse
 import io
 
 import pytest
@@ -7,21 +8,21 @@ from rich.console import Console
 
 from tests.controller.decider.hosted_job import kg
 from tests.controller.loop.test_why import BEGUN, EVENTS, EXECUTION, known
-from trimtab_controller.cli.events import line_of, span_of
-from trimtab_controller.cli.known import CommandError
+from trimtab_controller.cli.events import line_of
+from trimtab_controller.cli.parsers.events import span
 from trimtab_controller.cli.why import show
 from trimtab_controller.loop.why import why_here
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("15m", 900.0), ("6h", 21_600.0), ("7d", 604_800.0)])
 def test_how_far_back(text: str, seconds: float) -> None:
-    assert span_of(text) == seconds
+    assert span(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "7", "d", "-1d", "0h", "1w", "1d ", "٣d"])
 def test_another_span_is_refused(text: str) -> None:
-    with pytest.raises(CommandError, match="expected a number with its unit"):
-        span_of(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a number with s, m, h or d"):
+        span(text)
 
 
 def test_an_event_is_one_line_that_names_its_plan() -> None:
