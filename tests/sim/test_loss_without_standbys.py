@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.worker import WorkerProcess
@@ -84,16 +85,22 @@ def test_every_key_group_gets_the_next_owner_that_was_named(world: World, killed
     assert not world.checker.misplaced(), "the group followed what the placement names"
 
 
-def the_plan(world: World) -> Round:
-    """The plan after the loss, which has just begun, with what it has grown to."""
+def the_rounds(world: World) -> tuple[Round, ...]:
     execution = world.checker._execution
     assert execution is not None
-    (row,) = execution.rounds.values()
+    return tuple(execution.rounds.values())
+
+
+def the_plan(world: World) -> Round:
+    """The plan after the loss, which has just begun, with what it has grown to."""
+    (row,) = the_rounds(world)
     assert row.lost
     return row
 
 
-SLOW, FAST = (30.0, 40.0), (0.05, 2.0)
+AWAY_WINDOWS, ENDING_S = 3, 2.0
+"""A worker must be away in two whole windows; then the stream waits for those that are late, and the plan ends."""
+SLOWEST, SLOW, FAST = (50.0, 58.0), (30.0, 40.0), (0.05, 2.0)
 
 
 def restoring_takes(world: World, seconds: tuple[float, float]) -> None:
@@ -195,3 +202,56 @@ def test_a_worker_that_joins_while_next_owners_restore_disturbs_nothing(slow: Wo
     settle_after(slow, lost)
     assert len(slow.checker.losses) == 1
     assert joined <= {worker.id for worker in slow.workers() if worker.alive}
+
+
+def first_restore_after(world: World, lost_at: float) -> float:
+    """Seconds from the loss until the first next owner of the plan that follows restores."""
+    while not world.checker.losses:
+        assert world.timeline.now < lost_at + 4 * SESSION_S
+        world.timeline.run_until(world.timeline.now + 0.1)
+    begun = [each.since for each in the_plan(world).handovers if each.attempt]
+    assert begun
+    return min(begun) - lost_at
+
+
+def lost_during_a_drain(world: World) -> tuple[set[WorkerId], float]:
+    """A worker is drained to targets that restore for most of a minute each; meanwhile another host is lost."""
+    settle(world)
+    restoring_takes(world, SLOWEST)
+    first, second = with_key_groups(world)[:2]
+    plans = len(world.checker.plans)
+    world.drain(world.hosts[second].names[0])
+    while len(world.checker.plans) == plans:
+        world.timeline.run_until(world.timeline.now + 0.5)
+    return power_off(world, first), world.timeline.now
+
+
+@pytest.mark.parametrize("slow", [0, 2, 4], indirect=True)
+def test_next_owners_do_not_wait_for_the_drain_that_was_in_flight(slow: World) -> None:
+    lost, lost_at = lost_during_a_drain(slow)
+    assert first_restore_after(slow, lost_at) < AWAY_WINDOWS * WINDOW_S + ENDING_S
+    settle_after(slow, lost)
+
+
+@pytest.mark.parametrize("slow", [0, 4], indirect=True)
+def test_a_successor_names_them_if_the_leader_dies_as_it_ends_the_drain(slow: World) -> None:
+    lost, _ = lost_during_a_drain(slow)
+    watched, killed = slow.broker.on_stored, list[float]()
+
+    def kill() -> None:
+        slow.controller.kill()
+        slow.start_controller()
+
+    def on_stored(records: tuple[Stored, ...]) -> None:
+        watched(records)
+        if not killed and any(row.stopped for row in the_rounds(slow)):
+            killed.append(slow.timeline.now)
+            assert not slow.checker.losses, "before it has named anybody"
+            slow.timeline.after(0.0, kill)
+
+    slow.broker.on_stored = on_stored
+    slow.timeline.run_until(slow.timeline.now + AWAY_WINDOWS * WINDOW_S + ENDING_S)
+    assert killed
+    settle_after(slow, lost)
+    assert slow.checker.losses
+    assert not slow.checker.busy

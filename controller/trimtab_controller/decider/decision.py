@@ -50,6 +50,15 @@ class StandbysPlaced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanEnded:
+    """End the plan in flight of an app early, for the sake of restores; `lost` = workers that are lost."""
+
+    app: AppId
+    lost: frozenset[WorkerId]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
     """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it."""
 
@@ -92,7 +101,7 @@ class Resized:
     answered: tuple[str, ...] = ()
 
 
-Decision = Skip | Planned | Adopted | StandbysPlaced | Scaled | Resized | Forgotten
+Decision = Skip | Planned | Adopted | StandbysPlaced | PlanEnded | Scaled | Resized | Forgotten
 
 
 def not_ready(found: NotReady) -> Skip:

@@ -6,6 +6,7 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    PlanEnded,
     Planned,
     Resized,
     Scaled,
@@ -24,6 +25,7 @@ ALL_NAMES = (
     *(("plan", str(reason)) for reason in PlanReason),
     ("adopt", "ownership"),
     ("standbys", "standbys"),
+    ("end", "loss"),
     *((str(kind), why) for kind in (CommandKind.START, CommandKind.STOP) for why in ("drain", "size")),
     *(("resize", change) for change in ("in", "out", "keep")),
     *(("forget", what) for what in ("app", "worker", "refused")),
@@ -38,7 +40,7 @@ def describe(decision: Decision) -> str:
             return f"nothing: {decision.detail}"
         case Planned(plan=plan):
             return f"{plan.app}: {describe_plan(plan)}"
-        case Adopted() | StandbysPlaced():
+        case Adopted() | StandbysPlaced() | PlanEnded():
             return f"{decision.app}: {decision.detail}"
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
@@ -85,6 +87,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "adopt", "ownership"
         case StandbysPlaced():
             return "standbys", "standbys"
+        case PlanEnded():
+            return "end", "loss"
         case Scaled():
             return str(decision.kind), "drain" if decision.app is None else "size"
         case Resized(start=start, drain=drain, short=short):

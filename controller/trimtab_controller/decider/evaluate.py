@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from trimtab_controller.decider.unknown_load import LastLoads
-from trimtab_controller.decider.view import AppView
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 
 NOISE_ERRORS = 3.0
 """Number of standard errors within which a load distance counts as noise; it is the largest of many deviations."""
@@ -101,6 +101,44 @@ def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, 
         loads=LastLoads.of(smoothed) if history.loads is None else history.loads.then(smoothed),
         flows=smoothed.flows,
     )
+
+
+class Histories(dict[AppId, History]):
+    """The history of each app that was seen of late."""
+
+    def __init__(self, smoothing: float, *, stale_limit_s: float, max_age_s: float) -> None:
+        """Apps not seen for more than `max_age_s` are forgotten, and loads older than `stale_limit_s`."""
+        super().__init__()
+        self._smoothing = smoothing
+        self._stale_limit_s = stale_limit_s
+        self._max_age_s = max_age_s
+
+    @property
+    def last(self) -> dict[AppId, LastLoads]:
+        """The last known loads of each app."""
+        return {app: history.loads for app, history in self.items() if history.loads is not None}
+
+    def forget_before(self, start_s: float) -> None:
+        """Forget the apps that were not seen for long when a window began."""
+        for app in [app for app, history in self.items() if history.end_s < start_s - self._max_age_s]:
+            del self[app]
+
+    def forget(self, app: AppId | None) -> None:
+        """Forget an app."""
+        self.pop(app, None)  # type: ignore[arg-type]
+
+    def smoothed(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, AppView | NotReady]:
+        """The views with loads smoothed over the windows so far."""
+        found = dict(views)
+        for app, view in views.items():
+            if isinstance(view, AppView):
+                history = self.get(app, NO_HISTORY).of_view(view, self._stale_limit_s)
+                found[app], self[app] = follow(view, history, self._smoothing)
+        return found
+
+    def evaluated(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, "Evaluation"]:
+        """The evaluation of each app that is known now."""
+        return {app: evaluate(view, self[app]) for app, view in views.items() if isinstance(view, AppView)}
 
 
 Flows = Mapping[tuple[KeyGroup, KeyGroup], float]

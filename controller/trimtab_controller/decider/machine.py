@@ -26,7 +26,7 @@ from trimtab_controller.decider.decide import (
 from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Skip, StandbysPlaced, not_ready
 from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
-from trimtab_controller.decider.evaluate import NO_HISTORY, History, evaluate, follow
+from trimtab_controller.decider.evaluate import Histories
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -90,7 +90,7 @@ class Decider:
         self.intents: tuple[Intent, ...] = ()
         self._held: str | None = None
         self._liveness = Liveness()
-        self._history: dict[AppId, History] = {}
+        self._history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
         self._demand = NO_DEMAND_HISTORY
         self._readers = Readers(allowed=needs.in_parts)
         self._hosts = HostTracker(smoothing=settings.smoothing, max_disk=settings.max_disk)
@@ -103,6 +103,7 @@ class Decider:
         self._spoken = False  # whether the last window has led to a decision
         self._predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
+        self._ended_at: float | None = None  # when a plan in flight ended: restores may wait for that
         self.known = Known()
 
     @property
@@ -119,7 +120,7 @@ class Decider:
     @property
     def wake_at(self) -> float | None:
         """When to call `on_tick` at the latest (epoch seconds)."""
-        return self._stale_at
+        return min((at for at in (self._stale_at, self._ended_at) if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
         """Process an event and return the actions that follow."""
@@ -132,6 +133,8 @@ class Decider:
                 if was_paused and self.paused is None:
                     self._predictions.forgive()  # an operator who resumes has looked at the missed plans
             case ExecutionChanged(execution=execution):
+                if any(not execution.busy(row.app) for row in self._execution.in_flight):
+                    self._ended_at = now
                 self._execution = execution
             case HoldChanged(reason=reason):
                 self._held = reason
@@ -144,9 +147,12 @@ class Decider:
         return []
 
     def on_tick(self, now: float) -> list[Action]:
-        """Report once per interval that no window arrives."""
+        """Name next owners as soon as a plan has ended for that; report once per interval that no window arrives."""
         if self._stale_at is None:
             self._stale_at = now + self._needs.max_age_s
+        if self._ended_at is not None and self._ended_at <= now:
+            self._ended_at = None
+            return self._restored(now)
         if now < self._stale_at:
             return []
         self._stale_at = now + self._needs.max_age_s
@@ -176,34 +182,30 @@ class Decider:
         measured = self.record(now, snapshot)
         # First, because a decision may publish a placement.
         news = self._readers.news(self._execution.placements) if self._acting and self._held is None else []
-        return [*news, *measured, *(self._next(now) if self._wanted is None else [])]
+        return [*news, *measured, *(self._next(now) if self._wanted is None else self._restored(now))]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
         self._decided.clear()
         self._spoken = False
-        self._forget(snapshot.start_ms / 1000.0)
+        self._history.forget_before(snapshot.start_ms / 1000.0)
         self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
         self._readers.see(snapshot, self._execution.placements)
         missing = check_cluster(snapshot, now, self._liveness, self._needs)
         parts = {} if missing else parts_of(snapshot, self._execution.placements)
-        settings = self.settings
         demands, self._demand = follow_demand(
-            snapshot, self._demand, catch_up_s=settings.catch_up_s, smoothing=settings.smoothing
+            snapshot, self._demand, catch_up_s=self.settings.catch_up_s, smoothing=self.settings.smoothing
         )
         if self._hosts.see(snapshot, demands.workers):
             self._history.clear()  # loads are counted in another unit now
         raw = {app: self._observe(app, part, demands) for app, part in parts.items()}
-        views = {app: self._smooth(view) if isinstance(view, AppView) else view for app, view in raw.items()}
-        last = {app: history.loads for app, history in self._history.items() if history.loads is not None}
+        views = self._history.smoothed(raw)
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
-        filled = fill_gaps(known, last, self._needs.max_unknown)
+        filled = fill_gaps(known, self._history.last, self._needs.max_unknown)
         self._orphans.see(snapshot, filled.views, self._execution.placements, self._hosts.seen, demands.workers)
         raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
-        evaluations = {
-            app: evaluate(view, self._history[app]) for app, view in views.items() if isinstance(view, AppView)
-        }
+        evaluations = self._history.evaluated(views)
         self._standbys.see(views, self._execution.placements)
         self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
         use = follow_use(snapshot, self.known.use, demands.workers)
@@ -212,14 +214,13 @@ class Decider:
         pool = startable(snapshot, self.draining - self._execution.leaving)
         seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
         self._sizes.see(seen, self._execution, self.intents, self._in_vain)
-        ran = {worker: row.app for worker, row in self._liveness.ran.items()}
         concerns = (
             *concerns_of(use),
             *self._predictions.concerns,
             *self._standbys.concerns,
             *self._orphans.concerns,
             *self._sizes.concerns,
-            *crash_concerns(snapshot, ran),
+            *crash_concerns(snapshot, {worker: row.app for worker, row in self._liveness.ran.items()}),
         )
         self.known = Known(
             snapshot=snapshot,
@@ -255,17 +256,6 @@ class Decider:
             return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
         return self._hosts.of_view(demands.of_view(view))
 
-    def _forget(self, start_s: float) -> None:
-        """Drop the history of apps not seen for more than `max_age_s`."""
-        oldest_s = start_s - self._needs.max_age_s
-        self._history = {app: history for app, history in self._history.items() if history.end_s >= oldest_s}
-
-    def _smooth(self, view: AppView) -> AppView:
-        """The view with loads smoothed over the windows so far."""
-        history = self._history.get(view.app, NO_HISTORY).of_view(view, self._needs.stale_limit_s)
-        smoothed, self._history[view.app] = follow(view, history, self.settings.smoothing)
-        return smoothed
-
     def _next(self, now: float) -> list[Action]:
         """The decisions for the apps that have none from this window, up to the next question to the solver."""
         actions: list[Action] = []
@@ -286,6 +276,7 @@ class Decider:
         hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
             self._forget_wanted(hosts)
+            or self._restore(now)
             or self._admit_cluster()
             or self._sizes.correct(self._execution, self.intents, self.known)
             or to_start(now, self._execution, self.draining, hosts)
@@ -294,10 +285,6 @@ class Decider:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
-        promised = self._standbys.promised(now)
-        if self._acting and (given := self._orphans.place(self._execution, self._learned, promised)) is not None:
-            self._predictions.forget(given.plan.app if isinstance(given, Planned) else given.app)
-            return given
         apps = by_urgency(self.known.views.keys() - self._decided, self.known.views, self.known.evaluations)
         skips = {}
         for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
@@ -305,9 +292,22 @@ class Decider:
             if not isinstance(found, Skip):
                 return found
             skips[app] = noted(found, self.settings)
-        nobody = Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
-        standbys = None if self._spoken else self._place_standbys(now)
-        return standbys or (skips[apps[0]] if apps else nobody)
+        if not self._spoken and (standbys := self._place_standbys(now)) is not None:
+            return standbys
+        return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
+
+    def _restore(self, now: float) -> Decision | None:
+        """Next owners for orphans, before anything else: a key group without an owner is an outage."""
+        if not self._acting or self._held is not None or self.paused is not None or self.known.not_ready is not None:
+            return None
+        found = self._orphans.place(self._execution, self._learned, self._standbys.promised(now))
+        if found is not None:
+            self._predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
+        return found
+
+    def _restored(self, now: float) -> list[Action]:
+        found = self._restore(now)
+        return [] if found is None else [Decided(decision=found)]
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
         """Forget what an operator wants forgotten; `reporting` = hosts that report."""
@@ -317,7 +317,7 @@ class Decider:
         if found is not None:
             self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
             self._liveness.forget(found.app, found.worker, reporting)
-            self._history = {app: history for app, history in self._history.items() if app != found.app}
+            self._history.forget(found.app)
         return found
 
     def _admit_cluster(self) -> Skip | None:

@@ -19,12 +19,13 @@ group without an owner is an outage.  This is then a concern.  DynDL may choose 
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.copies import state_held
-from trimtab_controller.decider.decision import Planned, StandbysPlaced
+from trimtab_controller.decider.decision import PlanEnded, Planned, StandbysPlaced
 from trimtab_controller.decider.demand import WorkerDemand
 from trimtab_controller.decider.hosts import HostsSeen
 from trimtab_controller.decider.orphan_placing import MOST_SCHEDULED, OPERATIONS, Orphaned, Placed, place_orphans
@@ -98,15 +99,18 @@ class Orphans:
 
     def place(
         self, execution: Execution, learned: LearnedRestores, promised: Mapping[HostId, float]
-    ) -> Planned | StandbysPlaced | None:
+    ) -> Planned | StandbysPlaced | PlanEnded | None:
         """Next owners for the first app with orphans that has no plan in flight, or one that takes more.
 
-        `promised` = bytes on the disk of each host that standbys are about to write.
+        Any other plan of the app ends early for them.  `promised` = bytes on the disk of each host that standbys are
+        about to write.
         """
         for app, (seen, orphaned) in sorted(self._found.items()):
             placement = execution.placements.get(app)
             running = execution.rounds[app] if execution.busy(app) else None
             if placement is None or (running is not None and not running.takes_more):
+                if placement is not None and running is not None and (ended := self._ended(running, seen, orphaned)):
+                    return ended
                 continue
             settled, waiting = self._targets(seen, running)
             view = with_less_disk(seen, _brought(running, settled, promised))
@@ -141,6 +145,14 @@ class Orphans:
                 assert isinstance(found, Planned)
                 return found
         return None
+
+    def _ended(self, running: Round, view: AppView, orphaned: Orphaned) -> PlanEnded | None:
+        """The early end of a plan that next owners would have to wait for."""
+        if running.lost or running.stopped is not None or all(worker.draining for worker in view.workers):
+            return None
+        ends = {end for each in running.handovers for end in (each.source, each.target, *chain(*each.previous))}
+        detail = f"ended early, since {first_few(orphaned.owners)} is away and {len(orphaned.table)} key groups need"
+        return PlanEnded(app=view.app, lost=frozenset(ends - self._here), detail=f"{detail} a next owner")
 
     def _targets(
         self, view: AppView, running: Round | None

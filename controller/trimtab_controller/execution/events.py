@@ -88,11 +88,15 @@ class ResizeWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWanted:
-    """End the plan in flight of `app`, or of all apps (None).  `answered`: keys of the intents that this ends."""
+    """End the plan in flight of `app`, or of all apps (None).
+
+    `answered`: keys of the intents that this ends.  `lost` = workers that no hand-over waits for any longer.
+    """
 
     app: AppId | None
     reason: str
-    answered: tuple[str, ...]
+    answered: tuple[str, ...] = ()
+    lost: frozenset[WorkerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -268,12 +268,34 @@ def time_out(step: Step, handover: Handover) -> None:
             _end(step, handover, HandoverPhase.UNRESOLVED, detail)
 
 
-def stop(step: Step, handover: Handover, reason: str) -> None:
-    """End a hand-over that is not released yet."""
-    if handover.phase is HandoverPhase.WAITING and not handover.attempt:
-        _end(step, handover, HandoverPhase.FAILED, reason)
-    elif handover.phase in (HandoverPhase.WAITING, HandoverPhase.PREPARING):
+def stop(step: Step, handover: Handover, reason: str, lost: Collection[WorkerId] = ()) -> None:
+    """End a hand-over that is not released yet, and one that is if an end of it is `lost`: the placement decides.
+
+    What a lost source has nobody else for stays with a target that has begun to restore it.
+    """
+    has_lost_end = not {handover.source, handover.target}.isdisjoint(lost)
+    match handover.phase:
+        case HandoverPhase.WAITING if not handover.attempt:
+            _end(step, handover, HandoverPhase.FAILED, reason)
+        case HandoverPhase.PREPARING if handover.source in lost and handover.target not in lost:
+            _leave_to_target(step, handover, reason, lost)
+        case HandoverPhase.WAITING | HandoverPhase.PREPARING:
+            _give_back(step, handover, reason)
+        case HandoverPhase.RELEASING | HandoverPhase.RESOLVING if has_lost_end:
+            _end(step, handover, HandoverPhase.UNRESOLVED, reason)
+        case _:
+            pass  # it arrives within moments, or has ended
+
+
+def _leave_to_target(step: Step, handover: Handover, reason: str, lost: Collection[WorkerId]) -> None:
+    """Name the target as the next owner of the key groups that no living standby will take over."""
+    pairs = zip(handover.key_groups, handover.previous, strict=True)
+    rows = {each: row if set(row).difference(lost, {handover.target}) else None for each, row in pairs}
+    if all(rows.values()):
         _give_back(step, handover, reason)
+        return
+    _end(step, handover, HandoverPhase.FAILED, f"{reason}; {handover.target} is the next owner and goes on restoring")
+    step.owners.update({**named(handover), **{each: row for each, row in rows.items() if row is not None}})
 
 
 def _try_again(step: Step, handover: Handover, detail: str) -> None:

@@ -241,7 +241,7 @@ class ExecutionMachine:
             if wanted.app in (None, row.app):
                 step.set_round(replace(row, stopped=wanted.reason))
                 for handover in row.handovers:
-                    handovers.stop(step, handover, wanted.reason)
+                    handovers.stop(step, handover, wanted.reason, wanted.lost)
 
     def _forget(self, step: Step, wanted: ForgetWanted) -> None:
         """Answer a request to forget, even if there is nothing to forget."""

@@ -114,8 +114,8 @@ class Recovery:
 class Round:
     """An app's plan in flight or, if there is none, its last one.
 
-    `ended_at` is None while it is in flight.  `stopped` = the operator's words when the plan was stopped: no hand-over
-    of it begins or is tried again.  `lost`: the sources are lost, so that the hand-overs end when their targets are
+    `ended_at` is None while it is in flight.  `stopped` = why the plan was ended early, in words: no hand-over of it
+    begins or is tried again.  `lost`: the sources are lost, so that the hand-overs end when their targets are
     warm, and the consumer group makes these the owners.  `recovery` is None if its hand-overs begin as they are listed.
     It is not in the journal, since 0.1.0 would not read that: a new leader schedules what is left.
     """

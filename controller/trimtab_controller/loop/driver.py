@@ -13,6 +13,7 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    PlanEnded,
     Planned,
     Resized,
     Scaled,
@@ -291,6 +292,8 @@ class ControlLoop:
                 self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows))
             case StandbysPlaced(app=app, rows=rows):
                 self._execute(executing.StandbysWanted(app=app, rows=rows))
+            case PlanEnded(app=app, lost=lost, detail=detail):
+                self._execute(executing.StopWanted(app=app, reason=detail, lost=lost))
             case Scaled(kind=kind, worker=worker, host=host, app=app):
                 self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app))
             case Resized():

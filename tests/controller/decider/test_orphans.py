@@ -8,7 +8,7 @@ import pytest
 from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Planned, Skip, StandbysPlaced
+from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
@@ -18,13 +18,14 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.execution.events import Limits, PlanDecided
+from trimtab_controller.execution.events import AckSeen, Limits, PlanDecided, ScalingWanted, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, HandoverPhase, next_owned, placement_of
-from trimtab_controller.plan import PlanReason
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.dyndl import OnlineRestore, choose_online
 from trimtab_models.instances import TableCost
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -321,3 +322,92 @@ def test_a_plan_does_not_grow_beyond_what_is_scheduled(monkeypatch: pytest.Monke
     made = in_flight()
     for _ in range(3):
         assert isinstance(made.window(W0, W3), Skip)
+
+
+# --- another plan is in flight ----------------------------------------------------------------------------------------
+
+
+def balancing(standbys: dict[KeyGroup, tuple[WorkerId, ...]] | None = None) -> Growing:
+    """A plan for balance is in flight: w1 is about to get a key group of w2, and then one of w0."""
+    made = Growing(standbys)
+    made.window()
+    moves = (
+        Move(key_group=kg(8), source=W2, target=W1, state_bytes=1),
+        Move(key_group=kg(0), source=W0, target=W1, state_bytes=1),
+    )
+    plan = Plan(
+        app=APP,
+        reason=PlanReason.LOAD_DISTANCE,
+        detail="load distance 18.4 above 5.0",
+        moves=moves,
+        hosts={row.worker: row.host for row in seen(0).nodes},
+        before=18.4,
+        planned=1.1,
+        lower_bound=0.0,
+        status="optimal",
+    )
+    made.execution.on_event(1011.0, PlanDecided(plan=plan))
+    made.made.on_event(1011.0, ExecutionChanged(execution=made.execution.state))
+    return made
+
+
+def carry_out(made: Growing, now: float, ended: PlanEnded) -> None:
+    made.execution.on_event(now, StopWanted(app=ended.app, reason=ended.detail, lost=ended.lost))
+    made.made.on_event(now, ExecutionChanged(execution=made.execution.state))
+
+
+def tick(made: Growing, now: float) -> Planned:
+    [action] = made.made.on_tick(now)
+    assert isinstance(action, Decided)
+    assert isinstance(action.decision, Planned)
+    return action.decision
+
+
+def test_a_plan_for_balance_ends_early_and_the_next_owners_are_named_at_once() -> None:
+    made = balancing()
+    assert not isinstance(made.window(W0), PlanEnded), "its agent may only be restarting"
+    ended = made.window(W0)
+    assert ended == PlanEnded(
+        app=APP, lost=frozenset({W0}), detail="ended early, since w0 is away and 3 key groups need a next owner"
+    )
+    assert isinstance(ended, PlanEnded)
+    carry_out(made, 1031.0, ended)
+    assert made.made.wake_at == 1031.0
+    found = tick(made, 1031.0)
+    assert {move.key_group for move in found.plan.moves} == {kg(1), kg(2), kg(3)}, "w1 restores the other one already"
+    made.execution.on_event(1031.1, PlanDecided(plan=found.plan))
+    assert made.execution.state.rounds[APP].lost
+    assert made.execution.state.placements[APP].of("sums", 0) == (W0, W1)
+
+
+def test_the_next_owners_wait_only_for_what_is_released() -> None:
+    made = balancing()
+    first = made.execution.state.rounds[APP].handovers[0]
+    assert first.key_groups == (kg(8),)
+    assert first.prepare is not None
+    made.execution.on_event(1012.0, AckSeen(ack=Ack.to(first.prepare, Phase.PREPARED, at=1012.0, generation=7)))
+    made.window(W0)
+    ended = made.window(W0)
+    assert isinstance(ended, PlanEnded)
+    carry_out(made, 1031.0, ended)
+    assert made.execution.state.busy(APP), "w2 and w1 talk to each other"
+    assert made.made.on_tick(1031.1) == []
+    made.execution.on_event(1031.2, AckSeen(ack=Ack.to(first.prepare, Phase.TOOK, at=1031.2)))
+    made.made.on_event(1031.2, ExecutionChanged(execution=made.execution.state))
+    assert {move.source for move in tick(made, 1031.2).plan.moves} == {W0}
+
+
+def test_a_plan_goes_on_where_living_standbys_take_over() -> None:
+    made = balancing({kg(place): (W0, W1) for place in range(4)})
+    for _ in range(3):
+        assert isinstance(made.window(W0), Skip)
+
+
+def test_next_owners_are_named_while_an_operator_s_stop_of_a_worker_is_under_way() -> None:
+    made = Growing()
+    made.window()
+    host = seen(0).nodes[3].host
+    made.execution.on_event(1011.0, ScalingWanted(kind=CommandKind.STOP, worker=WorkerId("w9"), host=host))
+    made.made.on_event(1011.0, ExecutionChanged(execution=made.execution.state))
+    made.window(W0)
+    assert isinstance(made.window(W0), Planned)

@@ -19,6 +19,7 @@ from tests.controller.execution.execution_transcripts import (
     plan,
     published,
     refused,
+    released,
     rows,
     started,
 )
@@ -38,7 +39,7 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.execution.step import FORGOTTEN_S
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, WorkerId
 
 OTHER = AppId("other")
 BOTH = (APP, OTHER)
@@ -203,3 +204,61 @@ def test_a_stop_without_a_plan_is_answered_too() -> None:
     [publish] = started(W0, W0).on_event(T0, stop(None))
     assert isinstance(publish, Publish)
     assert (publish.answered, publish.commands, publish.placements) == (("stop",), (), ())
+
+
+# --- an end for the sake of restores ----------------------------------------------------------------------------------
+
+LOSS = "ended early, since w0 is away"
+ONE_EACH = replace(LIMITS, key_groups_per_handover=1)
+
+
+def end(*lost: WorkerId) -> StopWanted:
+    return StopWanted(app=APP, reason=LOSS, lost=frozenset(lost))
+
+
+def test_the_target_that_restores_what_a_lost_source_had_is_the_next_owner() -> None:
+    machine = started(W0, W0, limits=ONE_EACH)
+    machine.on_event(T0, plan((0, W0, W1)))
+
+    actions = machine.on_event(T0 + 1, end(W0))
+
+    assert published(actions).commands == (), "it goes on restoring"
+    assert rows(published(actions)) == {0: (W0, W1), 1: (W0,)}
+    assert handover(machine).detail == f"{LOSS}; w1 is the next owner and goes on restoring"
+    assert not machine.state.busy(APP)
+    assert decode_entry(encode_entry(JournalEntry(execution=machine.state))).execution.rounds == machine.state.rounds
+
+
+def test_a_target_that_restores_gives_way_to_a_living_standby() -> None:
+    machine = started(W0, W0, limits=ONE_EACH)
+    machine.on_event(T0, StandbysWanted(app=APP, rows={kg(0): (W0, W2)}))
+    machine.on_event(T0, plan((0, W0, W1)))
+
+    actions = machine.on_event(T0 + 1, end(W0))
+
+    assert [command.kind for command in published(actions).commands] == [CommandKind.ABANDON]
+    assert rows(published(actions)) == {0: (W0, W2), 1: (W0,)}
+
+
+@pytest.mark.parametrize("lost", [W0, W1])
+def test_what_is_released_from_or_to_a_lost_worker_is_waited_for_no_longer(lost: WorkerId) -> None:
+    machine = started(W0, W0)
+    released(machine)
+
+    actions = machine.on_event(T0 + 2, end(lost))
+
+    assert phases(machine) == [HandoverPhase.UNRESOLVED]
+    assert published(actions).placements == (), "the placement names the target, and then the source"
+    assert not machine.state.busy(APP)
+
+
+def test_what_is_released_among_the_living_arrives_and_the_rest_does_not_begin() -> None:
+    machine = started(W0, W0, limits=ONE_EACH)
+    machine.on_event(T0, plan((0, W0, W1), (1, W0, W1)))
+    machine.on_event(T0 + 1, ack(handover(machine).prepare, Phase.PREPARED, generation=7))
+
+    machine.on_event(T0 + 2, end(W2))
+
+    assert phases(machine) == [HandoverPhase.RELEASING, HandoverPhase.FAILED]
+    machine.on_event(T0 + 3, ack(handover(machine).prepare, Phase.TOOK))
+    assert not machine.state.busy(APP)

@@ -15,6 +15,7 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    PlanEnded,
     Planned,
     Resized,
     Scaled,
@@ -299,6 +300,7 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
         ),
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
+        PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
         *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),
         *(Forgotten(what="", answered=(), **nothing, **what) for what in ({}, {"app": APP}, {"worker": w0})),
     )

@@ -212,7 +212,7 @@ class Checker:
             raise Violation(f"plan {row.plan} is in flight again after its end")
         phases = {handover.phase for handover in row.handovers}
         if row.stopped is not None and not phases.isdisjoint({HandoverPhase.WAITING, HandoverPhase.PREPARING}):
-            raise Violation(f"plan {row.plan} goes on although an operator stopped it")
+            raise Violation(f"plan {row.plan} goes on although it was ended early")
         in_flight = sum(handover.phase in IN_FLIGHT for handover in row.handovers)
         if in_flight > self.bounds.handovers_in_flight:
             raise Violation(f"budget: {in_flight} hand-overs of plan {row.plan} in flight")
