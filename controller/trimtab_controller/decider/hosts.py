@@ -309,6 +309,7 @@ def with_arrivals(
             rooms[handover.target_host] = replace(
                 room,
                 cpu=max(0.0, room.cpu - float(load)),
+                memory=max(0.0, room.memory - state),
                 received=max(0.0, room.received - float(received)),
                 sent=max(0.0, room.sent - float(sent)),
             )

@@ -7,7 +7,9 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.events import ExecutionChanged
 from trimtab_controller.decider.view import AppView
+from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 
 H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
@@ -136,6 +138,33 @@ def test_state_goes_only_where_memory_is_left() -> None:
     assert isinstance(decision, Planned)
     assert len(decision.plan.moves) == 3
     assert "full: memory of h1" in decision.plan.detail
+
+
+@pytest.mark.parametrize(("phase", "free"), [(HandoverPhase.WAITING, 1), (HandoverPhase.FAILED, 3)])
+def test_state_that_plans_of_other_apps_bring_is_no_free_memory(phase: HandoverPhase, free: int) -> None:
+    """Two key groups of another app are on their way to the second host, or were."""
+    machines = {
+        H0: Machine(4.0, memory_bytes=10**9, memory_limit_bytes=4 * 10**9),
+        H1: Machine(4.0, memory_bytes=10**9, memory_limit_bytes=10**9 + 3500),
+    }
+    made = job(machines, {W0: H0, W1: H1, W2: H0, W3: H1}, partitions=16)
+    other = [kg(number, app=AppId("other")) for number in range(2)]
+    made.owners = dict.fromkeys(made.owners, W0) | {other[0]: W2, other[1]: W2}
+    made.rates |= dict.fromkeys(other, 1.0)
+    made.solve_s = 1.0
+    decider = made.decider()
+    handover = Handover(
+        id="1.2-0", key_groups=tuple(other), previous=((W2,), (W2,)), source=W2, target=W3, source_host=H0,
+        target_host=H1, state_bytes=2000, since=0.0, phase=phase,
+    )  # fmt: skip
+    row = Round(
+        plan="1.2", app=AppId("other"), reason="r", status="optimal", fallback=False, before=9.0, planned=1.0,
+        lower_bound=1.0, started_at=0.0, handovers=(handover,),
+    )  # fmt: skip
+    execution = replace(decider._execution, rounds={AppId("other"): row})
+    decider.on_event(0.0, ExecutionChanged(execution=execution))
+    plans = [each.plan for each in made.round(decider) if isinstance(each, Planned)]
+    assert [(plan.app, len(plan.moves)) for plan in plans] == [(APP, free)]
 
 
 def test_key_groups_go_only_where_the_link_has_room_for_their_traffic() -> None:
