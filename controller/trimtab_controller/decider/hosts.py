@@ -302,7 +302,8 @@ def with_arrivals(
             places = other.owned.places_of(handover.key_groups)
             known = places[places >= 0]
             state = float(other.owned.assumed_state_bytes[known].sum())
-            room = rooms[handover.target_host] = replace(room, disk=max(0.0, room.disk - state))
+            written = 0.0 if handover.has_copy else state
+            room = rooms[handover.target_host] = replace(room, disk=max(0.0, room.disk - written))
             if handover.source_host == handover.target_host and not row.lost:
                 continue  # it needs nothing else
             load, (received, sent) = other.owned.load[known].sum(), other.owned.assumed_traffic[:, known].sum(axis=1)

@@ -206,7 +206,9 @@ class StandbyRounds:
         `view` = what the plan was made with: it has less room for what earlier standbys will write.
         """
         moved = {move.key_group for move in planned.plan.moves}
-        left = with_less_disk(view, brought_by(view, planned.plan.moves))
+        rows = {each: placement.of(each.operator, each.partition) if placement else () for each in moved}
+        written = [move for move in planned.plan.moves if move.target not in rows[move.key_group]]
+        left = with_less_disk(view, brought_by(view, written))
         return replace(planned, standbys=self.next_round(now, left, placement, besides=moved).rows)
 
 

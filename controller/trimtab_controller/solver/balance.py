@@ -20,6 +20,7 @@ from trimtab_models.balance import (
     solve,
     solve_greedily,
     solve_on_hosts,
+    within,
 )
 from trimtab_models.solving import Deadline, Infeasible, Status, Stop
 
@@ -122,12 +123,13 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
     result = albic.solve(problem, stop=stop, seed=question.seed)
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
-    found = _answer_of(problem.balance, result.balance, passed_s(), fallback=False)
-    balance = problem.balance
-    saved = float(balance.load.sum()) - result.predicted_load
+    balance, limits = problem.balance, limits_of(question)
+    kept = result.balance if limits is None else within(balance, limits, result.balance)
+    found = _answer_of(balance, kept, passed_s(), fallback=False)
+    saved = float(balance.load.sum() - problem.loads(kept.allocation).sum())
     collocation = Collocation(
         before=problem.collocation(balance.home),
-        planned=result.collocation,
+        planned=problem.collocation(kept.allocation),
         saved_pp=saved / float(balance.capacity[balance.kept].sum()),
     )
     return replace(found, collocation=collocation) if isinstance(found, Answer) else found

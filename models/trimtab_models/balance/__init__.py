@@ -7,7 +7,7 @@ uses it, which no command starts).
 from trimtab_models.balance.drain import Alert, Obstacle
 from trimtab_models.balance.encode import describe_alert, encode_result
 from trimtab_models.balance.evaluate import Score, evaluate
-from trimtab_models.balance.hosts import HostLimits, solve_on_hosts
+from trimtab_models.balance.hosts import HostLimits, solve_on_hosts, within
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult, Stage
@@ -31,4 +31,5 @@ __all__ = [
     "solve_flux",
     "solve_greedily",
     "solve_on_hosts",
+    "within",
 ]

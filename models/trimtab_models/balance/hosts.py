@@ -223,6 +223,22 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
     return _judged(problem, *min(kept, key=lambda plan: _merit(problem, plan[1])), bound)
 
 
+def within(problem: Problem, limits: HostLimits, result: BalanceResult) -> BalanceResult:
+    """`result` within the limits of the hosts, of a solver that knows shares of nodes only: see `HostLimits.divided`.
+
+    Arrivals that fill a host too much are taken back; where the rest would leave the balance worse than both before and
+    allowed, nothing moves.
+    """
+    limits = limits.tolerating(problem.home)
+    if limits.keep(result.allocation):
+        return result
+    found = limits.at_home(problem, result.allocation)
+    allowed = max(evaluate(problem, problem.home).load_distance, problem.max_load_distance)
+    if evaluate(problem, found).load_distance > allowed or not limits.keep(found):
+        found = problem.home
+    return _judged(problem, result, found, result.lower_bound)
+
+
 def _limited(problem: Problem, usage: Floats, limit: Floats) -> Problem:
     rows = np.isfinite(limit).any(axis=1)
     return replace(

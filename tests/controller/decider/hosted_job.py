@@ -1,7 +1,7 @@
 """A simulated job on hosts that workers share: windows out, plans in.  Demand is CPU, nothing saturates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
@@ -9,7 +9,7 @@ from trimtab_controller.decider.events import Decided, ExecutionChanged, Snapsho
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -177,6 +177,22 @@ class HostedJob:
         decider.on_event(
             WINDOW_S * self.number, ExecutionChanged(execution=Execution(generation=1, placements=placements))
         )
+
+    def bring(
+        self, decider: Decider, previous: Mapping[KeyGroup, Owners], target: WorkerId, phase: HandoverPhase
+    ) -> None:
+        """Tell the decider that a plan of another app moves these key groups to a worker."""
+        [app], [source] = {each.app for each in previous}, {row[0] for row in previous.values()}
+        handover = Handover(
+            id="1.2-0", key_groups=tuple(previous), previous=tuple(previous.values()), source=source, target=target,
+            source_host=self.workers[source], target_host=self.workers[target], state_bytes=0, since=0.0, phase=phase,
+        )  # fmt: skip
+        row = Round(
+            plan="1.2", app=app, reason="r", status="optimal", fallback=False, before=9.0, planned=1.0,
+            lower_bound=1.0, started_at=0.0, handovers=(handover,),
+        )  # fmt: skip
+        execution = replace(decider._execution, rounds={app: row})
+        decider.on_event(WINDOW_S * self.number, ExecutionChanged(execution=execution))
 
     def round(self, decider: Decider) -> list[Decision]:
         """A window, and the decisions that follow; plans are carried out at once."""

@@ -14,11 +14,13 @@ from trimtab_controller.decider.resources import free_disks
 from trimtab_controller.decider.size.verdict import Direction
 from trimtab_controller.decider.standby_rounds import WRITTEN_S
 from trimtab_controller.decider.view import AppView
+from trimtab_controller.execution.state import HandoverPhase
 from trimtab_protocol.messages.intents import Drain
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
 
 H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
-W0, W1, W2 = map(WorkerId, ("w0", "w1", "w2"))
+W0, W1, W2, W3 = map(WorkerId, ("w0", "w1", "w2", "w3"))
 TOTAL = 100_000
 
 
@@ -123,6 +125,26 @@ def test_a_plan_and_the_standbys_beside_it_share_the_room() -> None:
     found = planned(made.round(decider))
     assert len(found.plan.moves) == 3
     assert not [row for row in found.standbys.values() if W1 in row[1:]]
+
+
+def test_a_move_to_a_standby_leaves_the_standbys_beside_it_their_room() -> None:
+    """The disk has room for eight key groups; the second worker follows twelve already."""
+    made = job({H0: disk(50_000), H1: disk(18_000)}, {W0: H0, W1: H1}, standbys=1)
+    made.followers = {kg(number): (W1,) for number in range(4, 16)}
+    found = planned(made.round(made.decider()))
+    assert (len(found.plan.moves), found.plan.to_standbys) == (8, 8)
+    assert {each.partition for each, row in found.standbys.items() if W1 in row[1:]} == set(range(4))
+
+
+@pytest.mark.parametrize(("standbys", "moved"), [((), 1), ((W3,), 3)])
+def test_what_a_plan_of_another_app_gives_to_standbys_needs_no_disk(standbys: Owners, moved: int) -> None:
+    made = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1, W2: H0, W3: H1}, solve_s=1.0)
+    other = [kg(number, app=AppId("other")) for number in range(2)]
+    made.owners |= dict.fromkeys(other, W2)
+    made.rates |= dict.fromkeys(other, 1.0)
+    decider = made.decider()
+    made.bring(decider, dict.fromkeys(other, (W2, *standbys)), W3, HandoverPhase.PREPARING)
+    assert len(planned(made.round(decider)).plan.moves) == moved
 
 
 def test_no_worker_leaves_while_the_other_disks_have_no_room_for_its_state() -> None:

@@ -7,9 +7,8 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.events import ExecutionChanged
 from trimtab_controller.decider.view import AppView
-from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import HandoverPhase
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 
 H0, H1, H2 = map(HostId, ("h0", "h1", "h2"))
@@ -153,16 +152,7 @@ def test_state_that_plans_of_other_apps_bring_is_no_free_memory(phase: HandoverP
     made.rates |= dict.fromkeys(other, 1.0)
     made.solve_s = 1.0
     decider = made.decider()
-    handover = Handover(
-        id="1.2-0", key_groups=tuple(other), previous=((W2,), (W2,)), source=W2, target=W3, source_host=H0,
-        target_host=H1, state_bytes=2000, since=0.0, phase=phase,
-    )  # fmt: skip
-    row = Round(
-        plan="1.2", app=AppId("other"), reason="r", status="optimal", fallback=False, before=9.0, planned=1.0,
-        lower_bound=1.0, started_at=0.0, handovers=(handover,),
-    )  # fmt: skip
-    execution = replace(decider._execution, rounds={AppId("other"): row})
-    decider.on_event(0.0, ExecutionChanged(execution=execution))
+    made.bring(decider, dict.fromkeys(other, (W2,)), W3, phase)
     plans = [each.plan for each in made.round(decider) if isinstance(each, Planned)]
     assert [(plan.app, len(plan.moves)) for plan in plans] == [(APP, free)]
 

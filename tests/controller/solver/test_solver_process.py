@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question
+from trimtab_controller.solver.answer import Answer, Flows, Hosts, Method, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
 from trimtab_controller.solver.process import RESTART_DELAY_S, Serve, SolverProcess, serve, serve_collocating
 
@@ -82,6 +82,39 @@ def test_the_greedy_answer_empties_a_worker_that_is_drained_too() -> None:
     found = answer_greedily(question(owners=(0, 1) * 3, draining=(False, True)))
     assert isinstance(found, Answer)
     assert found.moves == ((1, 0), (3, 0), (5, 0))
+
+
+@pytest.mark.parametrize(("disk", "moved"), [(10_000.0, 2), (2_000.0, 0)])
+def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(disk: float, moved: int) -> None:
+    """Key groups 0 and 1 are on the first worker, each of them talks to one on the second: an exchange joins them."""
+    free = np.full(2, np.inf)
+    asked = Question(
+        load=np.full(4, 10.0),
+        state_bytes=np.full(4, 1_000),
+        operator=np.array([0, 0, 1, 1], np.int32),
+        owner=np.array([0, 0, 1, 1], np.int32),
+        capacity=np.ones(2),
+        draining=np.zeros(2, np.bool_),
+        flows=Flows(source=np.array([0, 1], np.int32), target=np.array([2, 3], np.int32), rate=np.full(2, 100.0)),
+        max_migrations=4,
+        max_load_distance=3.0,
+        remote_cost=0.02,
+        time_limit_s=2.0,
+        method=Method.ALBIC,
+        hosts=Hosts(
+            host=np.arange(2, dtype=np.int32),
+            cpu=free,
+            memory=free,
+            disk=np.full(2, disk),
+            link=np.full((2, 2), np.inf),
+        ),
+    )
+    found = answer(asked)
+    assert isinstance(found, Answer)
+    assert len(found.moves) == moved
+    assert found.collocation is not None
+    assert found.collocation.planned == moved / 2
+    assert found.load_distance <= 3.0
 
 
 def test_the_process_answers_by_either_method() -> None:
