@@ -43,7 +43,8 @@ class Settings:
     the mean load by `min_gain`.  The saving follows from `remote_tuple_cpu_s`, the measured CPU seconds that a tuple
     costs only because it goes to another worker.  While that is unknown (None), ALBIC plans for balance alone.
 
-    `max_disk` = share of a disk that plans and standbys fill at most.
+    `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
+    that plans fill at most: traffic comes in bursts.
     """
 
     method: Method = Method.MILP
@@ -58,6 +59,7 @@ class Settings:
     remote_tuple_cpu_s: float | None = None
     catch_up_s: float = 300.0
     max_disk: float = 0.9
+    max_link: float = 0.9
 
     @property
     def planned_with(self) -> Method:

@@ -12,7 +12,7 @@ Where the capacities of these workers together are more than the first two leave
 So a worker with half a core to itself is as loaded by a quarter of a core as one with a whole core by a half.  A share
 changes only by SHARE_STEP or more, so that noise in what others use moves nothing.  The memory of a host has room for
 as much more state as is free, its disk for as much as is free up to `max_disk`, and its link for as many more bytes per
-second as are free up to LINK_SHARE, each way.
+second as are free up to `max_link`, each way.
 
 CPU is counted in *reference cores*: what the same work would take on a host of speed 1 (`speeds.py`).
 """
@@ -44,8 +44,6 @@ from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
 
 OTHERS_SHARE = 0.5
 """Share of a host's cores up to which processes that are not workers count."""
-LINK_SHARE = 0.9
-"""Share of a link that plans fill at most: traffic comes in bursts."""
 LEAST_SHARE = 0.1
 """A worker counts with at least this share of its capacity, however full its host is."""
 SHARE_STEP = 0.05
@@ -103,15 +101,14 @@ class Host:
         total, free = self.window.disk_total_bytes, self.window.disk_free_bytes
         return math.inf if not total or free is None else max(0.0, free - (1.0 - most) * total)
 
-    @property
-    def free_link(self) -> tuple[float, float]:
-        """Bytes per second that it can receive and send besides; infinite = unknown."""
+    def free_link(self, most: float) -> tuple[float, float]:
+        """Bytes per second that it can receive and send besides, up to `most` of its link; infinite = unknown."""
         window = self.window
         if not window.link_bytes_s:
             return math.inf, math.inf
-        most = LINK_SHARE * window.link_bytes_s
+        limit = most * window.link_bytes_s
         rates = (window.received_bytes_s, window.sent_bytes_s)
-        return tuple(math.inf if rate is None else max(0.0, most - rate) for rate in rates)  # type: ignore[return-value]
+        return tuple(math.inf if rate is None else max(0.0, limit - rate) for rate in rates)  # type: ignore[return-value]
 
     @property
     def used(self) -> dict[str, float]:
@@ -147,10 +144,10 @@ class HostsSeen:
 class HostTracker:
     """Follows what is used on hosts over the windows, and puts it into views."""
 
-    def __init__(self, *, smoothing: float, max_disk: float = 1.0) -> None:
-        """`max_disk` = share of a disk that plans fill at most."""
+    def __init__(self, smoothing: float, *, max_disk: float = 1.0, max_link: float = 1.0) -> None:
+        """`max_disk`, `max_link` = share of a disk, or of a link each way, that plans fill at most."""
         self._smoothing = smoothing
-        self._max_disk = max_disk
+        self._max_disk, self._max_link = max_disk, max_link
         self._others: dict[HostId, float] = {}
         self._shares: dict[WorkerId, float] = {}
         self.costs = CostBook()
@@ -223,7 +220,7 @@ class HostTracker:
             fixed = sum(max(0.0, each.fixed) for each in self._asked_of(workers))
             ours = sum((held[each.id] for each in workers if each.id in held), np.zeros(3))
             memory = math.inf if host.free_memory is None else host.free_memory
-            memory, received, sent = (np.array([memory, *host.free_link]) + ours).tolist()
+            memory, received, sent = (np.array([memory, *host.free_link(self._max_link)]) + ours).tolist()
             disk = host.free_disk(self._max_disk) + float(ours[0])
             cpu = host.speed * max(0.0, left - fixed)
             rooms[name] = Room(cpu=cpu, memory=memory, disk=disk, received=received, sent=sent)

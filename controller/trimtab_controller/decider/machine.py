@@ -93,7 +93,7 @@ class Decider:
         self._history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
         self._demand = NO_DEMAND_HISTORY
         self._readers = Readers(allowed=needs.in_parts)
-        self._hosts = HostTracker(smoothing=settings.smoothing, max_disk=settings.max_disk)
+        self._hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
         self._standbys = StandbyRounds()
         self._orphans = Orphans(band=settings.load_distance)
         self._learned = LearnedRestores()

@@ -157,16 +157,17 @@ def test_state_that_plans_of_other_apps_bring_is_no_free_memory(phase: HandoverP
     assert [(plan.app, len(plan.moves)) for plan in plans] == [(APP, free)]
 
 
-def test_key_groups_go_only_where_the_link_has_room_for_their_traffic() -> None:
-    """Each receives 50 kB/s; h1 has 1 MB/s, others use 0.7 of it, and plans fill 0.9: room for 4."""
+@pytest.mark.parametrize(("settings", "room"), [({}, 4), ({"max_link": 0.81}, 2)])
+def test_key_groups_go_only_where_the_link_has_room_for_their_traffic(settings: dict[str, float], room: int) -> None:
+    """Each receives 50 kB/s; h1 has 1 MB/s, others use 0.7 of it, and plans fill 0.9 unless it is said: room for 4."""
     made = job({H0: Machine(4.0), H1: Machine(4.0, link=1e6, other_traffic=0.7e6)}, {W0: H0, W1: H1}, partitions=16)
     made.input_bytes = 1000.0
     made.owners = dict.fromkeys(made.owners, W0)
-    decider = made.decider()
+    decider = made.decider(**settings)
     (decision,) = made.round(decider)
     assert isinstance(decision, Planned)
-    assert len(decision.plan.moves) == 4
-    assert "full: incoming traffic of h1 (0.2 of 0.2 MB/s)" in decision.plan.detail
+    assert len(decision.plan.moves) == room
+    assert "full: incoming traffic of h1 (0." in decision.plan.detail
     assert [each for each in made.round(decider) if isinstance(each, Planned)] == []
 
 
