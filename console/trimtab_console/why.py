@@ -101,6 +101,10 @@ def with_settings(configuration: Configuration, told: BalanceStatus | None) -> C
     if told is None:
         return configuration
     balance = replace(
-        configuration.balance, smoothing=told.smoothing, catch_up_s=told.catch_up_s, max_disk=told.max_disk
+        configuration.balance,
+        smoothing=told.smoothing,
+        catch_up_s=told.catch_up_s,
+        max_disk=told.max_disk,
+        max_link=told.max_link,
     )
     return replace(configuration, balance=balance)

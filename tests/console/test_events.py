@@ -154,9 +154,9 @@ def test_topics_that_cannot_be_read_are_a_problem_that_passes() -> None:
 
 
 def test_it_is_predicted_with_the_settings_of_the_controller() -> None:
-    told = BalanceStatus(smoothing=0.25, catch_up_s=60.0, max_disk=0.75)
+    told = BalanceStatus(smoothing=0.25, catch_up_s=60.0, max_disk=0.75, max_link=0.5)
     found = with_settings(CONFIGURATION, told).balance
-    assert (found.smoothing, found.catch_up_s, found.max_disk) == (0.25, 60.0, 0.75)
+    assert (found.smoothing, found.catch_up_s, found.max_disk, found.max_link) == (0.25, 60.0, 0.75, 0.5)
     assert with_settings(CONFIGURATION, None) is CONFIGURATION
 
 

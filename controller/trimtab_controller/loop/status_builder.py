@@ -108,6 +108,7 @@ class StatusBuilder:
                 smoothing=decider.settings.smoothing,
                 catch_up_s=decider.settings.catch_up_s,
                 max_disk=decider.settings.max_disk,
+                max_link=decider.settings.max_link,
             ),
         )
 

@@ -145,6 +145,7 @@ class BalanceStatus:
     smoothing: float
     catch_up_s: float
     max_disk: float
+    max_link: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +270,7 @@ def _read_balance(row: Fields) -> BalanceStatus:
         smoothing=row.number("smoothing", high=1.0),
         catch_up_s=row.number("catch_up_s"),
         max_disk=row.number("max_disk", high=1.0),
+        max_link=row.number("max_link", high=1.0),
     )
 
 

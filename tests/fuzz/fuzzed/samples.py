@@ -172,7 +172,7 @@ STATUS = Status(
     ),
     concerns=(ConcernStatus(kind="over_capacity", app=APP, text="w0 uses 110 %"),),
     rejected={"acks.malformed": 1}, hold=HoldStatus(id="0123456789abcdef", text="the journal"),
-    intents={"drain/w1": NOW}, balance=BalanceStatus(smoothing=0.5, catch_up_s=300.0, max_disk=0.9),
+    intents={"drain/w1": NOW}, balance=BalanceStatus(smoothing=0.5, catch_up_s=300.0, max_disk=0.9, max_link=0.8),
 )  # fmt: skip
 EVENT = Event(
     id="2-1000.000-1", cluster=CLUSTER, at=NOW, kind=EventKind.PLAN, phase="begun", text="1 move", reason="drain",
