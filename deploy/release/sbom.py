@@ -3,18 +3,19 @@
 Versions are those of requirements.lock and of the lists in jars/; licenses are what the installed packages say.
 """
 
-import base64
 import re
 import tomllib
 import uuid
 import zipfile
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, files, metadata
+from importlib.metadata import PackageNotFoundError, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from deploy.docker.locked import closure, direct, parents, read_lock
+from deploy.release.checksums import checksum
 from trimtab_controller.jars.fetching import SETS, cache_folder, read_checksums
 
 Component = dict[str, Any]
@@ -116,14 +117,13 @@ def _jars_of_set(root: Path, name: str) -> list[Component]:
 
 
 def _jars_in_spark() -> list[Component]:
-    """The jars that the package pyspark brings, with the checksums of its own list."""
-    found = [(Path(str(each.locate())), each.hash) for each in files("pyspark") or () if each.suffix == ".jar"]
-    return [_jar(path, _hexadecimal(listed.value), "pyspark") for path, listed in sorted(found) if listed is not None]
+    """The jars that the package pyspark brings.
 
-
-def _hexadecimal(digest: str) -> str:
-    """A digest as the lists in Python's packages have it: base64 for file names, without padding."""
-    return base64.urlsafe_b64decode(digest + "=" * (-len(digest) % 4)).hex()
+    By the files: where pip installs pyspark without building a wheel, there is no list of them with checksums.
+    """
+    places = getattr(find_spec("pyspark"), "submodule_search_locations", None) or ()
+    found = sorted(path for place in places for path in Path(place, "jars").glob("*.jar"))
+    return [_jar(path, checksum(path), "pyspark") for path in found]
 
 
 def _jar(path: Path, digest: str, of: str) -> Component:

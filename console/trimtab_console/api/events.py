@@ -27,15 +27,16 @@ def get_events(
     limit: Limit = 100,
 ) -> Page[EventDocument]:
     """The newest events first, of one app, kind or plan if it is named; `since` = epoch seconds."""
-    rows = [
-        event_row(event)
+    wanted = [
+        event
         for event in reversed(source.watch.events)
         if app in (None, event.app)
         and kind in (None, event.kind)
         and plan in (None, event.plan)
         and (since is None or event.at >= since)
     ]
-    return page_of(rows, offset, limit)
+    page = page_of(wanted, offset, limit)
+    return Page(items=[event_row(event) for event in page.items], total=page.total, offset=page.offset)
 
 
 @router.get("/plans/{plan}/explanation")
