@@ -9,12 +9,10 @@ from trimtab_protocol.console_documents import (
     MAX_PAGE,
     Bars,
     Cluster,
-    EventDocument,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
     KeyGroupRow,
-    KeyGroupWhy,
     LiveChange,
     Moving,
     Operator,
@@ -22,12 +20,12 @@ from trimtab_protocol.console_documents import (
     Placed,
     PlacementRow,
     Plan,
-    PlanExplanation,
     Point,
     Runbook,
     SessionDocument,
     WorkerOrder,
 )
+from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,

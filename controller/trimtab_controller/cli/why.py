@@ -16,7 +16,7 @@ from trimtab_controller.kafka.events import read_events
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
-from trimtab_protocol.console_documents import KeyGroupWhy
+from trimtab_protocol.event_documents import KeyGroupWhy
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import parse_key_group
 

@@ -10,7 +10,7 @@ from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.events.explanation import moves_of, why_text
-from trimtab_protocol.console_documents import KeyGroupWhy, WhyMove, WhyTarget
+from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.events import Event, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from trimtab_protocol.console_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
