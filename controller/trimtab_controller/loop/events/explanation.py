@@ -54,7 +54,8 @@ def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedM
             outcome=row.outcome,
             pause_s=row.pause_s,
         )
-    return replace(known, outcome=row.outcome or known.outcome, pause_s=row.pause_s or known.pause_s)
+    pause_s = known.pause_s if row.pause_s is None else row.pause_s
+    return replace(known, outcome=row.outcome or known.outcome, pause_s=pause_s)
 
 
 def _loads(known: EventLoad | None, row: EventLoad) -> EventLoad:
