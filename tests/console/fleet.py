@@ -83,6 +83,8 @@ class Fleet:
     key_groups: int = 64
     seed: int = 7
     operators: tuple[OperatorId, ...] = OPERATORS
+    now: float = NOW
+    """When the messages are read (epoch seconds)."""
 
     @property
     def per_host(self) -> int:
@@ -105,7 +107,7 @@ class Fleet:
         return [min(100.0, load + 9.0) for load in self.loads()]
 
     def snapshot(self, window: int = 0) -> Snapshot:
-        end_ms = int((NOW - 4 + window * WINDOW_S) * 1000)
+        end_ms = int((self.now - 4 + window * WINDOW_S) * 1000)
         hosts = sorted({self.host(index) for index in range(self.workers)})
         return Snapshot(
             cluster=CLUSTER, start_ms=end_ms - 10_000, end_ms=end_ms, published_ms=end_ms + 900,
@@ -140,7 +142,7 @@ class Fleet:
         )  # fmt: skip
 
     def status(self, window: int = 0, **other: object) -> Status:
-        at = NOW - 2 + window * WINDOW_S
+        at = self.now - 2 + window * WINDOW_S
         loads = self.loads(window)
         mean = sum(loads) / len(loads)
         distance = max(abs(load - mean) for load in loads)
@@ -220,13 +222,13 @@ class Fleet:
             Handover(
                 id=f"3.15-{index}", key_groups=(KeyGroup(APP, OPERATORS[0], index),), previous=((self.worker(1),),),
                 source=self.worker(1), target=self.worker(2 + index % 2), source_host=self.host(1),
-                target_host=self.host(2 + index % 2), state_bytes=64_000_000, since=NOW - 5,
+                target_host=self.host(2 + index % 2), state_bytes=64_000_000, since=self.now - 5,
             )
             for index in range(3)
         )  # fmt: skip
         row = Round(
             plan="3.15", app=APP, reason="load distance 11.4 above 5.0", status="feasible", fallback=False, before=11.4,
-            planned=1.9, lower_bound=1.2, started_at=NOW - 10, handovers=handovers,
+            planned=1.9, lower_bound=1.2, started_at=self.now - 10, handovers=handovers,
         )  # fmt: skip
         return JournalEntry(execution=Execution(generation=3, number=15, rounds={APP: row}))
 
@@ -243,7 +245,7 @@ class Fleet:
 
     def records(self) -> list[Record]:
         """One of each kind."""
-        intent = Drain(worker=self.worker(0), by="ann@ops", at=NOW - 60, reason="kernel update")
+        intent = Drain(worker=self.worker(0), by="ann@ops", at=self.now - 60, reason="kernel update")
         return [
             status_record(self.status()),
             *(Record(TOPICS.snapshots, b"prod", each.payload, each.headers) for each in split(self.snapshot())),

@@ -1,55 +1,118 @@
-"""What an operator does from the console to a real job: start a worker, and end a plan in flight."""
+"""What an operator does from the console to a real job: start a worker, end a plan, end a hold, forget a worker."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from playwright.sync_api import Page, expect, sync_playwright
 
 from flights.wire import APP
-from tests.e2e.console_dialogs import confirm, intents, running, scale, until
+from tests.e2e.console_dialogs import LIMIT_S, confirm, intents, running, scale, until
 from tests.e2e.console_pages import LIMIT_MS, log_in, new_page
 from tests.programs import program
 from trimtab_client import Access, Client
+from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
-from trimtab_sandbox.configuration import SandboxSettings
+from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
 
 KEY_GROUPS = 64
+NOTHING_TOLD = "responded with a status of 404"
+"""Chromium's line for what a page asks for in vain, such as the apps of a controller that has not decided yet."""
 ONE_BY_ONE = {"handovers_in_flight": 1, "handovers_per_host": 1, "key_groups_per_handover": 1}
 """So that a plan is still in flight when a person has found the button that ends it."""
 
 
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def started(folder: Path, *, workers: int, pool: int) -> Cluster:
+    """A cluster that acts, with the flights' app; to be closed by the caller."""
     settings = SandboxSettings(
-        app="flights.app:app", app_folder=EXAMPLES, workers=2, pool=1, app_id=APP,
+        app="flights.app:app", app_folder=EXAMPLES, workers=workers, pool=pool, app_id=APP,
         environment={**FLIGHTS_ENVIRONMENT, "FLIGHTS_KEY_GROUPS": str(KEY_GROUPS)},
         controller={"execution": ONE_BY_ONE},
     )  # fmt: skip
-    with Cluster(settings, tmp_path_factory.mktemp("actions") / "sandbox") as made:
-        sizes = {"flights": KEY_GROUPS, "flights-delays": KEY_GROUPS, "flights-totals": 4}
-        made.start([Topic(name=name, partitions=count) for name, count in sizes.items()], act=True)
-        yield made
+    cluster = Cluster(settings, folder)
+    sizes = {"flights": KEY_GROUPS, "flights-delays": KEY_GROUPS, "flights-totals": 4}
+    try:
+        cluster.start([Topic(name=name, partitions=count) for name, count in sizes.items()], act=True)
+    except BaseException:
+        cluster.close()
+        raise
+    return cluster
 
 
-def test_from_the_dialogs_to_the_job(cluster: Cluster) -> None:
-    browser_path = program("chromium")
+@contextmanager
+def operating(cluster: Cluster) -> Iterator[tuple[Page, str, Client]]:
+    """A browser whose operator is logged in, the console's address, and a client; pages must show no fault."""
     expect.set_options(timeout=LIMIT_MS)
     access = cluster.start_console()
     address = access.address.rstrip("/")
     faults: list[str] = []
     with sync_playwright() as playwright, Client(Access(address=address, token=access.token)) as console:
-        until(lambda: running(console) == 1 and list(console.apps()), "a worker runs")
-        page = new_page(
-            playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"]), address, faults
-        )
+        until(lambda: running(console) and list(console.apps()), "a worker runs")
+        browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
+        page = new_page(browser, address, faults)
         log_in(page, access)
+        yield page, address, console
+    assert [fault for fault in faults if NOTHING_TOLD not in fault] == []
+
+
+def test_a_worker_is_started_and_a_drain_stopped(tmp_path: Path) -> None:
+    with started(tmp_path / "sandbox", workers=2, pool=1) as cluster, operating(cluster) as (page, address, console):
         scale(page, address, console, workers=2)
         stop_a_drain(page, address, console)
-    assert faults == []
+
+
+def test_a_hold_is_ended_and_a_lost_worker_forgotten(tmp_path: Path) -> None:
+    with started(tmp_path / "sandbox", workers=3, pool=0) as cluster, operating(cluster) as (page, address, console):
+        until(lambda: running(console) == 3, "three workers run")
+        accept_a_lost_journal(page, address, console, cluster)
+        forget_a_lost_worker(page, address, console, cluster)
+
+
+def owners(console: Client) -> set[str | None]:
+    """The workers that own key groups by the published placement."""
+    return {row.owner for row in console.placement(APP)}
+
+
+def accept_a_lost_journal(page: Page, address: str, console: Client, cluster: Cluster) -> None:
+    """Somebody deletes the journal; the next controller decides nothing until the operator accepts that."""
+    cluster.kill(CONTROLLER)
+    producer = Producer({"bootstrap.servers": cluster.broker.address})
+    producer.produce(cluster.topics.journal, key=JOURNAL_KEY, value=None)
+    assert producer.flush(LIMIT_S) == 0
+    cluster.start_controller(act=True)
+    until(lambda: console.cluster().hold, "the controller is on hold")
+    page.goto(f"{address}/#/health")
+    expect(page.get_by_text("On hold, nothing moves: the journal cannot be trusted").first).to_be_visible()
+    telling = "the controller rebuilds its state from the placement and the reports"
+    confirm(page, "Accept the journal", "Accept the journal as it is?", telling)
+    until(lambda: not console.cluster().hold, "the hold has ended")
+    until(lambda: intents(console) == [], "the intent is answered")
+    expect(page.get_by_role("button", name="Accept the journal")).to_have_count(0)
+    until(lambda: owners(console) == {"w0", "w1", "w2"}, "all key groups have owners")
+
+
+def forget_a_lost_worker(page: Page, address: str, console: Client, cluster: Cluster) -> None:
+    """A worker dies, then its host: its name is forgotten by the button in its row, then by name."""
+    cluster.kill("w2")
+    until(lambda: [row.worker for row in console.workers(state="away")] == ["w2"], "w2 is away")
+    until(lambda: owners(console) == {"w0", "w1"}, "its key groups are with the others")
+    page.goto(f"{address}/#/health")
+    telling = "worker w2 will be forgotten with the next window"
+    confirm(page, "Forget w2", "Forget w2?", telling)
+    until(lambda: intents(console) == [], "the intent is answered")
+    answer = "worker w2: it is no longer awaited, started or drained, asked for by sandbox: by dialog"
+    expect(page.get_by_text(answer).first).to_be_visible()
+    cluster.kill("h2")
+    until(lambda: not list(console.workers(state="away")), "no agent reports w2")
+    page.goto(f"{address}/#/health")
+    confirm(page, "Forget a worker", "Forget a worker?", telling, Worker="w2")
+    until(lambda: intents(console) == [], "the intent is answered")
 
 
 def stop_a_drain(page: Page, address: str, console: Client) -> None:

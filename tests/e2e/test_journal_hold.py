@@ -74,6 +74,7 @@ def test_a_journal_not_to_be_believed_is_a_hold_until_an_operator_gives_it_up(wo
     world.check_epochs()
     world.status_when("no hold", lambda shown: shown["hold"] is None)
     assert world.metric("trimtab_controller_on_hold") == 0
+    assert "accept" not in world.trimtab("status"), "the acceptance is answered"
     assert "not on hold" in world.trimtab("resume", "--accept-journal", code=1)
 
     world.running[-1].kill()

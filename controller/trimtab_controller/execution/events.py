@@ -137,7 +137,12 @@ class PlacementsLost:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A new leader has taken over this state: publish the commands in flight again, with the same ids."""
+    """A new leader has taken over this state: publish the commands in flight again, with the same ids.
+
+    `answered`: keys of the intents that this ends.
+    """
+
+    answered: tuple[str, ...] = ()
 
 
 Event = (

@@ -95,7 +95,8 @@ class ExecutionMachine:
                 self._see_readers(step, in_parts)
             case PlacementsLost():
                 self._publish_again(step)
-            case Resumed():
+            case Resumed(answered=answered):
+                step.answered = answered
                 step.commands = list(self.state.commands_in_flight())
                 step.changed = True
                 for row in self.state.in_flight:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -15,7 +15,7 @@ from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = "there is no such topic"
+UNKNOWN, NOT_ALLOWED = "there is no such topic", "not allowed to write"
 
 Stopping = Callable[[], bool]
 
@@ -74,17 +74,41 @@ def pause(seconds: float, stopping: Stopping) -> None:
 
 
 def ensure_topics(admin: AdminClient, topics: Topics) -> None:
-    """Create the missing topics of the cluster.
+    """Create the missing topics of the cluster, except for that of events: a controller can do without it.
 
-    Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.  The topic of events
-    is not needed: rules of before 0.2.0 do not allow to create it.
+    Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.
     """
     present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
-    missing = [wanted for wanted in topic_settings(topics) if wanted.name not in present]
-    if not missing:
-        return
-    refused = []
-    for name, created in admin.create_topics([_new_topic(wanted) for wanted in missing]).items():
+    needed = (wanted for wanted in topic_settings(topics) if wanted.name != topics.events)
+    refused = _create(admin, [wanted for wanted in needed if wanted.name not in present])
+    if refused:
+        faults = ", ".join(f"{name} ({why})" for name, why in refused.items())
+        raise MissingTopicsError(f"topics are missing and could not be created: {faults}")
+
+
+def events_obstacle(admin: AdminClient, topics: Topics, *, patience_s: float = APPEAR_S) -> str | None:
+    """Why this client cannot write events, None if it can.  Creates their topic if it is missing.
+
+    `patience_s` = how long the brokers may take to know a new topic.  Raises KafkaException.
+    """
+    why = _obstacle(admin, topics.events)
+    if why is UNKNOWN:
+        wanted = [settings for settings in topic_settings(topics) if settings.name == topics.events]
+        if (refused := _create(admin, wanted).get(topics.events)) is not None:
+            return f"{UNKNOWN}, and it cannot be created: {refused}"
+    deadline = time.monotonic() + patience_s
+    while why is UNKNOWN and time.monotonic() < deadline:
+        time.sleep(0.2)
+        why = _obstacle(admin, topics.events)
+    return why
+
+
+def _create(admin: AdminClient, wanted: Sequence[TopicSettings]) -> dict[str, str]:
+    """Create topics; the names of those that the broker refused, each with its reason.  Raises KafkaException."""
+    refused: dict[str, str] = {}
+    if not wanted:
+        return refused
+    for name, created in admin.create_topics([_new_topic(settings) for settings in wanted]).items():
         try:
             created.result(REQUEST_LIMIT_S)
             log.info("created topic %s", name)
@@ -93,27 +117,9 @@ def ensure_topics(admin: AdminClient, topics: Topics) -> None:
         except KafkaException as error:
             if is_transient(error.args[0]):
                 raise
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                continue
-            if name == topics.events:
-                log.warning("cannot create topic %s: %s", name, error_text(error))
-            else:
-                refused.append(f"{name} ({error_text(error)})")
-    if refused:
-        raise MissingTopicsError(f"topics are missing and could not be created: {', '.join(refused)}")
-
-
-def may_write(admin: AdminClient, topic: str, *, patience_s: float = APPEAR_S) -> bool:
-    """Whether a topic is there and this client may write to it; the log says if not.  Raises KafkaException."""
-    why = _obstacle(admin, topic)
-    deadline = time.monotonic() + patience_s
-    while why is UNKNOWN and time.monotonic() < deadline:
-        time.sleep(0.2)
-        why = _obstacle(admin, topic)
-    if why is not None:
-        advice = "`trimtab acl --role controller` prints the rules; it is looked for again at the next start"
-        log.warning("nothing is told on topic %s: %s; %s", topic, why, advice)
-    return why is None
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                refused[name] = error_text(error)
+    return refused
 
 
 def _obstacle(admin: AdminClient, topic: str) -> str | None:
@@ -131,7 +137,7 @@ def _obstacle(admin: AdminClient, topic: str) -> str | None:
             raise
         return error_text(error)
     allowed = found.authorized_operations
-    return None if allowed is None or AclOperation.WRITE in allowed else "not allowed to write"  # None: nobody says
+    return None if allowed is None or AclOperation.WRITE in allowed else NOT_ALLOWED  # None: nobody says
 
 
 def _new_topic(wanted: TopicSettings) -> NewTopic:

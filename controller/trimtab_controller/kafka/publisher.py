@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping, pause
+from trimtab_controller.kafka.optional_topic import OptionalTopic
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
@@ -45,9 +46,16 @@ class Publisher:
     """Publishes records.  The constructor takes over the transactional id, and waits for the broker without limit."""
 
     def __init__(
-        self, connection: Connection, transactional_id: str, stopping: Stopping, key: SigningKey | None = None
+        self,
+        connection: Connection,
+        transactional_id: str,
+        stopping: Stopping,
+        key: SigningKey | None = None,
+        optional: OptionalTopic | None = None,
     ) -> None:
+        """`optional` = a topic whose records are left out while they cannot be written."""
         self._stopping = stopping
+        self._optional = optional
         self._key = key
         self._producer = Producer(
             connection.client(
@@ -64,8 +72,14 @@ class Publisher:
         self._patiently("take over", lambda: self._producer.init_transactions(ATTEMPT_LIMIT_S))
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Write all records or none. Raises FencedError, PublicationError, StoppedError."""
-        self._patiently("publish", lambda: self._transaction(records))
+        """Write all records or none, but for those of the optional topic while that cannot be written to.
+
+        Raises FencedError, PublicationError, StoppedError.
+        """
+        self._patiently("publish", lambda: self._transaction(self._writable(records)))
+
+    def _writable(self, records: Sequence[Record]) -> Sequence[Record]:
+        return records if self._optional is None else self._optional.writable(records)
 
     def _transaction(self, records: Sequence[Record]) -> None:
         self._producer.begin_transaction()
@@ -73,7 +87,16 @@ class Publisher:
             headers = headers_of(record, self._key)
             self._producer.produce(record.topic, key=record.key, value=record.value, headers=headers)
         # Repeat a commit whose answer was lost, since that is the only way to learn whether it happened.
-        self._patiently("commit", lambda: self._producer.commit_transaction(ATTEMPT_LIMIT_S), resumable=True)
+        self._patiently("commit", self._commit, resumable=True)
+
+    def _commit(self) -> None:
+        try:
+            self._producer.commit_transaction(ATTEMPT_LIMIT_S)
+        except KafkaException:
+            # Records for a topic that is gone stay in the queue.  Without them the next attempt fails, for good.
+            if len(self._producer) and self._optional is not None and self._optional.is_in_the_way():
+                self._producer.purge(in_queue=True, in_flight=False)
+            raise
 
     def _patiently(self, what: str, act: Callable[[], None], *, resumable: bool = False) -> None:
         """Try until it succeeds: wait after transient errors, stop when fenced, abort the transaction on others."""
@@ -103,6 +126,8 @@ class Publisher:
         if resumable and not fault.retriable():
             raise error
         if fault.txn_requires_abort():
+            if self._optional is not None and not resumable:
+                self._optional.is_in_the_way()
             self._patiently("abort", lambda: self._producer.abort_transaction(ATTEMPT_LIMIT_S), resumable=True)
         elif not fault.retriable():
             raise PublicationError(f"not published: {fault.str()}") from error

@@ -143,7 +143,8 @@ class ControlLoop:
         if self._events is not None:
             self._events.begins(self._clock(), execution)
         self._sign_again()
-        self._execute(executing.Resumed())
+        accepted = (intent.key for intent in self._decider.intents if isinstance(intent, AcceptJournal))
+        self._execute(executing.Resumed(answered=tuple(accepted)))
         for message in self._recovered.acks:
             self._take(message)
         self._stop_plans(self._recovered.intents.intents)

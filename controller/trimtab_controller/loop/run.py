@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -13,11 +14,12 @@ from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
     ensure_topics,
-    may_write,
+    events_obstacle,
     pause,
     wait_for_broker,
 )
 from trimtab_controller.kafka.follower import Follower
+from trimtab_controller.kafka.optional_topic import OptionalTopic
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import ReadError, reading, since
 from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
@@ -153,10 +155,10 @@ class ControllerRun:
             wait_for_broker(admin, self._connection, self._stopping)
             try:
                 ensure_topics(admin, self._topics)
-                tells = self._acting and may_write(admin, self._topics.events)
+                told = OptionalTopic(self._topics.events, partial(events_obstacle, admin, self._topics))
                 # From here on no predecessor can publish, so what is read next is final.
                 own_id = transactional_id(self._topics.cluster, acting=self._acting)
-                publisher = Publisher(self._connection, own_id, self._stopping, self._key)
+                publisher = Publisher(self._connection, own_id, self._stopping, self._key, told)
                 recovered = recover(self._connection, self._topics, inbox, acting=self._acting)
                 stream = self._configuration.stream
                 from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
@@ -177,5 +179,5 @@ class ControllerRun:
                         watched=[self._topics.placement],
                     ),
                     recovered,
-                    EventLog(self._topics, self._name, previous=recovered.status) if tells else None,
+                    EventLog(self._topics, self._name, previous=recovered.status) if self._acting else None,
                 )

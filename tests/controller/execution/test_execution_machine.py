@@ -186,9 +186,9 @@ def test_a_successor_publishes_the_commands_in_flight_with_their_ids() -> None:
     machine = started(W0)
     row = released(machine)
     successor = ExecutionMachine(CLUSTER, LIMITS, replace(machine.state, generation=2))
-    [again] = successor.on_event(T0 + 5, Resumed())
+    [again] = successor.on_event(T0 + 5, Resumed(answered=("accept-journal",)))
     assert isinstance(again, Publish)
-    assert (again.commands, again.placements) == ((row.release,), ())
+    assert (again.commands, again.placements, again.answered) == ((row.release,), (), ("accept-journal",))
     assert again.execution.epoch == Epoch(2, 4)
     assert successor.state.hosts == {HOSTS[W0], HOSTS[W1]}, "their answers are waited for"
     over = published(successor.on_event(T0 + 6, ack(row.prepare, Phase.TOOK, pause_s=0.1)))

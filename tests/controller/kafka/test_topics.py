@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, NewTopic
 
-from trimtab_controller.kafka.connection import MissingTopicsError, ensure_topics, may_write
+from trimtab_controller.kafka.connection import MissingTopicsError, ensure_topics, events_obstacle
 from trimtab_protocol.messages.names import Topics, topic_settings
 
 TOPICS = Topics("c")
@@ -46,10 +46,20 @@ def done(result: object) -> "Future[Any]":
     return found
 
 
-def test_a_controller_does_without_events_where_older_rules_forbid_to_create_their_topic() -> None:
-    brokers = Brokers(NAMES - {TOPICS.events}, {TOPICS.events: DENIED})
+def test_a_missing_topic_of_events_is_created_apart_from_the_others() -> None:
+    brokers = Brokers(NAMES - {TOPICS.events}, answer=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "no"))
     ensure_topics(brokers, TOPICS)  # type: ignore[arg-type]
+    assert brokers.created == []
+    events_obstacle(brokers, TOPICS, patience_s=0.0)  # type: ignore[arg-type]
     assert brokers.created == [TOPICS.events]
+
+
+def test_older_rules_forbid_to_create_the_topic_of_events() -> None:
+    unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "no")
+    brokers = Brokers(NAMES - {TOPICS.events}, {TOPICS.events: DENIED}, answer=unknown)
+    why = events_obstacle(brokers, TOPICS)  # type: ignore[arg-type]
+    assert why is not None
+    assert why.startswith("there is no such topic, and it cannot be created: ")
 
 
 def test_no_other_topic_may_be_missing() -> None:
@@ -70,7 +80,7 @@ def test_no_other_topic_may_be_missing() -> None:
 )
 def test_events_are_told_only_where_they_may_be_written(answer: object, allowed: bool) -> None:
     brokers = Brokers(NAMES, answer=answer)
-    assert may_write(brokers, TOPICS.events, patience_s=0.0) is allowed  # type: ignore[arg-type]
+    assert (events_obstacle(brokers, TOPICS, patience_s=0.0) is None) is allowed  # type: ignore[arg-type]
 
 
 def test_a_topic_that_was_just_created_may_be_unknown_for_a_moment() -> None:
@@ -84,10 +94,10 @@ def test_a_topic_that_was_just_created_may_be_unknown_for_a_moment() -> None:
         )
 
     brokers.describe_topics = later  # type: ignore[method-assign]
-    assert may_write(brokers, TOPICS.events, patience_s=60.0)  # type: ignore[arg-type]
+    assert events_obstacle(brokers, TOPICS, patience_s=60.0) is None  # type: ignore[arg-type]
     assert len(answers) == 3
 
 
 def test_a_broker_that_is_away_is_asked_again() -> None:
     with pytest.raises(KafkaException):
-        may_write(Brokers(NAMES, answer=KafkaError(KafkaError._TRANSPORT, "away")), TOPICS.events)  # type: ignore[arg-type]
+        events_obstacle(Brokers(NAMES, answer=KafkaError(KafkaError._TRANSPORT, "away")), TOPICS)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from tests.e2e.security.console_rights import check_console
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
 from tests.e2e.security.test_security import PROGRAM
-from trimtab_controller.kafka.connection import may_write
+from trimtab_controller.kafka.connection import events_obstacle
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_sandbox.broker import Topic
@@ -53,7 +53,7 @@ def test_the_doctor_tells_logins_and_rights_apart(secured: Secured) -> None:
     assert {level for level, _ in stranger["rights"]} == {"not checked"}, stranger
 
     admins = {user: AdminClient(for_librdkafka(secured.kafka(user))) for user in ("controller", "reader", "agent")}
-    allowed = {user: may_write(admin, secured.topics.events) for user, admin in admins.items()}
+    allowed = {user: events_obstacle(admin, secured.topics) is None for user, admin in admins.items()}
     assert allowed == {"controller": True, "reader": False, "agent": False}, "by the brokers' own word"
 
     check_console(secured)

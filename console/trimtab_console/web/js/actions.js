@@ -103,6 +103,15 @@ export const unscaleButton = (app) => actionButton("Size by demand", { action: "
 
 export const forgetButton = (worker) => actionButton("Forget", { action: "forget", title: `Forget ${worker}?`, label: `Forget ${worker}`, body: { worker }, danger: true });
 
+// For a worker whose host is lost, too: no agent reports that one as away.
+export const forgetAnyButton = () => actionButton("Forget a worker", {
+  action: "forget", title: "Forget a worker?", danger: true,
+  fields: () => {
+    const worker = h("input", { id: "worker", required: true, maxlength: 200, autocomplete: "off" });
+    return { elements: [h("label", { for: "worker" }, "Worker"), worker], body: () => ({ worker: worker.value.trim() }) };
+  },
+});
+
 export const forgetAppButton = (apps) => actionButton("Forget an app", {
   action: "forget", title: "Forget an app?", danger: true,
   fields: () => {
