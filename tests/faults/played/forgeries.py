@@ -126,19 +126,26 @@ for _name, _forge, _must_say in (
 
 
 # ---------------------------------------------------------------------- a topic is lost
+def _delete(stage: Stage, part: str) -> str:
+    """Delete a topic, and note how much is lost; its name."""
+    topic: str = getattr(stage.cluster.topics, part)
+    stage.record()
+    rows = sum(1 for _ in read_topic(stage.bootstrap, topic))
+    admin = AdminClient({"bootstrap.servers": stage.bootstrap})
+    admin.delete_topics([topic])[topic].result(GONE_LIMIT_S)
+    stage.notes[f"rows of {part} lost"] = rows
+    return topic
+
+
 def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
     def strike(stage: Stage, target: Target) -> Iterator[None]:
-        topic = getattr(stage.cluster.topics, part)
-        stage.record()
-        rows = sum(1 for _ in read_topic(stage.bootstrap, topic))
+        topic = _delete(stage, part)
         admin = AdminClient({"bootstrap.servers": stage.bootstrap})
-        admin.delete_topics([topic])[topic].result(GONE_LIMIT_S)
         if not stage.holds_within(GONE_LIMIT_S, lambda: topic not in admin.list_topics(timeout=10).topics):
             raise RunError(f"{topic} was not deleted")
         [settings] = [row for row in topic_settings(stage.cluster.topics) if row.name == topic]
         again = Topic(name=topic, partitions=settings.partitions, settings=settings.configuration)
         stage.cluster.broker.create_topics([again])
-        stage.notes[f"rows of {part} lost"] = rows
         yield
 
     return strike
@@ -147,3 +154,10 @@ def _emptying(part: str) -> Callable[[Stage, Target], Iterator[None]]:
 for _part in ("reports", "snapshots", "placement", "commands", "acks", "handover", "journal", "intents", "status"):
     fault(f"topic {_part} recreated empty", STOPPED_S, f"rows of {_part} lost", spares_job=True, needs_round=True,
           needs_past=True)(_emptying(_part))  # fmt: skip
+
+
+@fault("topic events deleted", STOPPED_S, "rows of events lost", spares_job=True, needs_round=True, needs_past=True)
+def _without_events(stage: Stage, target: Target) -> Iterator[None]:
+    """The controller creates it again."""
+    _delete(stage, "events")
+    yield

@@ -4,6 +4,7 @@ A mutant costs a few microseconds, so that a million of them per decoder are a m
 apart once, and a mutant is cut together from their parts.
 """
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from itertools import cycle
@@ -21,7 +22,8 @@ JSON_VALUES = (
     b'"1"', b'"w0"', b'"a/b/1"', b'"a/b/001"', b'"a/b/\xd9\xa3"', b'"a/b/' + b"9" * 5000 + b'"', b'"\\ud800"',
     b'"\xed\xa0\x80"', b'"\\ud83d\\ude00"', b'"\\u0000"', b'"\\n"', b'"' + b"x" * 201 + b'"', b'"' + b"x" * 5000 + b'"',
     b"[]", b"[null]", b"[0,0]", b"[[]]", b'["a"]', b"{}", b'{"a":1}', b'{"a":1,"a":2}', b'{"\\ud800":1}', b'{"":0}',
-    b"[" * 2000 + b"]" * 2000, b'{"a":' * 2000 + b"1" + b"}" * 2000, b"[" * 100 + b"]" * 100,
+    b"[" * 20_000 + b"]" * 20_000, b"[" * 2000 + b"]" * 2000, b'{"a":' * 2000 + b"1" + b"}" * 2000,
+    b"[" * 100 + b"]" * 100,
 )  # fmt: skip
 TOML_VALUES = (
     b"0", b"1", b"-1", b"0x" + b"f" * 6000, b"9" * 400, b"9" * 5000, b"1e999", b"nan", b"inf", b"-inf", b"true", b'""',
@@ -191,8 +193,27 @@ def giants(decoder: Decoder) -> Iterator[bytes]:
         spans = [span for span in spans_of_json(sample) if not span.is_member]
         for value, span in zip(largest, cycle(spans[:-1]), strict=False):  # the last one is the whole
             yield seal(sample[: span.start] + value + sample[span.end :])
-        for depth, span in zip(range(900, 1000), cycle(spans[:-1]), strict=False):  # Python's limit is near 1000
+        for depth, span in zip(DEPTHS, cycle(spans[:-1]), strict=False):
             yield seal(sample[: span.start] + b"[" * depth + b"]" * depth + sample[span.end :])
+
+
+def _deepest() -> int:
+    """How deep arrays may be nested for Python to read them: about 1,000 until 3.11, 10,000 in 3.13."""
+    low, high = 100, 1_000_000
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            json.loads("[" * middle + "]" * middle)
+        except RecursionError:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+_LIMIT = _deepest()
+DEPTHS = (*range(900, 1000), *range(max(1000, _LIMIT - 200), _LIMIT + 600, 20))
+"""Around the limit of Python's own recursion, and around that of its reader of JSON."""
 
 
 def _stretched(sample: bytes) -> bytes:
