@@ -6,7 +6,6 @@ app at a time; the next app follows when it has answered.
 
 from collections.abc import Callable
 
-from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.copies import state_held
 from trimtab_controller.decider.decide import (
     Settings,
@@ -24,9 +23,6 @@ from trimtab_controller.decider.decide import (
     to_stop,
 )
 from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Skip, StandbysPlaced, not_ready
-from trimtab_controller.decider.demand import Demands, follow_demand
-from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
-from trimtab_controller.decider.evaluate import Histories
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -43,22 +39,15 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forgetting import to_forget
-from trimtab_controller.decider.headroom import capacity_of
-from trimtab_controller.decider.hosts import HostTracker, with_arrivals
+from trimtab_controller.decider.hosts import with_arrivals
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
-from trimtab_controller.decider.liveness import Liveness
-from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
-from trimtab_controller.decider.orphans import Orphans
-from trimtab_controller.decider.pool import crash_concerns, startable
-from trimtab_controller.decider.prediction_tracker import PredictionTracker
-from trimtab_controller.decider.readers import Readers
+from trimtab_controller.decider.observations import Observations
+from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import onto_copies, with_restores
-from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
+from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
-from trimtab_controller.decider.standby_rounds import StandbyRounds
-from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
@@ -83,28 +72,26 @@ class Decider:
     ) -> None:
         self._first = FirstPlacements(first)
         self.settings = settings
-        self._sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s)
+        self._seen = Observations(
+            settings, needs, SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s)
+        )
         self._needs = needs
         self._execution = execution
         self._acting = acting
         self.intents: tuple[Intent, ...] = ()
         self._held: str | None = None
-        self._liveness = Liveness()
-        self._history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
-        self._demand = NO_DEMAND_HISTORY
-        self._readers = Readers(allowed=needs.in_parts)
-        self._hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
-        self._standbys = StandbyRounds()
-        self._orphans = Orphans(band=settings.load_distance)
         self._learned = LearnedRestores()
         self._wanted: SolveWanted | None = None
         self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
         self._decided: set[AppId] = set()  # apps with a decision from the last window
         self._spoken = False  # whether the last window has led to a decision
-        self._predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self._stale_at: float | None = None
         self._ended_at: float | None = None  # when a plan in flight ended: restores may wait for that
-        self.known = Known()
+
+    @property
+    def known(self) -> Known:
+        """What the last snapshot showed."""
+        return self._seen.known
 
     @property
     def paused(self) -> str | None:
@@ -131,7 +118,7 @@ class Decider:
                 was_paused = self.paused is not None
                 self.intents = intents
                 if was_paused and self.paused is None:
-                    self._predictions.forgive()  # an operator who resumes has looked at the missed plans
+                    self._seen.predictions.forgive()  # an operator who resumes has looked at the missed plans
             case ExecutionChanged(execution=execution):
                 if any(not execution.busy(row.app) for row in self._execution.in_flight):
                     self._ended_at = now
@@ -139,7 +126,7 @@ class Decider:
             case HoldChanged(reason=reason):
                 self._held = reason
             case HookEnded(app=app, failure=failure):
-                self._sizes.hook_ended(app, failure)
+                self._seen.sizes.hook_ended(app, failure)
             case RestoresLearned(learned=learned):
                 self._learned = learned
             case SolverAnswered(answer=answer):
@@ -181,7 +168,7 @@ class Decider:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
         # First, because a decision may publish a placement.
-        news = self._readers.news(self._execution.placements) if self._acting and self._held is None else []
+        news = self._seen.readers.news(self._execution.placements) if self._acting and self._held is None else []
         return [*news, *measured, *(self._next(now) if self._wanted is None else self._restored(now))]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
@@ -189,72 +176,10 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._decided.clear()
         self._spoken = False
-        self._history.forget_before(snapshot.start_ms / 1000.0)
-        self._liveness.see(snapshot, placed_workers(self._execution.placements.values()))
-        self._readers.see(snapshot, self._execution.placements)
-        missing = check_cluster(snapshot, now, self._liveness, self._needs)
-        parts = {} if missing else parts_of(snapshot, self._execution.placements)
-        demands, self._demand = follow_demand(
-            snapshot, self._demand, catch_up_s=self.settings.catch_up_s, smoothing=self.settings.smoothing
-        )
-        if self._hosts.see(snapshot, demands.workers):
-            self._history.clear()  # loads are counted in another unit now
-        raw = {app: self._observe(app, part, demands) for app, part in parts.items()}
-        views = self._history.smoothed(raw)
-        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
-        filled = fill_gaps(known, self._history.last, self._needs.max_unknown)
-        self._orphans.see(snapshot, filled.views, self._execution.placements, self._hosts.seen, demands.workers)
-        raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
-        evaluations = self._history.evaluated(views)
-        self._standbys.see(views, self._execution.placements)
-        self._in_vain = {app: at for app, at in self._in_vain.items() if app in views}
-        use = follow_use(snapshot, self.known.use, demands.workers)
-        measured = self._predictions.measure_rounds(self._execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
-        self._predictions.review(raw, parts, use)
-        pool = startable(snapshot, self.draining - self._execution.leaving)
-        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
-        self._sizes.see(seen, self._execution, self.intents, self._in_vain)
-        concerns = (
-            *concerns_of(use),
-            *self._predictions.concerns,
-            *self._standbys.concerns,
-            *self._orphans.concerns,
-            *self._sizes.concerns,
-            *crash_concerns(snapshot, {worker: row.app for worker, row in self._liveness.ran.items()}),
-        )
-        self.known = Known(
-            snapshot=snapshot,
-            views=views,
-            evaluations=evaluations,
-            use=use,
-            concerns=concerns,
-            not_ready=missing,
-            missing_standbys=dict(self._standbys.missing),
-            pool=pool,
-            sizes=self._sizes.told,
-            survivals=dict(self._standbys.survivals),
-            gaps=dict(filled.gaps),
-            capacity=capacity_of(views, self._hosts),
-        )
+        draining, settled = self.draining, self._in_vain
+        measured = self._seen.see(now, snapshot, self._execution, self.intents, draining=draining, settled=settled)
+        self._in_vain = {app: at for app, at in self._in_vain.items() if app in self.known.views}
         return measured
-
-    def _observe(self, app: AppId, snapshot: Snapshot, demands: Demands) -> AppView | NotReady:
-        view = observe(
-            snapshot,
-            app,
-            placement=self._execution.placements.get(app),
-            draining=self.draining,
-            liveness=self._liveness,
-            needs=self._needs,
-            older=None if self._readers.in_parts.get(app) else self._readers.older.get(app, ()),
-        )
-        if isinstance(view, NotReady):
-            return view
-        changed_at = self._execution.changed_at(app)
-        if changed_at is not None and view.start_s < changed_at:
-            detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-            return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
-        return self._hosts.of_view(demands.of_view(view))
 
     def _next(self, now: float) -> list[Action]:
         """The decisions for the apps that have none from this window, up to the next question to the solver."""
@@ -278,7 +203,7 @@ class Decider:
             self._forget_wanted(hosts)
             or self._restore(now)
             or self._admit_cluster()
-            or self._sizes.correct(self._execution, self.intents, self.known)
+            or self._seen.sizes.correct(self._execution, self.intents, self.known)
             or to_start(now, self._execution, self.draining, hosts)
         )
         if decision is not None:
@@ -300,9 +225,9 @@ class Decider:
         """Next owners for orphans, before anything else: a key group without an owner is an outage."""
         if not self._acting or self._held is not None or self.paused is not None or self.known.not_ready is not None:
             return None
-        found = self._orphans.place(self._execution, self._learned, self._standbys.promised(now))
+        found = self._seen.orphans.place(self._execution, self._learned, self._seen.standbys.promised(now))
         if found is not None:
-            self._predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
+            self._seen.predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
         return found
 
     def _restored(self, now: float) -> list[Action]:
@@ -316,8 +241,8 @@ class Decider:
         found = to_forget(self.intents, self._execution, self.known.snapshot, self.known.not_ready)
         if found is not None:
             self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
-            self._liveness.forget(found.app, found.worker, reporting)
-            self._history.forget(found.app)
+            self._seen.liveness.forget(found.app, found.worker, reporting)
+            self._seen.history.forget(found.app)
         return found
 
     def _admit_cluster(self) -> Skip | None:
@@ -334,20 +259,20 @@ class Decider:
             if isinstance(placed, Planned):
                 held = state_held(self.known.snapshot, app, placement)
                 return with_restores(placed, self.known.snapshot, held)
-            return self._standbys.with_adopted(now, view, placement, placed)
-        evaluation, windows = self.known.evaluations[app], self._history[app].windows
-        if (changed := to_stop(view, self._execution) or self._sizes.decide(now, app)) is not None:
+            return self._seen.standbys.with_adopted(now, view, placement, placed)
+        evaluation, windows = self.known.evaluations[app], self._seen.history[app].windows
+        if (changed := to_stop(view, self._execution) or self._seen.sizes.decide(now, app)) is not None:
             return changed
-        view = with_arrivals(view, self._execution.in_flight, self.known.views, self._standbys.promised(now))
+        view = with_arrivals(view, self._execution.in_flight, self.known.views, self._seen.standbys.promised(now))
         found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
-        return (self._predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
+        return (self._seen.predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
         if not self._acting:
             return None
         idle = {app: view for app, view in self.known.views.items() if not self._execution.busy(app)}
-        return self._standbys.place(now, idle, self._execution.placements)
+        return self._seen.standbys.place(now, idle, self._execution.placements)
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -372,7 +297,7 @@ class Decider:
             return noted(self._instead_of(now, decision), self.settings)
         if self._acting:
             placement = self._execution.placements.get(wanted.view.app)
-            decision = self._standbys.with_plan(now, wanted.view, placement, decision)
+            decision = self._seen.standbys.with_plan(now, wanted.view, placement, decision)
         return noted(decision, self.settings)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
@@ -396,5 +321,5 @@ class Decider:
         if isinstance(decision, Planned) and newest and (changed_ends := still_free(decision, newest)):
             return not_ready(changed_ends)
         if isinstance(decision, Planned) and self._acting:
-            self._predictions.plan(now, wanted.view.app)
+            self._seen.predictions.plan(now, wanted.view.app)
         return with_restores(decision, self.known.snapshot, held)

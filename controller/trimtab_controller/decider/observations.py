@@ -1,0 +1,128 @@
+"""What the decider has seen: it learns from each window, and decides nothing."""
+
+from collections.abc import Collection, Sequence
+
+from trimtab_controller.decider.concerns import concerns_of, follow_use
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.demand import Demands, follow_demand
+from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
+from trimtab_controller.decider.evaluate import Histories
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.headroom import capacity_of
+from trimtab_controller.decider.hosts import HostTracker
+from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.liveness import Liveness
+from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
+from trimtab_controller.decider.orphans import Orphans
+from trimtab_controller.decider.pool import crash_concerns, startable
+from trimtab_controller.decider.prediction_tracker import PredictionTracker
+from trimtab_controller.decider.readers import Readers
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
+from trimtab_controller.decider.standby_rounds import StandbyRounds
+from trimtab_controller.decider.unknown_load import fill_gaps
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.state import Execution
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+
+class Observations:
+    """Follows the cluster from window to window.  `known` = what the last one showed; the trackers remember more."""
+
+    def __init__(self, settings: Settings, needs: Requirements, sizes: SizeRounds) -> None:
+        self._settings = settings
+        self._needs = needs
+        self.sizes = sizes
+        self.liveness = Liveness()
+        self.history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
+        self._demand = NO_DEMAND_HISTORY
+        self.readers = Readers(allowed=needs.in_parts)
+        self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
+        self.standbys = StandbyRounds()
+        self.orphans = Orphans(band=settings.load_distance)
+        self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
+        self.known = Known()
+
+    def see(
+        self,
+        now: float,
+        snapshot: Snapshot,
+        execution: Execution,
+        intents: Sequence[Intent],
+        *,
+        draining: frozenset[WorkerId],
+        settled: Collection[AppId],
+    ) -> list[RoundMeasured]:
+        """Learn from a window newer than all previous ones; the results of rounds that it measures are returned.
+
+        `draining` = workers to empty, `settled` = apps for which a plan was last sought in vain.
+        """
+        self.history.forget_before(snapshot.start_ms / 1000.0)
+        self.liveness.see(snapshot, placed_workers(execution.placements.values()))
+        self.readers.see(snapshot, execution.placements)
+        missing = check_cluster(snapshot, now, self.liveness, self._needs)
+        parts = {} if missing else parts_of(snapshot, execution.placements)
+        demands, self._demand = follow_demand(
+            snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
+        )
+        if self.hosts.see(snapshot, demands.workers):
+            self.history.clear()  # loads are counted in another unit now
+        raw = {app: self._observe(app, part, demands, execution, draining) for app, part in parts.items()}
+        views = self.history.smoothed(raw)
+        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        filled = fill_gaps(known, self.history.last, self._needs.max_unknown)
+        self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, demands.workers)
+        raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
+        evaluations = self.history.evaluated(views)
+        self.standbys.see(views, execution.placements)
+        use = follow_use(snapshot, self.known.use, demands.workers)
+        measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
+        self.predictions.review(raw, parts, use)
+        pool = startable(snapshot, draining - execution.leaving)
+        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
+        self.sizes.see(seen, execution, intents, settled)
+        concerns = (
+            *concerns_of(use),
+            *self.predictions.concerns,
+            *self.standbys.concerns,
+            *self.orphans.concerns,
+            *self.sizes.concerns,
+            *crash_concerns(snapshot, {worker: row.app for worker, row in self.liveness.ran.items()}),
+        )
+        self.known = Known(
+            snapshot=snapshot,
+            views=views,
+            evaluations=evaluations,
+            use=use,
+            concerns=concerns,
+            not_ready=missing,
+            missing_standbys=dict(self.standbys.missing),
+            pool=pool,
+            sizes=self.sizes.told,
+            survivals=dict(self.standbys.survivals),
+            gaps=dict(filled.gaps),
+            capacity=capacity_of(views, self.hosts),
+        )
+        return measured
+
+    def _observe(
+        self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
+    ) -> AppView | NotReady:
+        view = observe(
+            snapshot,
+            app,
+            placement=execution.placements.get(app),
+            draining=draining,
+            liveness=self.liveness,
+            needs=self._needs,
+            older=None if self.readers.in_parts.get(app) else self.readers.older.get(app, ()),
+        )
+        if isinstance(view, NotReady):
+            return view
+        changed_at = execution.changed_at(app)
+        if changed_at is not None and view.start_s < changed_at:
+            detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+            return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
+        return self.hosts.of_view(demands.of_view(view))
