@@ -11,9 +11,11 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
+from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.settings.listen import Listen
 
 SAMPLE = Path(__file__).parents[2] / "deploy" / "samples" / "controller.toml"
+ORDERS, OTHER = AppId("orders"), AppId("other")
 LEAST = """
 [controller]
 cluster = "demo"
@@ -43,7 +45,8 @@ def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     assert least.metrics == Listen(address="127.0.0.1", port=9100)
     assert (written.execution, written.needs) == (least.execution, least.needs)
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a preset
-    assert written.scaling == least.scaling == ScalingSettings()
+    assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
+    assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
     assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0
     assert (least.kafka.protocol, written.kafka.protocol, least.signing) == ("PLAINTEXT", "SASL_SSL", None)
     assert written.signing == KeyFiles(key=tmp_path / "controller.pem", trust=tmp_path / "trusted.keys")
@@ -66,6 +69,44 @@ def test_the_size_of_apps_is_configured(tmp_path: Path) -> None:
         freeze_timezone="Europe/Berlin",
         hook=("/bin/add", "--now"),
     )
+
+
+def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
+    text = """
+    [scaling]
+    max_workers = 8
+    hook = ["/bin/add"]
+    [scaling.apps.orders]
+    mode = "act"
+    min_workers = 3
+    hook = []
+    freeze = ["* 9-17 * * *"]
+    """
+    found = read(tmp_path, LEAST + text).scaling
+    general = ScalingSettings(max_workers=8, hook=("/bin/add",))
+    assert replace(found.of(OTHER), apps={}) == general
+    assert found.of(ORDERS) == replace(general, mode=Mode.ACT, min_workers=3, hook=(), freeze=("* 9-17 * * *",))
+    assert found.own(ORDERS) == ('freeze = ["* 9-17 * * *"]', "hook", "min_workers = 3", 'mode = "act"')
+    assert found.own(OTHER) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("orders.min_worker = 2", "scaling.apps.orders.min_worker: found a whole number, expected no such field"),
+        ("orders.mode = 'on'", "scaling.apps.orders.mode: found 'on', expected one of off, advise, act"),
+        ("orders.min_workers = 9", "scaling.apps.orders: found 'settings that contradict each other', expected min_w"),
+        ("orders.freeze = ['soon']", "scaling.apps.orders.freeze: found 'soon', expected a cron expression"),
+        ("orders.apps.x.mode = 'act'", "scaling.apps.orders.apps: found an object, expected no such field"),
+        ("orders.eu.mode = 'act'", "scaling.apps.orders.eu: found an object, expected no such field"),
+        ("'or ders'.mode = 'act'", "scaling.apps: found 'or ders', expected a name as key"),
+        ("orders = 4", "scaling.apps.orders: found a whole number, expected an object"),
+    ],
+)
+def test_a_fault_in_the_size_of_one_app_is_named(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(BadConfiguration) as refused:
+        read(tmp_path, f"{LEAST}\n[scaling]\nmax_workers = 8\n[scaling.apps]\n{text}")
+    assert told in str(refused.value)
 
 
 @pytest.mark.parametrize(

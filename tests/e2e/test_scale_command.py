@@ -102,6 +102,26 @@ def test_a_word_starts_a_worker_and_stops_it_also_under_a_successor(played: Worl
     assert world.commands[commands:] == [], "it is stopped because it is not needed, and stays so"
 
 
+def test_an_app_with_settings_of_its_own_grows_while_the_others_are_left_alone(world: World) -> None:
+    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
+    Pool(world)
+    text = world.config.read_text()
+    world.config.write_text(f'{text}[scaling]\nmode = "off"\n[scaling.apps.{APP}]\nmin_workers = 20000\n')
+    assert world.start().wait(60) != 0
+    assert f"scaling.apps.{APP}.min_workers: found 20000, expected 1 to 10000" in world.log_text()
+    own = 'mode = "act"\nmin_workers = 4\nscale_up_delay_s = 0.0'
+    world.config.write_text(f'{text}[scaling]\nmode = "off"\n[scaling.apps.{APP}]\n{own}\n')
+    world.start()
+    wait_until_it_acts(world)
+    start = world.next_command(CommandKind.START, windows=True)
+    assert (start.worker, start.app) == ("w3", APP)
+    size = world.status_when("its settings", lambda status: all(app["size"] for app in status["apps"]))["apps"][0][
+        "size"
+    ]
+    assert size["own_settings"] == ["min_workers = 4", 'mode = "act"', "scale_up_delay_s = 0"]
+    assert "own settings: min_workers = 4" in " ".join(world.trimtab("status").split())
+
+
 def drained(world: World, after: int) -> Command:
     """Play the workers until the emptied one is stopped; the command that stops it."""
     done = {each.handover for each in world.commands[:after]}

@@ -144,7 +144,7 @@ def _app(app: AppStatus) -> Text:
     if app.not_ready or app.load_distance is None:
         return text
     text.append(_n_minus_1(app)).append(headroom_text(app))
-    return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}")
+    return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
 
 
 def app_line(app: AppStatus) -> Text:
@@ -169,6 +169,10 @@ def _starts(size: SizeStatus) -> str:
         return ""
     configured = f", restart_s is {size.restart_s:g} s" if size.restart_s is not None else ""
     return f"; started workers ran after {size.measured_restart_s:.0f} s at most{configured}"
+
+
+def _own(size: SizeStatus) -> str:
+    return f"; own settings: {', '.join(size.own_settings)}" if size.own_settings else ""
 
 
 def _n_minus_1(app: AppStatus) -> Text:

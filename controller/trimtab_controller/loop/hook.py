@@ -1,5 +1,7 @@
 """Runs the program of `[scaling] hook`, which adds workers from outside: one at a time, with a time limit.
 
+An app may have one of its own.
+
 It gets what is wanted in environment variables: TRIMTAB_CLUSTER, TRIMTAB_APP, TRIMTAB_WORKERS (how many there are),
 TRIMTAB_DESIRED (how many there should be), TRIMTAB_SHORT (how many of these it is to add) and TRIMTAB_REASON.
 """
@@ -11,11 +13,12 @@ import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
+from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_protocol.messages.names import AppId
 
 log = logging.getLogger(__name__)
@@ -41,11 +44,10 @@ class _Running:
 
 
 class Hook:
-    """Runs the command line; calls while it runs wait for their turn.  `poll` never blocks."""
+    """Runs the command line of the app's settings; calls while it runs wait for their turn.  `poll` never blocks."""
 
-    def __init__(self, command: Sequence[str], timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._command = tuple(command)
-        self._timeout_s = timeout_s
+    def __init__(self, settings: ScalingSettings, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
         self._clock = clock
         self._waiting: deque[tuple[AppId, Mapping[str, str]]] = deque()
         self._running: _Running | None = None
@@ -67,7 +69,11 @@ class Hook:
         if code == 0:
             log.info("the hook for %s has ended", running.app)
             return HookResult(running.app, None)
-        how = f"not done after {self._timeout_s:g} s" if code is None else f"exit code {code}"
+        how = (
+            f"not done after {self._settings.of(running.app).hook_timeout_s:g} s"
+            if code is None
+            else f"exit code {code}"
+        )
         return self._failed(running.app, how + _end_of(running.output))
 
     def close(self) -> None:
@@ -77,10 +83,11 @@ class Hook:
             self._running = None
 
     def _begin(self, app: AppId, values: Mapping[str, str]) -> HookResult | None:
+        settings = self._settings.of(app)
         output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the run
         try:
             process = subprocess.Popen(
-                self._command,
+                settings.hook,
                 env={**os.environ, **values},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -91,7 +98,7 @@ class Hook:
             output.close()
             return self._failed(app, f"it cannot be started: {error.strerror or error}")
         log.info("running the hook for %s: %s", app, values.get("TRIMTAB_REASON", ""))
-        self._running = _Running(app, process, output, self._clock() + self._timeout_s)
+        self._running = _Running(app, process, output, self._clock() + settings.hook_timeout_s)
         return None
 
     @staticmethod

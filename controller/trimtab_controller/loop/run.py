@@ -118,7 +118,7 @@ class ControllerRun:
         if stream is not None:
             stack.callback(stream.stand_by)
             stream.tick()  # first, since Spark takes longest to start
-        hook = Hook(self._configuration.scaling.hook, self._configuration.scaling.hook_timeout_s)
+        hook = Hook(self._configuration.scaling)
         stack.callback(hook.close)
         inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         publisher, follower, recovered, events = self._connect(inbox)

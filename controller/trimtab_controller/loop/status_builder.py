@@ -27,7 +27,7 @@ from trimtab_protocol.messages.status import (
     Status,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
 
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
@@ -252,6 +252,7 @@ def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:
         leaving=size.leaving,
         restart_s=verdict.restart_s,
         measured_restart_s=verdict.measured_restart_s,
+        own_settings=tuple(each[:MAX_SETTING] for each in verdict.own),
     )
 
 

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from trimtab_protocol.messages.decode import Fields, check_name
+from trimtab_protocol.messages.decode import Fields, check_name, check_text
 from trimtab_protocol.messages.names import WorkerId
 
 MAX_LEAVING = 100_000
 """Workers of one app that leave at the same time."""
+MAX_SETTING = 1_000
+"""Characters of a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +19,8 @@ class SizeStatus:
     number for whoever adds and removes workers from outside: it follows `wanted` when a change is due.  `demand_cores`
     of `capacity_cores` are asked of the workers that stay.  `leaving` = workers that the controller drains, to stop
     them.  `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the longest that the
-    controller saw one of the last ten take.  `text` = the numbers of workers in words, with the reason.
+    controller saw one of the last ten take.  `own_settings` = those of `[scaling.apps]` for this app, such as
+    `max_workers = 4`.  `text` = the numbers of workers in words, with the reason.
     """
 
     text: str
@@ -29,6 +32,7 @@ class SizeStatus:
     leaving: tuple[WorkerId, ...] = ()
     restart_s: float | None = None
     measured_restart_s: float | None = None
+    own_settings: tuple[str, ...] = ()
 
 
 def read_size(fields: Fields) -> SizeStatus:
@@ -45,4 +49,7 @@ def read_size(fields: Fields) -> SizeStatus:
         else (),
         restart_s=fields.optional("restart_s", fields.number),
         measured_restart_s=fields.optional("measured_restart_s", fields.number),
+        own_settings=tuple(check_text(each, at, MAX_SETTING) for at, each in fields.items("own_settings", limit=100))
+        if fields.has("own_settings")
+        else (),
     )

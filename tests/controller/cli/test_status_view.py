@@ -83,6 +83,13 @@ def test_how_long_workers_took_to_start_is_said_beside_the_configured_time() -> 
     assert not any("ran after" in line for line in shown(replace(STATUS, apps=(replace(app, size=unseen),))))
 
 
+def test_settings_of_the_app_alone_are_shown() -> None:
+    size = SizeStatus(text="1 worker", own_settings=("max_workers = 4", 'mode = "act"'))
+    [app] = STATUS.apps
+    [line] = [line for line in shown(replace(STATUS, apps=(replace(app, size=size),)), width=120) if "size:" in line]
+    assert line.strip() == 'size: 1 worker; own settings: max_workers = 4, mode = "act"'
+
+
 def test_a_worker_that_leaves_is_told_apart_from_one_that_an_operator_drains() -> None:
     [app] = STATUS.apps
     size = SizeStatus(text="1 worker", leaving=(WorkerId("orders-1"),))

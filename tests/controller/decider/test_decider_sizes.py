@@ -98,6 +98,15 @@ def test_who_only_advises_also_counts_workers_that_it_has_not_started() -> None:
     assert (made.known.sizes[APP].wanted, made.known.sizes[APP].desired) == (1, 1)
 
 
+def test_an_app_follows_its_own_settings() -> None:
+    own = replace(ACT, mode=Mode.OFF, apps={APP: {"mode": Mode.ACT, "max_utilisation": 0.99, "min_workers": 3}})
+    made = decider(execution(BALANCED), scaling=own)
+    _, found = decisions(made, 0.95, W2)
+    assert isinstance(found, Resized)
+    assert found.detail.endswith("wanted 3: min_workers is 3 for 20 s")
+    assert made.known.sizes[APP].own == ("max_utilisation = 0.99", "min_workers = 3", 'mode = "act"')
+
+
 def test_mode_off_says_nothing_but_a_word_acts() -> None:
     off = replace(ACT, mode=Mode.OFF)
     made = decider(execution(BALANCED), scaling=off)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.loop.hook import Hook, HookResult
 from trimtab_protocol.messages.names import AppId
 
@@ -24,7 +25,8 @@ def hooks() -> Iterator[list[Hook]]:
 
 
 def program(hooks: list[Hook], text: str, timeout_s: float = 60.0) -> Hook:
-    hooks.append(Hook([sys.executable, "-c", text], timeout_s))
+    settings = ScalingSettings(hook=(sys.executable, "-c", text), hook_timeout_s=timeout_s)
+    hooks.append(Hook(settings))
     return hooks[-1]
 
 
@@ -46,6 +48,14 @@ def test_it_gets_what_is_wanted_in_its_environment_and_never_a_shell(hooks: list
     assert out.read_text() == "7 $(touch x);9;"
 
 
+def test_an_app_with_a_program_of_its_own_gets_that_one(hooks: list[Hook]) -> None:
+    fails = (sys.executable, "-c", "raise SystemExit(7)")
+    hooks.append(Hook(ScalingSettings(hook=(sys.executable, "-c", ""), apps={OTHER: {"hook": fails}})))
+    hooks[0].call(APP, {})
+    hooks[0].call(OTHER, {})
+    assert [result(hooks[0]), result(hooks[0])] == [HookResult(APP, None), HookResult(OTHER, "exit code 7")]
+
+
 def test_its_failure_is_told_with_the_end_of_its_output(hooks: list[Hook]) -> None:
     hook = program(
         hooks, "import sys; print('x' * 1000, flush=True); print('no quota left', file=sys.stderr); sys.exit(3)"
@@ -58,7 +68,7 @@ def test_its_failure_is_told_with_the_end_of_its_output(hooks: list[Hook]) -> No
 
 
 def test_one_that_cannot_be_started_is_told(hooks: list[Hook], tmp_path: Path) -> None:
-    hooks.append(Hook([str(tmp_path / "missing")], 5.0))
+    hooks.append(Hook(ScalingSettings(hook=(str(tmp_path / "missing"),))))
     hooks[0].call(APP, {})
     assert result(hooks[0]) == HookResult(APP, "it cannot be started: No such file or directory")
 

@@ -156,7 +156,7 @@ STATUS = Status(
             stale_key_groups=2, unknown_load=0.03,
             size=SizeStatus(
                 text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,),
-                restart_s=120.0, measured_restart_s=14.5,
+                restart_s=120.0, measured_restart_s=14.5, own_settings=("max_workers = 4",),
             ),
             capacity=CapacityStatus(headroom=1.5, potential=2.0, bound=2.5, first="w0", heaviest="kg", accuracy=0.93),
         ),

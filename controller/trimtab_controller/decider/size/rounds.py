@@ -65,11 +65,12 @@ class SizeRounds:
         self._settled = settled
         self.starts = self.starts.after(seen.snapshot, execution.scalings)
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
-        apps = [app for app in seen.views if app in words or self.settings.mode is not Mode.OFF]
+        apps = [app for app in seen.views if app in words or self.settings.of(app).mode is not Mode.OFF]
         self.verdicts = {
             app: replace(
                 self._judge(app, seen, execution, words.get(app)),
-                restart_s=self.settings.restart_s,
+                restart_s=self.settings.of(app).restart_s,
+                own=self.settings.own(app),
                 measured_restart_s=self.starts.measured_s(app),
             )
             for app in apps
@@ -108,7 +109,7 @@ class SizeRounds:
         verdict = self.verdicts.get(app)
         if verdict is None or not verdict.due or not self._acts(verdict) or app in self.waiting:
             return None
-        hook = self.settings.hook if verdict.direction is Direction.OUT and verdict.short else ()
+        hook = self.settings.of(app).hook if verdict.direction is Direction.OUT and verdict.short else ()
         if not (verdict.keep or verdict.start or verdict.drain or hook):
             return None
         assert verdict.workers is not None
@@ -143,7 +144,7 @@ class SizeRounds:
     def _text(self, app: AppId, verdict: SizeVerdict) -> str:
         text = verdict.detail
         if verdict.due and not self._acts(verdict):
-            text += f" ({self.settings.mode if self.acting else 'dry run'}: nothing is changed)"
+            text += f" ({self.settings.of(app).mode if self.acting else 'dry run'}: nothing is changed)"
         elif verdict.due and verdict.short:
             text += f", but {self._short(verdict)}"
         if app in self.waiting:
@@ -153,18 +154,18 @@ class SizeRounds:
         return text
 
     def _acts(self, verdict: SizeVerdict) -> bool:
-        return self.acting and (verdict.by_word or self.settings.mode is Mode.ACT)
+        return self.acting and (verdict.by_word or self.settings.of(verdict.app).mode is Mode.ACT)
 
     def _judge(self, app: AppId, seen: SeenApps, execution: Execution, word: Scale | None) -> SizeVerdict:
-        view = seen.views[app]
+        view, settings = seen.views[app], self.settings.of(app)
         size = execution.sizes.get(app, AppSize())
-        measured_s, prior_s = self.starts.measured_s(app), self.settings.restart_s
+        measured_s, prior_s = self.starts.measured_s(app), settings.restart_s
         if isinstance(view, NotReady):
             # Right after a round or a change nothing is known for a window.  What was decided before it still counts.
             before = self.verdicts.get(app) if view.reason is SkipReason.WINDOW_TOO_EARLY else None
             desired = None if before is None else before.desired
             return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", desired=desired)
-        stops = word is not None or self.settings.mode is Mode.ACT  # who only advises need not start anything again
+        stops = word is not None or settings.mode is Mode.ACT  # who only advises need not start anything again
         facts = facts_of(
             view,
             seen.gaps[app],
@@ -172,12 +173,12 @@ class SizeRounds:
             pool=_to_try(seen.pool.get(app, ()), execution, view.end_s),
             leaving=size.leaving,
             starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0)),
-            returnable=restartable(seen.snapshot) if stops and not self.settings.hook else None,
+            returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
             restart_s=prior_s if measured_s is None else measured_s,
             catch_up_s=self.catch_up_s,
             saving=0.0 if app in self._settled else self._saving(view, seen.evaluations[app]),
         )
-        verdict, need = judge(facts, self.settings, need=self._needs.get(app), changes=size.changes, word=word)
+        verdict, need = judge(facts, settings, need=self._needs.get(app), changes=size.changes, word=word)
         self._needs.pop(app, None)
         if need is not None:
             self._needs[app] = need

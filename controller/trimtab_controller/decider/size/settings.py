@@ -1,19 +1,22 @@
 """The configuration's [scaling], in the words of Flink's autoscaler."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from trimtab_controller.decider.size.freeze import BadFreeze, Freeze
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.intents import MAX_WORKERS
+from trimtab_protocol.messages.names import AppId
 
 DAY_S = 86_400.0
 MAX_FREEZES = 100
 """Expressions of `[scaling] freeze`."""
 MAX_HOOK_WORDS = 100
 """Words of the command line `[scaling] hook`."""
+MAX_APPS = 1_000
+"""Apps with settings of their own in `[scaling.apps]`."""
 
 
 class Mode(StrEnum):
@@ -35,6 +38,8 @@ class ScalingSettings:
     worker takes until it runs, until one was seen to start (`starts.py`); it is waited for at least so long.
     `max_utilisation_after_loss`: the highest utilisation that the loss of one host may lead to after a scale-in.
     `hook` = command line of a program that adds workers from outside; empty: there is none.
+
+    `apps` = the settings, by key, in which single apps differ.
     """
 
     mode: Mode = Mode.ADVISE
@@ -54,6 +59,7 @@ class ScalingSettings:
     freeze_timezone: str = "UTC"
     hook: tuple[str, ...] = ()
     hook_timeout_s: float = 60.0
+    apps: Mapping[AppId, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.min_utilisation < self.target_utilisation <= self.max_utilisation:
@@ -67,9 +73,45 @@ class ScalingSettings:
         """The times in which the size does not change by itself.  Raises BadFreeze."""
         return tuple(Freeze(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
 
+    def of(self, app: AppId) -> "ScalingSettings":
+        """The settings of an app: the general ones, with its own in place of them."""
+        return replace(self, apps={}, **self.apps[app]) if app in self.apps else self
+
+    def own(self, app: AppId) -> tuple[str, ...]:
+        """The app's own settings, as text: `max_workers = 4`.  The command line of a hook is left out."""
+        return tuple(
+            key if key == "hook" else f"{key} = {_shown(value)}"
+            for key, value in sorted(self.apps.get(app, {}).items())
+        )
+
 
 def read_scaling(fields: Fields) -> ScalingSettings:
     """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    general = _combined(ScalingSettings(), _read_keys(fields), fields)
+    apps: dict[AppId, Mapping[str, Any]] = {}
+    if fields.has("apps"):
+        for name, path, value in fields.members("apps", limit=MAX_APPS):
+            own = Fields(value, path)
+            found = _read_keys(own)
+            own.done()
+            _combined(general, found, own)
+            apps[AppId(name)] = found
+    fields.done()
+    return replace(general, apps=apps)
+
+
+def _combined(general: ScalingSettings, found: Mapping[str, Any], fields: Fields) -> ScalingSettings:
+    """The general settings with those that were found; raises BadMessage where they contradict each other."""
+    try:
+        return replace(general, **found)
+    except BadFreeze as error:
+        raise BadMessage(Fault.RANGE, fields.at(error.key), error.found, error.expected) from error
+    except ValueError as error:
+        raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error
+
+
+def _read_keys(fields: Fields) -> dict[str, Any]:
+    """The settings that are given."""
 
     def number(low: float, high: float) -> Callable[[str], float]:
         return lambda name: fields.number(name, low=low, high=high)
@@ -99,11 +141,17 @@ def read_scaling(fields: Fields) -> ScalingSettings:
         "hook": texts(MAX_HOOK_WORDS),
         "hook_timeout_s": number(1.0, 3600.0),
     }
-    found = {name: read(name) for name, read in readers.items() if fields.has(name)}
-    fields.done()
-    try:
-        return replace(ScalingSettings(), **found)
-    except BadFreeze as error:
-        raise BadMessage(Fault.RANGE, fields.at(error.key), error.found, error.expected) from error
-    except ValueError as error:
-        raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error
+    return {name: read(name) for name, read in readers.items() if fields.has(name)}
+
+
+def _shown(value: object) -> str:
+    """A value as the file has it."""
+    match value:
+        case tuple():
+            return f"[{', '.join(map(_shown, value))}]"
+        case str():
+            return f'"{value}"'
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)

@@ -56,6 +56,7 @@ class SizeVerdict:
     workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
     more are wanted than can be kept or started.  `in_vain`: the last scale-out did not raise the rate.
     `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the one that was seen.
+    `own` = the app's own settings, as text.
     """
 
     app: AppId
@@ -76,6 +77,7 @@ class SizeVerdict:
     in_vain: bool = False
     restart_s: float | None = None
     measured_restart_s: float | None = None
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
