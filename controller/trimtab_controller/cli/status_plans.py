@@ -6,6 +6,7 @@ import time
 from rich.table import Table
 from rich.text import Text
 
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import Status
 
@@ -39,7 +40,8 @@ def _recovery_planned(row: RoundStatus) -> str:
     if row.recovery_planned_s is None or row.recovery_bound_s is None:
         return ""
     high = "" if row.recovery_high_s is None else f", {row.recovery_high_s:.1f} s if restores are slow"
-    return f"\nall warm after {row.recovery_planned_s:.1f} s planned (bound {row.recovery_bound_s:.1f} s{high})"
+    links = f"; a preset for unknown links of {first_few(row.unknown_links)}" if row.unknown_links else ""
+    return f"\nall warm after {row.recovery_planned_s:.1f} s planned (bound {row.recovery_bound_s:.1f} s{high}){links}"
 
 
 def last_plans(status: Status) -> Table | None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.copies import Held
+from trimtab_controller.execution.events import HostsSeen
+from trimtab_controller.execution.links import HostReport
 from trimtab_controller.execution.restores import LearnedRestores, slots_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_models.dyndl import pace_of
@@ -45,3 +47,18 @@ def what_restores(
     hosts = snapshot.hosts if snapshot else ()
     cores = {row.host: row.cores for row in hosts if row.cores}
     return Restores(learned=learned, held=held, cores=cores, running=running, band=band)
+
+
+def hosts_seen(snapshot: Snapshot, max_link: float) -> HostsSeen:
+    """What a window shows of the hosts; `max_link` = share of a link that may be filled."""
+    return HostsSeen(
+        start_s=snapshot.start_ms / 1000.0,
+        hosts={
+            row.host: HostReport(
+                cores=row.cores,
+                link_bytes_s=None if row.link_bytes_s is None else max_link * row.link_bytes_s,
+                received_bytes_s=row.received_bytes_s,
+            )
+            for row in snapshot.hosts
+        },
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trimtab_controller.execution.links import HostReport
 from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
@@ -130,6 +131,14 @@ class ReadersSeen:
     in_parts: Mapping[AppId, bool]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsSeen:
+    """The hosts in a window that began at `start_s` (epoch seconds)."""
+
+    start_s: float
+    hosts: Mapping[HostId, HostReport]
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementsLost:
     """The placements' topic was re-created: publish all placements again."""
@@ -155,6 +164,7 @@ Event = (
     | ForgetWanted
     | AckSeen
     | OwnershipSeen
+    | HostsSeen
     | ReadersSeen
     | PlacementsLost
     | Resumed

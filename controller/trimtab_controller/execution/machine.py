@@ -14,6 +14,7 @@ from trimtab_controller.execution.events import (
     Action,
     Event,
     ForgetWanted,
+    HostsSeen,
     Limits,
     OwnershipSeen,
     PlacementsLost,
@@ -91,6 +92,8 @@ class ExecutionMachine:
                 self._hear(step, ack)
             case OwnershipSeen():
                 self._resolve(step, event)
+            case HostsSeen(start_s=start_s, hosts=hosts):
+                self._costs.links.see(start_s, hosts, {each.target_host for each in self._restoring()})
             case ReadersSeen(in_parts=in_parts):
                 self._see_readers(step, in_parts)
             case PlacementsLost():
@@ -179,7 +182,8 @@ class ExecutionMachine:
         if not self._limits.schedule_restores or not waiting:
             return row
         begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
-        found = schedule(now, waiting, self._restoring(), cores, self._limits, self._costs)
+        known = {**self._costs.links.cores, **cores}
+        found = schedule(now, waiting, self._restoring(), known, self._limits, self._costs)
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
     def _restoring(self) -> list[Handover]:

@@ -44,7 +44,9 @@ def schedule(
     hosts = sorted({each.target_host for each in handovers})
     place = {host: at for at, host in enumerate(hosts)}
     slots = {host: slots_of(cores.get(host), limits.handovers_per_host) for host in hosts}
-    fitted = _curves(hosts, slots, costs)
+    curves = costs.curves(hosts, slots)
+    slots = {host: costs.at_once(host, most, curves[host]) for host, most in slots.items()}
+    fitted = [curves[host] for host in hosts]
     unit_s = costs.unit_s
     lacking = lacking_bytes(handovers)
     problem = GivenProblem(
@@ -70,6 +72,7 @@ def schedule(
             planned_s=max(promised.makespan, expected) * unit_s,
             high_s=max(found.makespan, promised.makespan, slow) * unit_s,
             bound_s=max(promised.lower_bound, least) * unit_s,
+            unknown_links=tuple(host for host in hosts if costs.links.of(host) is None),
         ),
     )
 
@@ -98,20 +101,6 @@ def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:
     """The state that each target has to restore.  An unknown size counts as the largest known, not as nothing."""
     largest = max((each.state_bytes for each in handovers), default=0)
     return [each.to_restore(largest) for each in handovers]
-
-
-def _curves(hosts: Sequence[HostId], slots: Mapping[HostId, int], costs: RestoreCosts) -> list[FittedCost]:
-    """The curve of each host; hosts without one of their own share it."""
-    shared: dict[int, FittedCost] = {}
-    curves = []
-    for host in hosts:
-        if costs.has_own(host):
-            curves.append(costs.fitted(host, slots[host]))
-            continue
-        if slots[host] not in shared:
-            shared[slots[host]] = costs.fitted(None, slots[host])
-        curves.append(shared[slots[host]])
-    return curves
 
 
 def _running(

@@ -7,17 +7,19 @@ it lacks from the changelog.  One that lacks B bytes beside n - 1 others on its 
 
 The unit is a restore that lacks nothing, because its worker was a standby: `unit_s` is the median of those.  What a
 host restores in that time is `unit_bytes`.  DynDL's `fit_cost` gives g for each host, from its own restores once it has
-had enough of them, else from those of all hosts, and from a cautious prior before the first ones.  Nothing of this is
+had enough of them, else from those of all hosts, shrunk towards a prior.  The prior of a host shares out what the
+foreground leaves of its link (`links.py`); where that is unknown it is a cautious preset.  Nothing of this is
 journalled: a new leader begins with the prior.
 """
 
 import statistics
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from trimtab_controller.execution.links import Links
 from trimtab_controller.execution.state import Handover
-from trimtab_models.dyndl import FittedCost, LocalRestore, RestoreSample, fit_cost
+from trimtab_models.dyndl import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.instances import AffineCost
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import HostId
@@ -37,7 +39,12 @@ UNIT_S = 0.3
 BYTES_PER_S = 10e6
 """Preset of what a host restores: somewhat less than a tenth of a link of 1 Gbit/s."""
 PRIOR = AffineCost(a=0.2, b=0.8)
-"""g before anything is measured: restores share what their host can do, but a fifth of each is waiting."""
+"""g before anything is measured, on hosts of unknown links: restores share what their host can do, but a fifth of each
+is waiting."""
+MOST_ALIKE = 2
+"""Significant digits of a prior's b: hosts with nearly the same free link share a curve."""
+
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +61,8 @@ class MeasuredRestore:
 class LearnedRestores:
     """What was learned so far, for those who choose targets.
 
-    `of_host` = g of hosts with a curve of their own (p90), `most_at_once` = restores at the same time that a host may
-    run.
+    `of_host` = g of hosts with a curve or a prior of their own (p90), `most_at_once` = restores at the same time that a
+    host may run.
     """
 
     unit_s: float = UNIT_S
@@ -79,9 +86,13 @@ def slots_of(cores: float | None, most: int) -> int:
 
 
 class RestoreCosts:
-    """Learns from the restores that have ended; everything that is kept has a limit."""
+    """Learns from the restores that have ended; everything that is kept has a limit.
+
+    `links` = what the links of hosts have left for restores.
+    """
 
     def __init__(self) -> None:
+        self.links = Links()
         self._units: deque[float] = deque(maxlen=KEPT)
         self._remote: deque[MeasuredRestore] = deque(maxlen=KEPT)
         self._ended: deque[tuple[HostId, float, float]] = deque(maxlen=KEPT)  # host, begin, end
@@ -113,32 +124,72 @@ class RestoreCosts:
 
     def learned(self, slots: int) -> LearnedRestores:
         """What was learned so far, with curves up to so many restores at a time."""
-        hosts = {each.host for each in self._remote}
+        hosts = {*self._with_own(), *self.links.known}
+        curves = self.curves(hosts, dict.fromkeys(hosts, slots))
         return LearnedRestores(
             unit_s=self.unit_s,
             bytes_per_s=self.bytes_per_s,
             shared=self.fitted(None, slots).high,
-            of_host={host: self.fitted(host, slots).high for host in hosts if self.has_own(host)},
+            of_host={host: curve.high for host, curve in curves.items()},
             most_at_once=slots,
         )
 
+    def curves(self, hosts: Iterable[HostId], slots: Mapping[HostId, int]) -> dict[HostId, FittedCost]:
+        """The curve of each host; hosts without restores of their own and with the same prior share it."""
+        own, alone = self._with_own(), self.bytes_per_s
+        shared: dict[tuple[int, AffineCost], FittedCost] = {}
+        found: dict[HostId, FittedCost] = {}
+        for host in hosts:
+            prior = self._prior(host, alone)
+            if host in own:
+                found[host] = self._fitted(host, slots[host], prior)
+                continue
+            key = slots[host], prior
+            if key not in shared:
+                shared[key] = self._fitted(None, slots[host], prior)
+            found[host] = shared[key]
+        return found
+
+    def _prior(self, host: HostId, alone_bytes_per_s: float) -> AffineCost:
+        """g before anything is measured, by what the host's link has left; the preset where that is unknown."""
+        link = self.links.of(host)
+        if link is None:
+            return PRIOR
+        share = float(f"{alone_bytes_per_s / link.free_bytes_s:.{MOST_ALIKE}g}")
+        return network_prior(alone_bytes_per_s=share, capacity_bytes_per_s=1.0, foreground_bytes_per_s=0.0)
+
+    def at_once(self, host: HostId, slots: int, curve: FittedCost) -> int:
+        """How many of its slots the host may use at the same time, so that its link is not filled; at least one."""
+        link = self.links.of(host)
+        if link is None:
+            return slots
+        free, alone = link.free_bytes_s * (1.0 + ROUNDING), self.bytes_per_s
+        return max((n for n in range(2, slots + 1) if n * alone / curve.median.at(n) <= free), default=1)
+
+    def _with_own(self) -> frozenset[HostId]:
+        """The hosts with so many measured restores that they have a curve of their own."""
+        counts = Counter(each.host for each in self._remote)
+        return frozenset(host for host, count in counts.items() if count >= ENOUGH)
+
     def fitted(self, host: HostId | None, slots: int) -> FittedCost:
         """g(1) .. g(slots) of the host; None = of any host without a curve of its own."""
+        if host is None:
+            return self._fitted(None, slots, PRIOR)
+        return self.curves([host], {host: slots})[host]
+
+    def _fitted(self, own: HostId | None, slots: int, prior: AffineCost) -> FittedCost:
+        """By the restores of this host, or by all."""
         local = LocalRestore(duration_s=self.unit_s, state_bytes=self.unit_s * self.bytes_per_s)
-        own = [each for each in self._remote if each.host == host]
         samples = [
             RestoreSample(
                 concurrent=max(1, round(each.concurrent)),
                 duration_s=each.seconds,
                 state_bytes=local.state_bytes + each.lacking_bytes,
             )
-            for each in (own if len(own) >= ENOUGH else self._remote)
+            for each in self._remote
+            if own in (None, each.host)
         ]
-        return fit_cost(samples, local=local, prior=PRIOR, slots=slots)
-
-    def has_own(self, host: HostId) -> bool:
-        """Whether the host has a curve of its own."""
-        return sum(each.host == host for each in self._remote) >= ENOUGH
+        return fit_cost(samples, local=local, prior=prior, slots=slots)
 
     def learn(self, now: float, handover: Handover, running: Iterable[Handover]) -> None:
         """Note that the restore of a hand-over has ended; `running` = the restores that still run.
@@ -147,6 +198,7 @@ class RestoreCosts:
         one that goes on from a copy on the disk: what that lacked is an estimate.
         """
         host, began = handover.target_host, handover.since
+        self.links.restored(host, now)
         if now <= began or handover.attempt > 1 or handover.lacking_bytes is not None:
             return
         if handover.has_copy:

@@ -23,6 +23,7 @@ from trimtab_controller.decider.decision import (
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import ownership
+from trimtab_controller.decider.restores import hosts_seen
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.journal import JournalEntry
@@ -188,6 +189,8 @@ class ControlLoop:
                 if self._acting and self._execution.state.in_flight:
                     start_s = snapshot.start_ms / 1000.0
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
+                if self._acting:
+                    self._execute(hosts_seen(snapshot, self._configuration.balance.max_link))
                 self._decide(deciding.RestoresLearned(learned=self._execution.learned()))
                 self._decide(event)
                 self._telemetry.snapshot(snapshot, self._decider)

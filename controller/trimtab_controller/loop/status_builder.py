@@ -139,6 +139,7 @@ def round_status(row: Round) -> RoundStatus:
         recovery_high_s=recovery.high_s if recovery else None,
         recovery_bound_s=recovery.bound_s if recovery else None,
         recovery_s=recovery.measured_s if recovery else None,
+        unknown_links=recovery.unknown_links if recovery else (),
     )
 
 

@@ -1,6 +1,6 @@
 """Fits g_s from measured restores: the cost of a remote restore beside n - 1 others on its host.
 
-The unit is a local restore; durations are normalised by bytes.  The prior 1 + b * n divides the free bandwidth of the
+The unit is a local restore; durations are normalised by bytes.  The prior a + b * n divides the free bandwidth of the
 network interface among n restores.  For every observed n, the median and the 90th percentile are shrunk towards the
 prior, depending on the number of samples, then made non-decreasing (isotonic regression).  Beyond the observed n the
 curve continues with the slope of the prior; beyond the number of slots it is constant.  Plan with the p90 curve: it
@@ -53,15 +53,20 @@ class FittedCost:
     samples: int
 
 
-def network_prior(local: LocalRestore, *, capacity_bytes_per_s: float, foreground_bytes_per_s: float) -> AffineCost:
-    """The prior 1 + b * n: n restores of usual size share the bandwidth that the foreground (p95) leaves.
+def network_prior(
+    *, alone_bytes_per_s: float, capacity_bytes_per_s: float, foreground_bytes_per_s: float
+) -> AffineCost:
+    """The prior a + b * n: n restores share the bandwidth that the foreground (p95) leaves.
 
-    Raises ValueError if it leaves none.
+    The unit is a restore that nothing slows down, which reads `alone_bytes_per_s`.  It takes the share b of the free
+    bandwidth, so n restores take max(1, b * n) as long.  1 - b + b * n is an upper estimate of that, exact for n = 1
+    and, where one restore alone needs all of it or more (b >= 1), for all n.  Raises ValueError if nothing is free.
     """
     free = capacity_bytes_per_s - foreground_bytes_per_s
     if not free > 0:
         raise ValueError("the foreground uses the whole bandwidth: there is no prior for remote restores")
-    return AffineCost(a=LOCAL_COST, b=local.state_bytes / free / local.duration_s)
+    share = alone_bytes_per_s / free
+    return AffineCost(a=max(0.0, LOCAL_COST - share), b=share)
 
 
 def fit_cost(samples: Sequence[RestoreSample], *, local: LocalRestore, prior: AffineCost, slots: int) -> FittedCost:

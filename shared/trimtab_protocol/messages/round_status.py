@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_number
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.decode import MAX_NUMBER, Fields, check_integer, check_name, check_number
+from trimtab_protocol.messages.names import AppId, HostId
 
 MAX_PAUSES = 1_000_000
 """Measured pauses of one round."""
+MAX_HOSTS = 100_000
+"""Hosts of one round whose links are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,8 @@ class RoundStatus:
 
     Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_high_s` (if
     restores are as slow as the p90 of those measured), `recovery_bound_s` (no schedule is expected to take less) and
-    `recovery_s` (measured, so far).  None = not scheduled, or unknown.
+    `recovery_s` (measured, so far).  None = not scheduled, or unknown.  `unknown_links` = target hosts whose link speed
+    or use is unknown, so that a preset stands for what restores there cost until some were measured.
     """
 
     plan: str
@@ -48,6 +51,7 @@ class RoundStatus:
     recovery_high_s: float | None = None
     recovery_bound_s: float | None = None
     recovery_s: float | None = None
+    unknown_links: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
@@ -88,4 +92,9 @@ def read_round(row: Fields) -> RoundStatus:
         recovery_high_s=row.optional("recovery_high_s", row.number),
         recovery_bound_s=row.optional("recovery_bound_s", row.number),
         recovery_s=row.optional("recovery_s", row.number),
+        unknown_links=tuple(
+            HostId(check_name(value, path)) for path, value in row.items("unknown_links", limit=MAX_HOSTS)
+        )
+        if row.has("unknown_links")
+        else (),
     )
