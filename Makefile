@@ -38,8 +38,8 @@ demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, bal
 test: $(INSTALLED) ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all
 
-test-python: ## the fast tests under another Python, in an environment of its own: PYTHON=python3.13
-	@$(PYTHON) bin/test_python.py
+test-python: ## the fast tests under another Python, in an environment of its own: PYTHON=python3.13 (E2E=1: end to end)
+	@$(PYTHON) bin/test_python.py $(if $(E2E),--e2e)
 
 test-deploy: deb ## the containers: images, stack, crashes; packages and units on a machine with systemd (about 12 minutes)
 	$(BIN)/python -m tests.deploy

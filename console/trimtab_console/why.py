@@ -21,8 +21,8 @@ from trimtab_protocol.messages.status import BalanceStatus
 from trimtab_protocol.signing.keys import TrustedKeys
 
 KEPT_S = 10.0
-"""How long answers come from what was read once: about as long as a window."""
-WAIT_S = 10.0
+"""How long answers come from what was read once: about as long as a window, or as long as reading it took."""
+WAIT_S = 30.0
 """How long a request waits for another one that is reading."""
 
 
@@ -32,9 +32,8 @@ class CannotSayError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What was read at the time `at`."""
+    """What was read."""
 
-    at: float
     known: Known
     execution: Execution
 
@@ -44,7 +43,7 @@ Look = Callable[[float], Read]
 
 
 class Explainer:
-    """Answers for one cluster; what is read serves all requests for KEPT_S, and one request reads at a time."""
+    """Answers for one cluster; what is read serves all requests for a while, and one request reads at a time."""
 
     def __init__(self, watch: Watch, look: Look, clock: Callable[[], float]) -> None:
         self._watch = watch
@@ -52,6 +51,7 @@ class Explainer:
         self._clock = clock
         self._lock = threading.Lock()
         self._read: Read | None = None
+        self._kept_until = 0.0
 
     def why(self, key_group: KeyGroup) -> KeyGroupWhy:
         """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
@@ -63,8 +63,9 @@ class Explainer:
             raise CannotSayError("another request is still reading the topics: try again")
         try:
             now, kept = self._clock(), self._read
-            if kept is None or now - kept.at > KEPT_S:
+            if kept is None or now > self._kept_until:
                 self._read = kept = self._look(now)
+                self._kept_until = self._clock() + max(KEPT_S, self._clock() - now)
             return kept
         finally:
             self._lock.release()
@@ -93,7 +94,7 @@ class TopicsLook:
         except (KafkaException, ReadError) as error:
             text = error_text(error) if isinstance(error, KafkaException) else str(error)
             raise CannotSayError(f"the topics cannot be read now: {text}") from error
-        return Read(at=now, known=informed(state, configuration, now).known, execution=state.found.execution)
+        return Read(known=informed(state, configuration, now).known, execution=state.found.execution)
 
 
 def with_settings(configuration: Configuration, told: BalanceStatus | None) -> Configuration:
