@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import SHORT, allowed_allocations, load_distance, problems
-from trimtab_models.balance import BalanceResult, HostLimits, Problem, solve, solve_greedily, solve_on_hosts
+from trimtab_models.balance import BalanceResult, HostLimits, Problem, Spared, solve, solve_greedily, solve_on_hosts
 from trimtab_models.solving import Infeasible, Never, Stop
 
 quick = settings(max_examples=60, deadline=None)
@@ -36,13 +36,21 @@ def overfilled(problem: Problem, limits: HostLimits, allocation: np.ndarray) -> 
         for host, room in enumerate(rooms):
             nodes = {node for node, its in enumerate(limits.host) if its == host}
             now = sum(limits.usage[resource, k] for k, node in enumerate(problem.home) if node in nodes)
-            after = sum(limits.usage[resource, k] for k, node in enumerate(allocation) if node in nodes)
+            after = sum(used_by(limits, resource, k, node) for k, node in enumerate(allocation) if node in nodes)
             if resource in limits.stays:
                 gone = [k for k, node in enumerate(problem.home) if node in nodes and allocation[k] != node]
                 after += sum(limits.usage[resource, k] for k in gone)
             if after > max(room, now) + 1e-6:
                 wrong.append(host)
     return wrong
+
+
+def used_by(limits: HostLimits, resource: int, key_group: int, node: int) -> float:
+    used, spared = limits.usage[resource, key_group], limits.spared
+    for pair in range(0 if spared is None else len(spared.node)):
+        if (spared.key_group[pair], spared.node[pair]) == (key_group, node):  # type: ignore[union-attr]
+            used -= spared.amount[resource, pair]  # type: ignore[union-attr]
+    return float(used)
 
 
 @st.composite
@@ -55,7 +63,20 @@ def situations(draw: st.DrawFn) -> tuple[Problem, HostLimits]:
     rooms = [draw(st.lists(room, min_size=hosts, max_size=hosts)) for _ in range(3)]
     state = draw(st.lists(st.integers(0, 30), min_size=len(problem.load), max_size=len(problem.load)))
     usage = np.array([problem.load, state, state], np.float64).reshape(3, len(problem.load))
-    return problem, HostLimits(host=host, usage=usage, room=np.array(rooms, np.float64), home=problem.home, stays=(2,))
+    shares = draw(st.dictionaries(st.tuples(*[st.integers(0, 9)] * 2), st.sampled_from([0.0, 0.5, 1.0]), max_size=8))
+    pairs = [(k, n, share) for (k, n), share in shares.items() if k < len(state) and n < nodes and n != problem.home[k]]
+    there, at, share = (np.array(each) for each in zip(*pairs, strict=True)) if pairs else (np.zeros(0, int),) * 3
+    memory = np.where(share == 0.0, usage[1, there], 0.0)  # only a standby has the state in memory
+    return problem, HostLimits(
+        host=host,
+        usage=usage,
+        room=np.array(rooms, np.float64),
+        home=problem.home,
+        stays=draw(st.sampled_from([(), (2,), (1, 2)])),
+        spared=Spared.of(
+            there, at, np.array([np.zeros(len(at)), memory, (1.0 - share) * usage[2, there]]), (len(state), nodes)
+        ),
+    )
 
 
 @quick
@@ -194,3 +215,83 @@ def test_resources_that_stay_need_the_homes() -> None:
     _, limits = on_disks([10.0], [0, 0])
     with pytest.raises(ValueError, match="need the home"):
         replace(limits, home=None)
+
+
+def with_copies(
+    situation: tuple[Problem, HostLimits], pairs: dict[tuple[int, int], float]
+) -> tuple[Problem, HostLimits]:
+    """The situation of `on_disks`, in which nodes have a share of key groups' states on their disks already."""
+    problem, limits = situation
+    key_group, node = (np.array(each) for each in zip(*pairs, strict=True))
+    amount = np.array([np.zeros(len(node)), 5.0 * np.array(list(pairs.values()))])
+    return problem, replace(limits, spared=Spared.of(key_group, node, amount, (8, len(problem.capacity))))
+
+
+@pytest.mark.parametrize("solver", [search, greedy])
+def test_what_a_host_has_a_copy_of_needs_no_room_on_its_full_disk(solver: Any) -> None:
+    problem, limits = with_copies(on_disks([np.inf, 10.0], [0, 1]), {(0, 1): 1.0, (4, 1): 1.0})
+    result = within(problem, limits, solver)
+    assert np.flatnonzero(result.allocation != problem.home).tolist() == [0, 4]
+    assert result.allocation[[0, 4]].tolist() == [1, 1]
+
+
+def test_what_a_copy_lacks_is_written() -> None:
+    pairs = {(0, 1): 0.6, (4, 1): 0.6}  # each lacks 2 of 5, and 3 are free
+    problem, limits = with_copies(on_disks([np.inf, 13.0], [0, 1]), pairs)
+    moved = np.flatnonzero(within(problem, limits).allocation != problem.home).tolist()
+    assert moved in ([0], [4])
+
+
+def test_a_copy_counts_at_the_worker_that_has_it_only() -> None:
+    """Two nodes of a host share its full disk; a copy at the one that is drained is of no use to the other."""
+    problem, limits = with_copies(on_disks([np.inf, 10.0], [0, 1]), {(0, 1): 1.0})
+    problem = replace(problem, capacity=np.ones(3), removing=np.array([False, True, False]), limit=np.zeros((0, 3)))
+    spared = Spared.of(np.array([0]), np.array([1]), np.array([[0.0], [5.0]]), (8, 3))
+    limits = replace(limits, host=np.array([0, 1, 1]), spared=spared)
+    assert not (within(problem, limits).allocation == 2).any()
+
+
+def test_pairs_beyond_a_table_are_found_as_in_one() -> None:
+    random = np.random.default_rng(0)
+    key_group, node = random.integers(0, 3_000, 500), random.integers(0, 1_000, 500)
+    large = Spared.of(key_group, node, random.uniform(1.0, 2.0, (1, 500)), (3_000, 1_000))
+    assert large is not None
+    assert large._table is None
+    chosen, nodes = np.unique(key_group)[:40], np.unique(node)[:30]
+    small = large.part(chosen, nodes)
+    assert small is not None
+    assert small._table is not None
+    np.testing.assert_array_equal(small.on(np.arange(40)[:, None], np.arange(30)), large.on(chosen[:, None], nodes))
+    np.testing.assert_array_equal(large.on(large.key_group, large.node), large.amount)
+
+
+def test_plans_with_copies_are_optimal_where_each_host_has_one_worker() -> None:
+    """Beside brute force, on problems whose disks are nearly full: arrivals are all that counts on a disk."""
+    random = np.random.default_rng(1)
+    gaps, freed = [], 0
+    while len(gaps) < 40:
+        loads = [random.integers(5, 40, random.integers(0, 4)).tolist() for _ in range(3)]
+        problem, limits = cluster(loads, [0, 1, 2], [np.inf] * 3, max_migrations=4)
+        if not 2 <= len(problem.load) <= 6:
+            continue
+        state = random.integers(1, 9, len(problem.load))
+        size = len(problem.load), 3
+        at = (problem.home + random.integers(1, 3, size[0])) % 3
+        amount = np.array([np.zeros(size[0]), np.where(random.random(size[0]) < 0.6, state, 0.0)])
+        room = np.bincount(problem.home, state, 3) + random.integers(0, 6, 3)
+        limits = HostLimits(
+            host=np.arange(3),
+            usage=np.array([problem.load, state]),
+            room=np.array([[np.inf] * 3, room]),
+            home=problem.home,
+            stays=(1,),
+            spared=Spared.of(np.arange(size[0]), at, amount, size),
+        )
+        result = within(problem, limits)
+        assert overfilled(problem, limits, result.allocation) == []
+        freed += bool(overfilled(problem, replace(limits, spared=None), result.allocation))
+        possible = [each for each in allowed_allocations(problem) if not overfilled(problem, limits, each)]
+        gaps.append(result.score.load_distance - min(load_distance(problem, each) for each in possible))
+    assert max(gaps) <= 0.01
+    assert min(gaps) >= -1e-9
+    assert freed >= 10, "plans use the copies"

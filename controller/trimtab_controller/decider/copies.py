@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -61,6 +64,35 @@ def state_held(
         if written.get(key_group)
     }
     return Held(placement=placement, on_disk=on_disk)
+
+
+def copies_of(view: AppView, standbys: Integers, on_disk: Mapping[KeyGroup, Mapping[WorkerId, float]]) -> Copies | None:
+    """The copies that workers of a view have of its key groups, which they do not own; None if there is none.
+
+    `standbys` (K, P) = the places of each key group's standbys among the workers; others are negative, or beyond them.
+    `on_disk` as in `Held`.
+    """
+    table, places = view.owned, {worker.id: place for place, worker in enumerate(view.workers)}
+    owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+    found = standbys[: len(table)]
+    row, column = np.nonzero((found >= 0) & (found < len(places)) & (found != owner[:, None]))
+    lacking: dict[tuple[int, int], float] = {}
+    for at, key_group in zip(table.places_of(on_disk).tolist(), on_disk, strict=True):
+        for name, share in on_disk[key_group].items() if at >= 0 else ():
+            if places.get(name, owner[at]) != owner[at]:
+                lacking[at, places[name]] = share
+    lacking |= dict.fromkeys(zip(row.tolist(), found[row, column].tolist(), strict=True), 0.0)
+    if not lacking:
+        return None
+    warm = set(zip(row.tolist(), found[row, column].tolist(), strict=True))
+    pairs: Integers = np.array(list(lacking), np.int64)
+    shares: Floats = np.fromiter(lacking.values(), np.float64, len(lacking))
+    return Copies(
+        key_group=pairs[:, 0].astype(np.int32),
+        worker=pairs[:, 1].astype(np.int32),
+        lacking=shares,
+        standby=np.array([pair in warm for pair in lacking], np.bool_),
+    )
 
 
 def _written(snapshot: Snapshot, app: AppId, wanted: Iterable[KeyGroup]) -> dict[KeyGroup, int]:

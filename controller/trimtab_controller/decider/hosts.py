@@ -299,15 +299,18 @@ def with_arrivals(
             places = other.owned.places_of(handover.key_groups)
             known = places[places >= 0]
             state = float(other.owned.assumed_state_bytes[known].sum())
-            written = 0.0 if handover.has_copy else state
+            held = 0.0 if handover.has_copy else state
+            written = held if handover.lacking_bytes is None else min(held, handover.lacking_bytes)
             room = rooms[handover.target_host] = replace(room, disk=max(0.0, room.disk - written))
-            if handover.source_host == handover.target_host and not row.lost:
+            within = handover.source_host == handover.target_host and not row.lost
+            if other.memory_stays or not within:
+                room = rooms[handover.target_host] = replace(room, memory=max(0.0, room.memory - held))
+            if within:
                 continue  # it needs nothing else
             load, (received, sent) = other.owned.load[known].sum(), other.owned.assumed_traffic[:, known].sum(axis=1)
             rooms[handover.target_host] = replace(
                 room,
                 cpu=max(0.0, room.cpu - float(load)),
-                memory=max(0.0, room.memory - state),
                 received=max(0.0, room.received - float(received)),
                 sent=max(0.0, room.sent - float(sent)),
             )

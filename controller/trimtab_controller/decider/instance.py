@@ -29,6 +29,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         time_limit_s=time_limit_s,
         method=settings.planned_with,
         hosts=_hosts(view),
+        copies=view.copies,
     )
 
 
@@ -45,6 +46,7 @@ def _hosts(view: AppView) -> Hosts | None:
         memory=np.array([room.memory for room in rooms], np.float64),
         disk=np.array([room.disk for room in rooms], np.float64),
         link=np.array([[room.received, room.sent] for room in rooms], np.float64).T,
+        memory_stays=view.memory_stays,
     )
 
 

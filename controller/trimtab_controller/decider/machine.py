@@ -264,6 +264,7 @@ class Decider:
         if (changed := to_stop(view, self._execution) or self._seen.sizes.decide(now, app)) is not None:
             return changed
         view = with_arrivals(view, self._execution.in_flight, self.known.views, self._seen.standbys.promised(now))
+        view = self._seen.standbys.with_copies(view, placement, self.known.snapshot, self.settings.max_migrations)
         found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
         return (self._seen.predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 

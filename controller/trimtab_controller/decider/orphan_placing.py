@@ -16,10 +16,13 @@ from trimtab_controller.decider.view import AppView, Worker
 from trimtab_models.elastic import Demands, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
 from trimtab_models.solving import Never
+from trimtab_models.solving.spared import Spared
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 
 OPERATIONS = 500_000
 """Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""
+RESOURCES, DISK_ROW = 4, 2
+"""CPU, memory, disk and link of a worker; which one is the disk."""
 MOST_AT_ONCE = 5_000
 """Orphans that one decision places, those with the highest demand first; it then takes under a tenth of a second."""
 MOST_SCHEDULED = 1_000
@@ -79,7 +82,7 @@ def place_orphans(
     Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
     known), its part of the memory for state and of the free disk on its host, and the host's link: of what key groups
     receive and send, the larger counts.  `operations` limits the time: trials of a key group on a worker.  `restores`:
-    DynDL may choose other targets, so that all are warm sooner.
+    a copy on a disk writes there only what it lacks, and DynDL may choose other targets, so that all are warm sooner.
     """
     workers = [worker for worker in view.workers if not worker.draining]
     if not workers:
@@ -97,11 +100,12 @@ def place_orphans(
         demand=np.vstack((table.load, state, state, table.assumed_traffic.max(axis=0))),
         per_unit=per_unit,
         ceiling=np.array([[np.inf], [FULL_PCT], [HEAVY_FROM], [np.inf]]).repeat(len(workers), axis=1),
+        spared=_on_disk(table, workers, restores) if per_unit[DISK_ROW].any() else None,
     )
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
-    node, busy = matched.node.copy(), demands.used.copy()
+    node = matched.node.copy()
     given = np.flatnonzero(node != NOWHERE)
-    np.add.at(busy.T, node[given], (demands.demand[:, given] * demands.per_unit[:, node[given]]).T)
+    busy = demands.together(given, node[given])
     for item in sorted(matched.refused, key=lambda item: -float(table.load[item])):
         after = busy + demands.added(item)
         node[item] = int(after.max(axis=0).argmin())
@@ -109,8 +113,8 @@ def place_orphans(
     scheduled = restores is not None and len(table) <= MOST_SCHEDULED
     chosen = choose(table, workers, demands, node, restores) if restores is not None and scheduled else None
     if chosen is not None:
-        node, busy = chosen.node, demands.used.copy()
-        np.add.at(busy.T, node, (demands.demand * demands.per_unit[:, node]).T)
+        node = chosen.node
+        busy = demands.together(np.arange(len(node)), node)
     names = list(table.owners)
     top = busy.max(axis=0)
     return Placed(
@@ -156,6 +160,25 @@ def _disk(view: AppView, workers: list[Worker]) -> Floats:
     """
     on_host, free = Counter(worker.host for worker in view.workers), free_disks(view)
     return np.array([max(1.0, free.get(worker.host, np.inf) / on_host[worker.host]) for worker in workers])
+
+
+def _on_disk(table: OwnedTable, workers: list[Worker], restores: Restores | None) -> Spared | None:
+    """What copies on the disks of these workers need not write."""
+    if restores is None:
+        return None
+    places = {worker.id: place for place, worker in enumerate(workers)}
+    pairs = [
+        (row, places[name], (1.0 - share) * size)
+        for row, (key_group, size) in enumerate(zip(table.owners, table.assumed_state_bytes.tolist(), strict=True))
+        for name, share in restores.held.on_disk.get(key_group, {}).items()
+        if name in places
+    ]
+    rows, nodes, sizes = (
+        (np.array(each) for each in zip(*pairs, strict=True)) if pairs else (np.zeros(0, np.int64),) * 3
+    )
+    amount = np.zeros((RESOURCES, len(rows)))
+    amount[DISK_ROW] = sizes
+    return Spared.of(rows, nodes, amount, (len(table), len(workers)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -94,13 +94,13 @@ def _problem(
         least=least,
         most=most,
         given=node,
+        spared=demands.spared,
     )
 
 
 def _limits(demands: Demands, node: Ints, band: float) -> tuple[Floats, Floats]:
     """How little and how much of each resource of a worker may be used: its CPU is the first one."""
-    busy = demands.used.copy()
-    np.add.at(busy.T, node, (demands.demand * demands.per_unit[:, node]).T)
+    busy = demands.together(np.arange(len(node)), node)
     capacity = 1.0 / demands.per_unit[0]
     mean = float((busy[0] * capacity).sum() / capacity.sum())
     least, most = np.full_like(busy, -np.inf), np.full_like(busy, HEAVY_FROM)
@@ -113,7 +113,7 @@ def _single(problem: TargetsProblem, workers: Sequence[Worker], restores: Restor
     hosts = sorted({worker.host for worker in workers})
     beside = np.array([len(restores.running.get(host, ())) for host in hosts], np.int64)
     free = np.array([restores.slots(host) for host in hosts]) > beside
-    after = problem.used + np.nan_to_num(problem.demand * problem.per_unit)
+    after = problem.used + problem.added([0], np.arange(len(workers)))
     most = np.maximum(problem.most, problem.used)
     given = int(problem.given[0])
     free_to_leave = bool((problem.used[:, given] >= problem.least[:, given] - ROUNDING).all())

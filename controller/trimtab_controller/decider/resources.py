@@ -1,19 +1,23 @@
 """What key groups use of the resources of hosts, and what a plan would fill.
 
-A key group that moves takes its load, memory and traffic along.  Its state stays on the disk that it leaves: Faust
-deletes no database.  So of a disk only arrivals count.  A move from one worker to another of the same host is one too.
+A key group that moves takes its load and traffic along.  Its state stays on the disk that it leaves: Faust deletes no
+database.  It stays in memory too, since the old owner becomes a standby, unless the app wants none.  So of these two
+only arrivals count.  A move from one worker to another of the same host is one too.
+
+A target that is a standby has the state on its disk and in memory already; one that has a copy on its disk writes what
+the copy lacks.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.view import AppView, Room
 from trimtab_controller.plan import Move
 from trimtab_controller.wording import first_few
+from trimtab_models.balance import Spared
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 CPU, MEMORY, LINK, DISK = "CPU", "memory", "link", "disk"
@@ -23,29 +27,51 @@ FULL_PCT = 100.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resource:
-    """`amount` (K,) = what each key group uses of it.  `stays`: one that moves goes on using it where it was."""
+    """`amount` (K,) = what each key group uses of it, and `spared` how much less on certain workers.
+
+    `stays`: a key group that moves goes on using it where it was.
+    """
 
     name: str
     amount: Floats | Integers
     room_of: Callable[[Room], float]
     stays: bool = False
+    spared: Spared | None = None
 
-    def used(self, before: Integers, after: Integers, moved: NDArray[np.bool_], hosts: int) -> Floats:
-        """(H,) what is used on each host if these (K,) key groups were on `before` and are on `after`."""
-        found: Floats = np.bincount(after, self.amount, hosts).astype(np.float64)
-        if self.stays:
-            found += np.bincount(before[moved], self.amount[moved], hosts)
+    def on(self, rows: Integers, workers: Integers) -> Floats:
+        """(M,) what key groups use of it on workers that they move to, all by their places in the view."""
+        full: Floats = self.amount[rows].astype(np.float64)
+        return full if self.spared is None else full - self.spared.on(rows, workers)[0]
+
+    def used(self, before: Integers, moved: Integers, targets: Integers, host_of: Integers, hosts: int) -> Floats:
+        """(H,) what is used on each host if the key groups were on `before` (K,) and some `moved` to workers.
+
+        `host_of` (W,) = the host of each worker.
+        """
+        found: Floats = np.bincount(before, self.amount, hosts).astype(np.float64)
+        if not self.stays:
+            found -= np.bincount(before[moved], self.amount[moved], hosts)
+        found += np.bincount(host_of[targets], self.on(moved, targets), hosts)
         return found
 
 
-def resources_of(table: OwnedTable) -> list[Resource]:
+def resources_of(view: AppView) -> list[Resource]:
     """The resources of hosts that have limits."""
+    table, copies = view.owned, view.copies
     received, sent = table.assumed_traffic
     state = table.assumed_state_bytes
+    in_memory = on_disk = None
+    if copies is not None:
+        size, shape = state[copies.key_group].astype(np.float64), (len(table), len(view.workers))
+        places = copies.key_group.astype(np.int64), copies.worker.astype(np.int64)
+        in_memory = Spared.of(*places, np.where(copies.standby, size, 0.0)[None], shape)
+        on_disk = Spared.of(*places, ((1.0 - copies.lacking) * size)[None], shape)
     return [
         Resource(name=CPU, amount=table.load, room_of=lambda room: room.cpu),
-        Resource(name=MEMORY, amount=state, room_of=lambda room: room.memory),
-        Resource(name=DISK, amount=state, room_of=lambda room: room.disk, stays=True),
+        Resource(
+            name=MEMORY, amount=state, room_of=lambda room: room.memory, stays=view.memory_stays, spared=in_memory
+        ),
+        Resource(name=DISK, amount=state, room_of=lambda room: room.disk, stays=True, spared=on_disk),
         Resource(name="incoming traffic", amount=received, room_of=lambda room: room.received),
         Resource(name="outgoing traffic", amount=sent, room_of=lambda room: room.sent),
     ]
@@ -80,13 +106,24 @@ def with_less_disk(view: AppView, taken: Mapping[HostId, float]) -> AppView:
 
 
 def brought_by(view: AppView, moves: Sequence[Move]) -> dict[HostId, float]:
-    """Bytes that these moves write on the disk of each host."""
+    """Bytes that these moves, none of which goes to a standby, write on the disk of each host."""
     sizes = view.owned.assumed_state_bytes[view.owned.places_of(move.key_group for move in moves)].tolist()
     found: dict[HostId, float] = {}
     for move, size in zip(moves, sizes, strict=True):
-        host = view.hosts[move.target]
-        found[host] = found.get(host, 0.0) + size
+        host, lacking = view.hosts[move.target], move.lacking_bytes
+        found[host] = found.get(host, 0.0) + (size if lacking is None else lacking)
     return found
+
+
+def may_fill(view: AppView, moves: int) -> bool:
+    """Whether the state of so many key groups can be more than the memory or the disk of a host takes."""
+    state = np.sort(view.owned.assumed_state_bytes)
+    most = float(state[max(0, len(state) - moves) :].sum())
+    held: dict[HostId, float] = {}
+    for worker, sums in sums_of_workers(view.owned, [view.owned.assumed_state_bytes]).items():
+        host = view.hosts[worker]
+        held[host] = held.get(host, 0.0) + float(sums[0])
+    return any(min(room.memory, room.disk) < held.get(host, 0.0) + most for host, room in view.rooms.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +166,15 @@ def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
     nowhere = len(hosts)
     of_owner = np.array([places.get(view.hosts[name], nowhere) for name in table.workers], np.int64)
     before = of_owner[table.owner]
-    after, moved = before.copy(), np.zeros(len(table), np.bool_)
-    for row, target in moves.items():
-        after[row], moved[row] = places.get(view.hosts[target], nowhere), True
+    host_of = np.array([places.get(worker.host, nowhere) for worker in view.workers], np.int64)
+    numbers = {worker.id: number for number, worker in enumerate(view.workers)}
+    moved = np.array(list(moves), np.int64)
+    targets = np.array([numbers[target] for target in moves.values()], np.int64)
+    none = moved[:0]
     found = []
-    for each in resources_of(table):
-        now = each.used(before, before, np.zeros_like(moved), nowhere + 1).tolist()
-        then = each.used(before, after, moved, nowhere + 1).tolist()
+    for each in resources_of(view):
+        now = each.used(before, none, none, host_of, nowhere + 1).tolist()
+        then = each.used(before, moved, targets, host_of, nowhere + 1).tolist()
         average = float(each.amount.mean()) if len(table) else 0.0
         for host, place in places.items():
             room = each.room_of(view.rooms[host])

@@ -93,12 +93,12 @@ class _Targets:
         self._host = [hosts[worker.host] for worker in view.workers]
         self._pace = [restores.pace(host) for host in hosts]
         """Time per byte of each host, relative to each other."""
-        of_host, resources = np.array(self._host, np.int64), resources_of(table)
-        at, then, moved = of_host[before], of_host[owner], owner != before
-        self._amounts = np.array([each.amount[self._key_groups] for each in resources], np.float64)
-        """(resources, moves) what a moved key group uses, and (resources, hosts) what is used and may be used."""
-        self._used = np.array([each.used(at, then, moved, len(hosts)) for each in resources])
-        used_now = np.array([each.used(at, at, np.zeros_like(moved), len(hosts)) for each in resources])
+        of_host, resources = np.array(self._host, np.int64), resources_of(view)
+        at, moved, targets = of_host[before], np.array(self._key_groups), np.array(self._target)
+        self._resources = resources
+        """And (resources, hosts) what is used of them and may be used."""
+        self._used = np.array([each.used(at, moved, targets, of_host, len(hosts)) for each in resources])
+        used_now = np.array([each.used(at, moved[:0], moved[:0], of_host, len(hosts)) for each in resources])
         room = np.array([[each.room_of(view.rooms.get(host, UNLIMITED)) for host in hosts] for each in resources])
         self._most = np.maximum(room, used_now)
         self.changed = False
@@ -177,8 +177,8 @@ class _Targets:
         for at, target in targets.items():
             self._sums[self._target[at]] -= self._load[at]
             self._sums[target] += self._load[at]
-            self._used[:, self._host[self._target[at]]] -= self._amounts[:, at]
-            self._used[:, self._host[target]] += self._amounts[:, at]
+            self._used[:, self._host[self._target[at]]] -= self._amounts(at, self._target[at])
+            self._used[:, self._host[target]] += self._amounts(at, target)
             self._target[at] = target
         self.changed = True
 
@@ -213,12 +213,17 @@ class _Targets:
         )
         return balanced and self._fits_on_hosts(targets)
 
+    def _amounts(self, at: int, target: int) -> Floats:
+        """(resources,) what the key group of a move uses on this target."""
+        row, worker = np.array([self._key_groups[at]]), np.array([target])
+        return np.array([each.on(row, worker)[0] for each in self._resources])
+
     def _fits_on_hosts(self, targets: Mapping[int, int]) -> bool:
         used: dict[int, Floats] = {}
         for at, target in targets.items():
             left, gets = self._host[self._target[at]], self._host[target]
-            used[left] = used.get(left, self._used[:, left]) - self._amounts[:, at]
-            used[gets] = used.get(gets, self._used[:, gets]) + self._amounts[:, at]
+            used[left] = used.get(left, self._used[:, left]) - self._amounts(at, self._target[at])
+            used[gets] = used.get(gets, self._used[:, gets]) + self._amounts(at, target)
         return all(
             bool((amount <= np.maximum(self._most[:, host], self._used[:, host])).all())
             for host, amount in used.items()

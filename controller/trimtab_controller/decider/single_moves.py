@@ -94,7 +94,7 @@ class SingleMoves:
             filled = filled_by(self._view, self._moved) if self._filled is None else self._filled
             self._limits = _Limits.of(self._view, filled)
         worker, source = self._view.workers[target], self._view.workers[int(self.owner[row])]
-        return self._limits.broken(row, worker.host, stays=worker.host == source.host)
+        return self._limits.broken(row, target, worker.host, stays=worker.host == source.host)
 
     def best(self) -> SingleMove | None:
         """The move that lowers the load distance most, within the hosts' limits; None if none lowers it."""
@@ -169,9 +169,9 @@ class _Limits:
         used: dict[HostId, list[Filled]] = {}
         for each in filled:
             used.setdefault(each.host, []).append(each)
-        return cls(used, {each.name: each for each in resources_of(view.owned)})
+        return cls(used, {each.name: each for each in resources_of(view)})
 
-    def broken(self, row: int, host: HostId, *, stays: bool) -> Filled | None:
+    def broken(self, row: int, target: int, host: HostId, *, stays: bool) -> Filled | None:
         for each in self.used.get(host, ()):
             resource = self.resources[each.resource]
             if stays and not resource.stays:
@@ -180,7 +180,7 @@ class _Limits:
                 host=host,
                 resource=each.resource,
                 before=each.after,
-                after=each.after + float(resource.amount[row]),
+                after=each.after + float(resource.on(np.array([row]), np.array([target]))[0]),
                 room=each.room,
                 each=each.each,
             )

@@ -11,14 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, ConcernKind
+from trimtab_controller.decider.copies import copies_of, state_held
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.resources import brought_by, free_disks, with_less_disk
+from trimtab_controller.decider.resources import brought_by, free_disks, may_fill, with_less_disk
 from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.snapshot import Snapshot
 
 ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
 """The most restores that begin in one round: at a worker, which opens 20 databases in one or two seconds, and in all,
@@ -193,6 +195,15 @@ class StandbyRounds:
                 if found.rows:
                     return StandbysPlaced(app=view.app, rows=found.rows, detail=_described(found))
         return None
+
+    def with_copies(self, view: AppView, placement: Placement | None, snapshot: Snapshot | None, moves: int) -> AppView:
+        """The view, which knows where state is already if so many moves could fill a memory or a disk."""
+        if not may_fill(view, moves):
+            return view
+        known = self._known(view, placement)
+        following = Following.of(view, placement) if known is None else known.following
+        on_disk = state_held(snapshot, view.app, placement).on_disk
+        return replace(view, copies=copies_of(view, following.placed, on_disk))
 
     def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
         """The adoption, with new standbys in the same publication."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from trimtab_controller.decider.owned import Owned, OwnedTable
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
+from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 
@@ -80,7 +81,8 @@ class AppView:
     bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
     `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
-    `fresh`: the app was started a short while ago, and had no state then.
+    `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
+    owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.
     """
 
     app: AppId
@@ -94,6 +96,7 @@ class AppView:
     kept: Sequence[Owned] = ()
     rooms: Mapping[HostId, Room] = field(default_factory=dict)
     fresh: bool = False
+    copies: Copies | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
@@ -132,6 +135,11 @@ class AppView:
     def hosts(self) -> dict[WorkerId, HostId]:
         """The host of every worker."""
         return {worker.id: worker.host for worker in self.workers}
+
+    @property
+    def memory_stays(self) -> bool:
+        """Whether the old owner of a key group that moves goes on holding its state: it becomes the first standby."""
+        return self.standbys != 0
 
     @property
     def draining(self) -> tuple[WorkerId, ...]:

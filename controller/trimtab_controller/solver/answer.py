@@ -23,7 +23,8 @@ class Question:
     """A balance problem of K key groups on N workers, and how long the solver may take (seconds).
 
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
-    narrow enough to matter.  `hosts` None = no host has a limit.  `flows` (with ALBIC only) are
+    narrow enough to matter.  `hosts` None = no host has a limit.  `copies` = where state is already, None = nowhere, or
+    no disk and no memory is small enough to matter.  `flows` (with ALBIC only) are
     tuples per second, and `remote_cost` is the load, at each end, of a tuple per second that goes to another worker.
     """
 
@@ -42,6 +43,7 @@ class Question:
     seed: int = 0
     hosts: "Hosts | None" = None
     traffic: "NDArray[np.float64] | None" = None  # (2, K)
+    copies: "Copies | None" = None
 
     @property
     def rows(self) -> int:
@@ -58,6 +60,20 @@ class Hosts:
     memory: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit
     disk: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit.  What leaves frees nothing
     link: "NDArray[np.float64]"  # (2, H) bytes per second to receive and to send; infinite = no limit
+    memory_stays: bool = False  # a key group's old owner becomes a standby, and so keeps its state
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Copies:
+    """P workers that have state of a key group on their disk and do not own it; all given by their indices.
+
+    `lacking` = the share of the state that they would still write.  A standby lacks nothing, and has it in memory too.
+    """
+
+    key_group: "NDArray[np.int32]"  # (P,)
+    worker: "NDArray[np.int32]"  # (P,)
+    lacking: "NDArray[np.float64]"  # (P,) from 0 to 1
+    standby: "NDArray[np.bool_]"  # (P,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

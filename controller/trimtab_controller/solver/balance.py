@@ -16,6 +16,7 @@ from trimtab_models.balance import (
     Obstacle,
     Params,
     Problem,
+    Spared,
     evaluate,
     solve,
     solve_greedily,
@@ -34,8 +35,8 @@ POLISH = Effort(steps=60)
 a drain the polish also lowers the load distance afterwards, so it keeps its normal effort."""
 OPTIMAL_PP = 0.01
 """The gap that the file contract calls optimal."""
-DISK_ROW = 2
-"""The disk among the resources of the hosts."""
+MEMORY_ROW, DISK_ROW = 1, 2
+"""Memory and disk among the resources of the hosts."""
 OBSTACLES = {
     Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost",
     Obstacle.LIMITS: "no host of another worker has enough CPU, memory or disk left for it",
@@ -77,8 +78,21 @@ def limits_of(question: Question) -> HostLimits | None:
         usage=usage,
         room=room,
         home=question.owner.astype(np.int64),
-        stays=(DISK_ROW,),
+        stays=(MEMORY_ROW, DISK_ROW) if hosts.memory_stays else (DISK_ROW,),
+        spared=_spared(question, len(room)),
     )
+
+
+def _spared(question: Question, resources: int) -> Spared | None:
+    """What copies spare: of the disk what they have, and a standby also the memory."""
+    copies = question.copies
+    if copies is None:
+        return None
+    size = question.state_bytes[copies.key_group].astype(np.float64)
+    amount = np.zeros((resources, len(size)))
+    amount[DISK_ROW], amount[MEMORY_ROW] = (1.0 - copies.lacking) * size, np.where(copies.standby, size, 0.0)
+    shape = len(question.load), len(question.capacity)
+    return Spared.of(copies.key_group.astype(np.int64), copies.worker.astype(np.int64), amount, shape)
 
 
 def collocation_problem_of(question: Question) -> "CollocationProblem":

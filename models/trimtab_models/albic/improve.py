@@ -16,6 +16,7 @@ from trimtab_models.albic.parts import Parts
 from trimtab_models.albic.scores import Pairs
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import Floats, Ints, Problem
+from trimtab_models.solving.spared import usage_on
 
 FITS = 1 + 1e-9
 
@@ -41,8 +42,8 @@ class Improver:
         self._node_load: Floats = np.bincount(at, self._load, len(balance.capacity)) / balance.capacity
         usage = [parts.summed(row) for row in balance.usage]
         self._usage = np.array(usage).reshape(-1, len(at))
-        used = [np.bincount(at, row, len(balance.capacity)) for row in self._usage]
-        self._room = balance.limit + slack(balance) - np.array(used).reshape(balance.limit.shape)
+        self._spared = None if balance.spared is None else balance.spared.merged(parts.of, len(at))
+        self._room = balance.limit + slack(balance) - balance.usages(parts.expand(at))
 
     def best(self, pairs: Pairs, random: np.random.Generator) -> Join | None:
         """The pair to bring together, or None."""
@@ -76,4 +77,5 @@ class Improver:
         node = self._at[anchor]
         if not self._movable[mover] or self._balance.removing[node]:
             return False
-        return bool((self._usage[:, mover] <= np.maximum(0.0, self._room[:, node])).all())
+        usage = usage_on(self._usage, self._spared, mover, node)
+        return bool((usage <= np.maximum(0.0, self._room[:, node])).all())

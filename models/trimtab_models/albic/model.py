@@ -78,11 +78,11 @@ class _Model:
         """Limits of the nodes; options that leave a node make room."""
         selection, options = self.selection, self.selection.options
         source = selection.at[options.part]
-        for usage, rooms in zip(selection.usage, selection.room, strict=True):
-            amounts = usage[options.part]
-            for node in np.unique(options.node[amounts > 0]).tolist():
-                touching = np.flatnonzero(((options.node == node) | (source == node)) & (amounts > 0))
-                signed = np.where(options.node[touching] == node, amounts[touching], -amounts[touching])
+        for arriving, leaving, rooms in zip(selection.arriving, selection.leaving, selection.room, strict=True):
+            for node in np.unique(options.node[arriving > 0]).tolist():
+                coming, going = (options.node == node) & (arriving > 0), (source == node) & (leaving > 0)
+                touching = np.flatnonzero(coming | going)
+                signed = np.where(options.node[touching] == node, arriving[touching], -leaving[touching])
                 room = max(0.0, float(rooms[node]))
                 if signed[signed > 0].sum() > room:
                     whole, limit = _whole(signed, room)

@@ -38,7 +38,8 @@ class Selection:
 
     A choice has at most one option per part, none for both of two rivals, and keeps budgets and limits.  Rivals are
     parts with much traffic between them (`options.py`).  `gain` = value of an option without its effect on the load
-    distance; `deviations` (pp) and `room` (what limits leave) are those before the round.
+    distance; `deviations` (pp) and `room` (what limits leave) are those before the round.  `arriving`, `leaving` = what
+    the part of an option uses on the node of the option, and on its own node.
     """
 
     options: Options
@@ -46,7 +47,8 @@ class Selection:
     rivals: tuple[Ints, Ints]
     prices: Floats  # (B, P)
     allowances: Floats  # (B,)
-    usage: Floats  # (R, P)
+    arriving: Floats  # (R, M)
+    leaving: Floats  # (R, M)
     room: Floats  # (R, N)
     at: Ints  # (P,)
     deviations: Floats  # (N,)
@@ -96,7 +98,7 @@ class _GreedyChoice:
         selection, options = self._selection, self._selection.options
         fits: Bools = np.logical_and.reduce(selection.prices[:, options.part] <= self._left[:, None])
         if len(self._room):
-            fits &= np.logical_and.reduce(selection.usage[:, options.part] <= self._room[:, options.node])
+            fits &= np.logical_and.reduce(selection.arriving <= self._room[:, options.node])
         return fits
 
     def _distances(self, candidates: Ints) -> Floats:
@@ -119,7 +121,7 @@ class _GreedyChoice:
         self._deviations[source] -= options.freed[option] / selection.capacity[source]
         self._deviations[node] += options.added[option] / selection.capacity[node]
         self._left -= selection.prices[:, part]
-        self._room[:, node] -= selection.usage[:, part]
+        self._room[:, node] -= selection.arriving[:, option]
         first, second = selection.rivals
         resting = np.concatenate(([part], second[first == part], first[second == part]))
         self._open &= ~np.isin(options.part, resting)

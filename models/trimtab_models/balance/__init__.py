@@ -12,6 +12,7 @@ from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.solve import Params, solve, solve_flux, solve_greedily
+from trimtab_models.solving.spared import Spared
 
 __all__ = [
     "Alert",
@@ -22,6 +23,7 @@ __all__ = [
     "Params",
     "Problem",
     "Score",
+    "Spared",
     "Stage",
     "describe_alert",
     "encode_result",

@@ -33,7 +33,7 @@ def place_unplaced(problem: Problem) -> Ints:
 def _placed(problem: Problem, key_groups: Ints, *, fullest: bool = False) -> Ints:
     allocation = problem.home.copy()
     for key_group in place_on_least_loaded(problem, allocation, key_groups, fullest=fullest):
-        used = problem.usages(allocation) + problem.usage[:, [key_group]]
+        used = problem.usages(allocation) + problem.usage_on([key_group], np.arange(len(problem.capacity)))
         over = np.maximum(0.0, used - problem.limit) / np.maximum(problem.limit, 1e-300)
         over = np.where(problem.removing, np.inf, over.sum(axis=0))
         allocation[key_group] = int(np.lexsort((problem.deviations(allocation), over))[0])
@@ -56,9 +56,9 @@ def place_on_least_loaded(
     if not len(problem.limit) and len(set(problem.capacity[problem.kept].tolist())) <= 1:
         return _place_by_heap(problem, allocation, key_groups)
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
-    refused = []
+    refused, nodes = [], np.arange(len(problem.capacity))
     for key_group in key_groups:
-        after = used + problem.usage[:, [key_group]]
+        after = used + problem.usage_on([key_group], nodes)
         barred: Bools = problem.removing | (after > limit).any(axis=0)
         if barred.all():
             refused.append(int(key_group))

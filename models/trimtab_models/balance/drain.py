@@ -124,7 +124,7 @@ class Drain:
             self._move(key_group, node)
 
     def _too_full(self, key_group: int) -> Bools:
-        after = self._used + self._problem.usage[:, [key_group]]
+        after = self._used + self._problem.usage_on([key_group], np.arange(self._used.shape[1]))
         full: Bools = np.logical_or.reduce(after > self._limit, axis=0)
         return full
 
@@ -136,16 +136,16 @@ class Drain:
     def _may_take(self, key_group: int, node: int, *, instead_of: int) -> bool:
         problem = self._problem
         added: Floats = problem.prices[:, key_group] - problem.prices[:, instead_of]
-        used = self._used[:, node] + problem.usage[:, key_group] - problem.usage[:, instead_of]
+        used = self._used[:, node] + problem.usage_on(key_group, node) - problem.usage_on(instead_of, node)
         return bool((added <= self._left).all() and (used <= self._limit[:, node]).all())
 
     def _move(self, key_group: int, target: int) -> None:
         problem, source = self._problem, self.allocation[key_group]
-        load, usage = problem.load[key_group], problem.usage[:, key_group]
+        load = problem.load[key_group]
         self._deviations[source] -= load / problem.capacity[source]
         self._deviations[target] += load / problem.capacity[target]
-        self._used[:, source] -= usage
-        self._used[:, target] += usage
+        self._used[:, source] -= problem.usage_on(key_group, source)
+        self._used[:, target] += problem.usage_on(key_group, target)
         factor = int(source == problem.home[key_group]) - int(target == problem.home[key_group])
         self._left -= factor * problem.prices[:, key_group]
         self.allocation[key_group] = target
@@ -165,10 +165,11 @@ def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, .
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     room = float(((ceiling - deviations) * problem.capacity)[problem.kept].max())
     suspects = ~problem.movable | (problem.prices > problem.allowances[:, None]).any(axis=0) | (problem.load > room)
+    nodes = np.arange(len(problem.capacity))
     if len(problem.limit):
         suspects[:] = True
     for key_group in np.flatnonzero(_on_marked(problem, allocation) & suspects).tolist():
-        fits = problem.kept & (used + problem.usage[:, [key_group]] <= limit).all(axis=0)
+        fits = problem.kept & (used + problem.usage_on([key_group], nodes) <= limit).all(axis=0)
         light = deviations + problem.load[key_group] / problem.capacity <= ceiling
         obstacle = None
         if not problem.movable[key_group]:

@@ -118,7 +118,7 @@ class _Trials:
             load, spent, used = load[before], spent[before], used[before]
             load[row, node] += problem.load[key_group]
             spent += np.outer(node != problem.home[key_group], problem.prices[:, key_group])
-            used[row, :, node] += problem.usage[:, key_group]
+            used[row, :, node] += problem.usage_on(np.full(len(node), key_group), node).T
             kept = self._possible(load, spent, used, d, self._waiting[step])
             load, spent, used = load[kept], spent[kept], used[kept]
             steps.append((before[kept], node[kept]))

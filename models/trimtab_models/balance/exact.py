@@ -145,9 +145,10 @@ class Exact:
 
     def _bound_usages(self) -> None:
         problem = self._problem
-        for row, limits in zip(problem.usage, problem.limit, strict=True):
+        everything = np.arange(len(problem.load))
+        for resource, limits in enumerate(problem.limit):
             for node in np.flatnonzero(np.isfinite(limits)).tolist():
-                usage, limit = _whole(row, float(limits[node]))
+                usage, limit = _whole(problem.usage_on(everything, node)[resource], float(limits[node]))
                 self._model.add(sum(usage[key_group] * literal for key_group, literal in self._on[node]) <= limit)
 
 

@@ -59,7 +59,7 @@ class _Flux:
         key_groups, weights = self._ascending[source], self._weights[source]
         for position in range(bisect_left(weights, gap) - 1, -1, -1):
             key_group = key_groups[position]
-            used = self._used[:, target] + self._problem.usage[:, key_group]
+            used = self._used[:, target] + self._problem.usage_on(key_group, target)
             price = self._problem.prices[:, key_group]
             if (used > self._limit[:, target]).any() or (price > self._left).any():
                 continue
@@ -67,7 +67,7 @@ class _Flux:
             self._allocation[key_group] = target
             self._left -= price
             self._used[:, target] = used
-            self._used[:, source] -= self._problem.usage[:, key_group]
+            self._used[:, source] -= self._problem.usage_on(key_group, source)
             self._loads[source] -= self._problem.load[key_group] / capacity[source]
             self._loads[target] += self._problem.load[key_group] / capacity[target]
             return True

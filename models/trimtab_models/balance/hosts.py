@@ -12,8 +12,8 @@ their plan and their time:
 A limit that is exceeded now is raised to the present use: it never makes a problem infeasible, and no plan makes it
 worse.
 
-Of some resources (state on a disk) a key group that moves goes on using what it used at home.  The nodes' limits, which
-the solver knows, free it all the same, so they are wider than those of the host; step 2 then takes arrivals back.
+Of some resources (state on a disk) a key group that moves goes on using what it used at home.  For the solver such a
+resource is what arrivals may use: at home a key group uses nothing of it, and elsewhere as much as is not there yet.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.spared import Spared, usage_on
 from trimtab_models.solving.stop import Deadline, Stop
 
 RELAXED_SHARE = 0.7  # of the time for step 1, which is nearly always enough
@@ -41,6 +42,7 @@ class HostLimits:
     """H hosts of N nodes with R resources, of which the first is the load.  Nobody writes to the arrays.
 
     `stays` = rows of the resources of which a key group that leaves its node in `home` still uses as much there.
+    `spared` = what key groups use less on nodes other than their home.
     """
 
     host: Ints  # (N,)
@@ -48,6 +50,7 @@ class HostLimits:
     room: Floats  # (R, H), infinite = no limit
     home: Ints | None = None  # (K,)
     stays: tuple[int, ...] = ()
+    spared: Spared | None = None
 
     def __post_init__(self) -> None:
         hosts = self.room.shape[1]
@@ -57,18 +60,32 @@ class HostLimits:
             raise ValueError("usage and room must have one row per resource, without NaN")
         if self.stays and (self.home is None or self.home.shape != self.usage.shape[1:]):
             raise ValueError("resources that stay need the home of every key group")
+        if self.spared is not None and self.spared.amount.shape[0] != len(self.usage):
+            raise ValueError("what is spared must have one row per resource")
 
     def used(self, allocation: Ints) -> Floats:
         """(R, H) what the key groups on each host use; unplaced ones count nowhere."""
-        placed = allocation != UNPLACED
-        host = self.host[allocation[placed]]
-        rows = [np.bincount(host, row[placed], self.room.shape[1]) for row in self.usage]
+        placed = np.flatnonzero(allocation != UNPLACED)
+        node = allocation[placed]
+        amounts = usage_on(self.usage, self.spared, placed, node)
+        rows = [np.bincount(self.host[node], row, self.room.shape[1]) for row in amounts]
         used = np.array(rows, np.float64).reshape(self.room.shape)
         if self.stays and self.home is not None:
             left = (self.home != UNPLACED) & (allocation != self.home)
             for row in self.stays:
                 used[row] += np.bincount(self.host[self.home[left]], self.usage[row, left], self.room.shape[1])
         return used
+
+    @property
+    def _free(self) -> Floats:
+        """(R, H) the room without what stays at home."""
+        free = self.room.copy()
+        if self.stays and self.home is not None:
+            placed = np.flatnonzero(self.home != UNPLACED)
+            host = self.host[self.home[placed]]
+            for row in self.stays:
+                free[row] -= np.bincount(host, self.usage[row, placed], self.room.shape[1])
+        return free
 
     def tolerating(self, allocation: Ints) -> "HostLimits":
         """The limits, with every one that `allocation` exceeds raised to its use."""
@@ -122,18 +139,18 @@ class HostLimits:
 
     def of_nodes(self) -> Floats:
         """(R, N) what each node may use if all others of its host were empty."""
-        return self.room[:, self.host]
+        return self._free[:, self.host]
 
     def shares(self, problem: Problem) -> Floats:
         """(R, N) limits of the nodes which add up to those of the hosts, all of them at least the present use."""
-        shares = np.full((len(self.room), len(self.host)), np.inf)
+        shares, free, placed = np.full((len(self.room), len(self.host)), np.inf), self._free, problem.home != UNPLACED
         for resource, usage in enumerate(self.usage):
-            placed = problem.home != UNPLACED
-            now: Floats = np.bincount(problem.home[placed], usage[placed], len(self.host)).astype(np.float64)
-            for host in np.flatnonzero(np.isfinite(self.room[resource])).tolist():
+            counted = np.zeros_like(usage[placed]) if resource in self.stays else usage[placed]
+            now: Floats = np.bincount(problem.home[placed], counted, len(self.host)).astype(np.float64)
+            for host in np.flatnonzero(np.isfinite(free[resource])).tolist():
                 nodes = np.flatnonzero(self.host == host)
                 weight = np.where(problem.removing[nodes], 0.0, problem.capacity[nodes])
-                shares[resource, nodes] = _filled(now[nodes], weight, float(self.room[resource, host]))
+                shares[resource, nodes] = _filled(now[nodes], weight, float(free[resource, host]))
         return shares
 
     def even_shares(self, problem: Problem) -> Floats:
@@ -149,7 +166,34 @@ class HostLimits:
         if binding is None:
             return problem
         binding = binding.tolerating(problem.home)
-        return _limited(problem, binding.usage, binding.shares(problem))
+        return binding.limited(problem, binding.shares(problem))
+
+    def limited(self, problem: Problem, limit: Floats) -> Problem:
+        """`problem`, in which nothing is spared yet, with these limits (R, N) of nodes besides."""
+        rows = np.flatnonzero(np.isfinite(limit).any(axis=1))
+        spared = self._spared(rows)
+        if spared is not None:
+            amount = np.concatenate((np.zeros((len(problem.limit), len(spared.node))), spared.amount))
+            spared = Spared(key_group=spared.key_group, node=spared.node, amount=amount, size=spared.size)
+        return replace(
+            problem,
+            usage=np.concatenate((problem.usage, self.usage[rows])),
+            limit=np.concatenate((problem.limit, limit[rows])),
+            spared=spared,
+        )
+
+    def _spared(self, rows: Ints) -> Spared | None:
+        """What the solver does not count of these resources: copies, and what stays at home anyway."""
+        size = self.usage.shape[1], len(self.host)
+        found = [] if self.spared is None else [(self.spared.key_group, self.spared.node, self.spared.amount[rows])]
+        stays = np.isin(rows, self.stays)
+        if stays.any() and self.home is not None:
+            placed = np.flatnonzero(self.home != UNPLACED)
+            found.append((placed, self.home[placed], np.where(stays[:, None], self.usage[rows][:, placed], 0.0)))
+        if not found:
+            return None
+        key_group, node, amount = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+        return Spared.of(key_group, node, amount, size)
 
     def at_home(self, problem: Problem, allocation: Ints) -> Ints:
         """(K,) `allocation` without the fewest arrivals, heaviest first, on hosts that it fills too much."""
@@ -163,9 +207,10 @@ class HostLimits:
             if resource not in self.stays:
                 arrived &= self.host[problem.home] != host
             candidates = np.flatnonzero(arrived & (self.usage[resource] > 0))
-            if not len(candidates):
+            amounts = usage_on(self.usage, self.spared, candidates, found[candidates])[resource]
+            if not amounts.any():
                 break  # only unplaced key groups fill it
-            back = int(candidates[self.usage[resource, candidates].argmax()])
+            back = int(candidates[amounts.argmax()])
             found[back] = problem.home[back]
         return found
 
@@ -207,7 +252,7 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
         return solver(problem, stop)
     binding = binding.tolerating(problem.home)
     part = stop.part(RELAXED_SHARE) if isinstance(stop, Deadline) else stop
-    relaxed = solver(_limited(problem, binding.usage, binding.of_nodes()), part)
+    relaxed = solver(binding.limited(problem, binding.of_nodes()), part)
     if isinstance(relaxed, Infeasible):
         return relaxed
     bound = max(relaxed.lower_bound, binding.lower_bound(problem))
@@ -216,7 +261,7 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
     plans = [(relaxed, binding.at_home(problem, relaxed.allocation))]
     part = stop.part(EVEN_SHARE) if isinstance(stop, Deadline) else stop
     for shares, until in ((binding.even_shares(problem), part), (binding.shares(problem), stop)):
-        shared = solver(_limited(problem, binding.usage, shares), until)
+        shared = solver(binding.limited(problem, shares), until)
         if isinstance(shared, BalanceResult):
             plans.append((shared, binding.at_home(problem, shared.allocation)))
     kept = [plan for plan in plans if binding.keep(plan[1])] or plans[:1]  # unplaced key groups may have to overfill
@@ -237,15 +282,6 @@ def within(problem: Problem, limits: HostLimits, result: BalanceResult) -> Balan
     if evaluate(problem, found).load_distance > allowed or not limits.keep(found):
         found = problem.home
     return _judged(problem, result, found, result.lower_bound)
-
-
-def _limited(problem: Problem, usage: Floats, limit: Floats) -> Problem:
-    rows = np.isfinite(limit).any(axis=1)
-    return replace(
-        problem,
-        usage=np.concatenate((problem.usage, usage[rows])),
-        limit=np.concatenate((problem.limit, limit[rows])),
-    )
 
 
 def _merit(problem: Problem, allocation: Ints) -> tuple[int, float, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_models.instances import BalanceInstance
+from trimtab_models.solving.spared import Places, Spared, usage_on
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,7 +26,7 @@ class Problem:
 
     `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
     away from home costs one migration and `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the
-    draining nodes: they may lose key groups but not receive any.
+    draining nodes: they may lose key groups but not receive any.  `spared` = what key groups use less on certain nodes.
     """
 
     load: Floats  # (K,)
@@ -37,6 +38,7 @@ class Problem:
     removing: Bools  # (N,)
     usage: Floats  # (R, K)
     limit: Floats  # (R, N), infinite = no limit
+    spared: Spared | None = None
     max_migrations: int | None = None
     max_cost_bytes: float | None = None
     max_load_distance: float = 10.0
@@ -54,6 +56,8 @@ class Problem:
             raise ValueError("every node needs a capacity above 0 and a removing flag")
         if self.usage.shape != (resources, key_groups) or self.limit.shape != (resources, nodes):
             raise ValueError("usage and limit must have one row per resource")
+        if self.spared is not None and (self.spared.size, len(self.spared.amount)) != ((key_groups, nodes), resources):
+            raise ValueError("what is spared must be of these key groups, nodes and resources")
         if key_groups and not (self.home.min() >= UNPLACED and self.home.max() < nodes):
             raise ValueError("home must name nodes")
         kept_capacity = float(self.capacity[~self.removing].sum())
@@ -91,9 +95,14 @@ class Problem:
 
     def usages(self, allocation: Ints) -> Floats:
         """(R, N) sums of the usage of the key groups on each node."""
-        placed = allocation != UNPLACED
-        rows = [np.bincount(allocation[placed], row[placed], len(self.capacity)) for row in self.usage]
+        placed = np.flatnonzero(allocation != UNPLACED)
+        node = allocation[placed]
+        rows = [np.bincount(node, row, len(self.capacity)) for row in self.usage_on(placed, node)]
         return np.array(rows, np.float64).reshape(self.limit.shape)
+
+    def usage_on(self, key_groups: Places, nodes: Places) -> Floats:
+        """(R, ...) what these key groups use on these nodes: see `spared.usage_on`."""
+        return usage_on(self.usage, self.spared, key_groups, nodes)
 
     def tolerating(self, allocation: Ints) -> "Problem":
         """The problem with every limit that `allocation` exceeds raised to its usage, so that it cannot get worse."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.solving.spared import Places, usage_on
 from trimtab_models.solving.stop import Stop
 
 EPSILON_PP = 1e-9
@@ -47,6 +48,7 @@ class SearchState:
         if not returning:
             self.returnable &= ~problem.removing[problem.home] | (allocation == problem.home)
         self.usage, self.limit = problem.usage, problem.limit + slack(problem)
+        self.spared = problem.spared
         scale = problem.prices.mean(axis=1, keepdims=True) if problem.prices.size else 1.0
         self.prices = problem.prices / scale  # an average move costs 1 in every budget
         self.allowances = problem.allowances / np.ravel(scale)[: len(problem.allowances)]
@@ -65,6 +67,7 @@ class SearchState:
         part.home, part.at = local[self.home[key_groups]], local[self.at[key_groups]]
         part.returnable = self.returnable[key_groups] & (part.home != UNPLACED)
         part.usage, part.limit = self.usage[:, key_groups], self.limit[:, nodes]
+        part.spared = None if self.spared is None else self.spared.part(key_groups, nodes)
         part.used, part.deviations = self.used[:, nodes], self.deviations[nodes]
         part.prices = self.prices[:, key_groups]
         away = self.at[key_groups] != self.home[key_groups]
@@ -72,17 +75,21 @@ class SearchState:
         part.allowances = part.spent + share
         return part
 
+    def usage_on(self, key_groups: Places, nodes: Places) -> Floats:
+        """(R, ...) what these key groups use on these nodes: see `spared.usage_on`."""
+        return usage_on(self.usage, self.spared, key_groups, nodes)
+
     def overdraft(self) -> float:
         """Sum of the spending beyond each budget."""
         return float(np.maximum(0.0, self.spent - self.allowances).sum())
 
     def move(self, key_group: int, target: int) -> None:
         """Move `key_group` to the node `target` and update all sums."""
-        source, load, usage = self.at[key_group], self.load[key_group], self.usage[:, key_group]
+        source, load = self.at[key_group], self.load[key_group]
         self.deviations[source] -= load / self.capacity[source]
         self.deviations[target] += load / self.capacity[target]
-        self.used[:, source] -= usage
-        self.used[:, target] += usage
+        self.used[:, source] -= self.usage_on(key_group, source)
+        self.used[:, target] += self.usage_on(key_group, target)
         self.spent += self.price_of(key_group, target)
         self.at[key_group] = target
 
@@ -205,7 +212,8 @@ class Search:
         change += self._penalty(-state.prices[:, away])
         change += EPSILON_PP * self._random.random(len(away))
         if len(state.limit):
-            change[(state.used[:, home] + state.usage[:, away] > state.limit[:, home]).any(axis=0)] = np.inf
+            full = state.used[:, home] + state.usage_on(away, home) > state.limit[:, home]
+            change[full.any(axis=0)] = np.inf
         choice = int(change.argmin())
         return ((int(away[choice]), int(home[choice])),) if np.isfinite(change[choice]) else ()
 
@@ -220,7 +228,8 @@ class Search:
         leaving = (home == node)[:, None].astype(np.float64) - (home[:, None] == partners)
         change += self._penalty(state.prices[:, mine][:, :, None] * leaving)
         if len(state.limit):
-            full = state.used[:, None, partners] + state.usage[:, mine, None] > state.limit[:, None, partners]
+            added = state.usage_on(mine[:, None], partners)
+            full = state.used[:, None, partners] + added > state.limit[:, None, partners]
             change[full.any(axis=0)] = np.inf
         row, column = divmod(int(change.argmin()), len(partners))
         return float(change[row, column]), ((int(mine[row]), int(partners[column])),)
@@ -236,7 +245,7 @@ class Search:
         leaving = (home == source).astype(np.float64) - (home == node)
         change += self._penalty(state.prices[:, theirs] * leaving)
         if len(state.limit):
-            full = state.used[:, [node]] + state.usage[:, theirs] > state.limit[:, [node]]
+            full = state.used[:, [node]] + state.usage_on(theirs, node) > state.limit[:, [node]]
             change[full.any(axis=0)] = np.inf
         choice = int(change.argmin())
         return float(change[choice]), ((int(theirs[choice]), node),)
@@ -279,8 +288,10 @@ class Search:
 
     def _swap_too_full(self, node: int, mine: Ints, theirs: Ints, other: Ints) -> Bools:
         state = self._state
-        shifted = state.usage[:, mine, None] - state.usage[:, None, theirs]
+        shifted = state.usage_on(mine[:, None], other) - state.usage_on(theirs, other)[:, None]
         full_other = state.used[:, None, other] + shifted > state.limit[:, None, other]
+        if state.spared is not None:
+            shifted = state.usage_on(mine, node)[:, :, None] - state.usage_on(theirs, node)[:, None]
         full_node = state.used[:, node, None, None] - shifted > state.limit[:, node, None, None]
         too_full: Bools = np.logical_or.reduce(full_other | full_node, axis=0)
         return too_full

@@ -189,10 +189,7 @@ class Trader:
         gain -= band.violations(state.deviations[taker] + load / state.capacity[taker], state.removing[taker])
         possible = gain > EPSILON_PP
         if len(state.limit):
-            usage = state.usage[:, given] - np.where(swap, state.usage[:, taken], 0.0)
-            full = state.used[:, taker] + usage > state.limit[:, taker]
-            full |= state.used[:, giver] - usage > state.limit[:, giver]
-            possible &= ~full.any(axis=0)
+            possible &= ~self._too_full(given, taken, giver, taker)
         kept = np.flatnonzero(possible)
         kept = kept[np.argsort(pair[kept], kind="stable")]
         gain = gain - 1e-6 * np.abs(load - partners.transfer[pair])  # among equals prefer the one that leaves most room
@@ -200,6 +197,16 @@ class Trader:
         price = state.prices[:, given] * _leaves(state.home[given], giver, taker)
         price += np.where(taken >= 0, state.prices[:, taken] * _leaves(state.home[taken], taker, giver), 0.0)
         return Trades(pair=pair, given=given, taken=taken, gain=gain[kept], price=price)
+
+    def _too_full(self, given: Ints, taken: Ints, giver: Ints, taker: Ints) -> Bools:
+        """(X,) the trades after which a limit is exceeded."""
+        state, swap = self._state, taken >= 0
+        added = state.usage_on(given, taker) - np.where(swap, state.usage_on(taken, taker), 0.0)
+        full = state.used[:, taker] + added > state.limit[:, taker]
+        added = np.where(swap, state.usage_on(taken, giver), 0.0) - state.usage_on(given, giver)
+        back = state.used[:, giver] + added > state.limit[:, giver]
+        too_full: Bools = np.logical_or.reduce(full | back, axis=0)
+        return too_full
 
     def _chosen(self, partners: Partners) -> Trades:
         """The best exchange of each pair, at the lowest price of a move that keeps the round within the budget."""
@@ -246,13 +253,15 @@ class Trader:
         swap = trades.taken >= 0
         given, taken = trades.given, trades.taken[swap]
         state.at[given], state.at[taken] = taker, giver[swap]
-        load, usage = state.load[given], state.usage[:, given]
+        load = state.load[given]
         load[swap] -= state.load[taken]
-        usage[:, swap] -= state.usage[:, taken]
         state.deviations[giver] -= load / state.capacity[giver]
         state.deviations[taker] += load / state.capacity[taker]
-        state.used[:, giver] -= usage
-        state.used[:, taker] += usage
+        if len(state.limit):  # each node takes part in one trade
+            state.used[:, giver] -= state.usage_on(given, giver)
+            state.used[:, taker] += state.usage_on(given, taker)
+            state.used[:, giver[swap]] += state.usage_on(taken, giver[swap])
+            state.used[:, taker[swap]] -= state.usage_on(taken, taker[swap])
         state.spent = state.spent + trades.price.sum(axis=1)
         touched = np.concatenate((giver, taker))
         self._violations[touched] = self._band.violations(state.deviations[touched], state.removing[touched])

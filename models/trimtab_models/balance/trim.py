@@ -26,11 +26,11 @@ def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returnin
         source, home, load = trimmed[key_group], problem.home[key_group], problem.load[key_group]
         left = deviations[source] - load / problem.capacity[source]
         filled = deviations[home] + load / problem.capacity[home]
-        usage = used[:, home] + problem.usage[:, key_group]
+        usage = used[:, home] + problem.usage_on(key_group, home)
         if left < least[source] or filled > band.over or (usage > limit[:, home]).any():
             continue
         trimmed[key_group] = home
         deviations[source], deviations[home] = left, filled
         used[:, home] = usage
-        used[:, source] -= problem.usage[:, key_group]
+        used[:, source] -= problem.usage_on(key_group, source)
     return trimmed

@@ -25,6 +25,7 @@ import numpy as np
 
 from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.instances.scheduling import RemoteCost
+from trimtab_models.solving.spared import Places, Spared, usage_on
 from trimtab_models.solving.stop import Stop
 
 TRIED = 8
@@ -39,8 +40,8 @@ OPERATIONS = 1_000_000
 class TargetsProblem:
     """T restores, W workers on S servers, R resources of workers; sizes in units of a local restore.
 
-    A restore adds `demand * per_unit` to what is `used` of each resource of its worker; that must stay within `least`
-    and `most`, or must have been outside with the given targets.
+    A restore adds `demand * per_unit` to what is `used` of each resource of its worker, less what is `spared` of the
+    demand there; that must stay within `least` and `most`, or must have been outside with the given targets.
     """
 
     server: Ints  # (W,)
@@ -55,6 +56,7 @@ class TargetsProblem:
     least: Floats  # (R, W)
     most: Floats  # (R, W)
     given: Ints  # (T,) the worker of each restore, without regard to what it costs
+    spared: Spared | None = None
 
     def __post_init__(self) -> None:
         tasks, workers, servers = len(self.size), len(self.server), len(self.pace)
@@ -69,6 +71,11 @@ class TargetsProblem:
             raise ValueError(f"a target must be one of {workers} workers")
         if not (np.isfinite(self.size).all() and (self.size > 0).all() and (self.pace > 0).all()):
             raise ValueError("sizes must be finite and above 0, paces above 0")
+
+    def added(self, tasks: Places, workers: Places) -> Floats:
+        """(R, ...) what these restores add on these workers."""
+        demand = usage_on(self.demand, self.spared, tasks, workers)
+        return np.asarray(np.nan_to_num(demand * self.per_unit[:, workers]))
 
     def size_on(self, task: int) -> Floats:
         """(W,) the size of a restore on each worker."""
@@ -215,9 +222,8 @@ class _Search:
         on = problem.server[self.worker] if len(self.worker) else np.zeros(0, np.int64)
         self._sum = np.bincount(on, self._here, len(problem.pace)).astype(np.float64)
         self._used = problem.used.copy()
-        for resource in range(len(problem.demand)):
-            added = problem.demand[resource] * problem.per_unit[resource, self.worker]
-            self._used[resource] += np.bincount(self.worker, np.nan_to_num(added), len(problem.server))
+        for used, added in zip(self._used, problem.added(np.arange(len(self.worker)), self.worker), strict=True):
+            used += np.bincount(self.worker, added, len(problem.server))
         self._least = np.minimum(problem.least, self._used) - TOLERANCE
         self._most = np.maximum(problem.most, self._used) + TOLERANCE
         self._limited = bool(len(problem.demand))
@@ -318,8 +324,7 @@ class _Search:
         problem, used = self._problem, dict[int, Floats]()
         for task, worker in targets.items():
             for at, sign in ((int(self.worker[task]), -1.0), (worker, 1.0)):
-                added = sign * problem.demand[:, task] * problem.per_unit[:, at]
-                used[at] = used.get(at, self._used[:, at]) + np.nan_to_num(added)
+                used[at] = used.get(at, self._used[:, at]) + sign * problem.added(task, at)
         return all(
             bool((self._least[:, at] <= amount).all() and (amount <= self._most[:, at]).all())
             for at, amount in used.items()
@@ -333,9 +338,8 @@ class _Search:
             self._here[task] = problem.one(task, worker)
             self._sum[problem.server[worker]] += self._here[task]
             if self._limited:
-                demand = problem.demand[:, task]
-                self._used[:, present] -= np.nan_to_num(demand * problem.per_unit[:, present])
-                self._used[:, worker] += np.nan_to_num(demand * problem.per_unit[:, worker])
+                self._used[:, present] -= problem.added(task, present)
+                self._used[:, worker] += problem.added(task, worker)
             self.worker[task] = worker
 
     def _ends(self) -> Floats:

@@ -18,6 +18,7 @@ from enum import Enum
 import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
+from trimtab_models.solving.spared import Spared, usage_on
 from trimtab_models.solving.stop import Stop
 
 LIGHT_BELOW, HEAVY_FROM = 40.0, 80.0
@@ -44,8 +45,9 @@ def level_of(utilisation: float) -> Level:
 class Demands:
     """K items to place on N nodes with R resources.
 
-    An item adds `demand * per_unit` percent; `per_unit` is 0 for an unlimited resource, infinite for one that the node
-    does not have.  No placement exceeds `ceiling`.  Placing item k costs `prices[:, k]` of the budgets `allowances`.
+    An item adds `demand * per_unit` percent, less what is `spared` of its demand on that node; `per_unit` is 0 for an
+    unlimited resource, infinite for one that the node does not have.  No placement exceeds `ceiling`.  Placing item k
+    costs `prices[:, k]` of the budgets `allowances`.
     """
 
     used: Floats  # (R, N) percent, used by everything that stays
@@ -54,11 +56,19 @@ class Demands:
     ceiling: Floats  # (R, N) percent
     prices: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # (B, K)
     allowances: Floats = field(default_factory=lambda: np.zeros(0))  # (B,)
+    spared: Spared | None = None
 
     def added(self, item: int) -> Floats:
         """(R, N) percent that `item` adds to each node."""
-        demand = self.demand[:, item, None]
+        demand = usage_on(self.demand, self.spared, [item], np.arange(self.used.shape[1]))
         return np.multiply(demand, self.per_unit, where=demand > 0, out=np.zeros_like(self.used))
+
+    def together(self, items: Ints, nodes: Ints) -> Floats:
+        """(R, N) percent used once these items are on these nodes."""
+        busy = self.used.copy()
+        demand = usage_on(self.demand, self.spared, items, nodes)
+        np.add.at(busy.T, nodes, (demand * self.per_unit[:, nodes]).T)
+        return busy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -117,7 +127,7 @@ class _Matching:
         """
         per_unit = self._demands.per_unit
         rows = np.flatnonzero(self._counted.any(axis=1))
-        if len(self._purse) or len(rows) > 1 or not np.isfinite(per_unit).all():
+        if len(self._purse) or len(rows) > 1 or not np.isfinite(per_unit).all() or self._demands.spared is not None:
             return None
         row = int(rows[0]) if len(rows) else 0
         if not per_unit.size or (per_unit[row] != per_unit[row, 0]).any():

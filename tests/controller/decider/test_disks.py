@@ -15,6 +15,7 @@ from trimtab_controller.decider.size.verdict import Direction
 from trimtab_controller.decider.standby_rounds import WRITTEN_S
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import HandoverPhase
+from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -115,8 +116,10 @@ def test_what_standbys_are_still_to_write_is_no_room_for_others() -> None:
     decider = made.decider(load_distance=1000.0)
     decisions = [each for _ in range(5) for each in made.round(decider)]
     assert sum(len(each.rows) for each in decisions if isinstance(each, StandbysPlaced)) == 12
+    followed = {each for each, names in made.followers.items() if names == (W1,)}
     drain(decider, W0)
-    assert not [each for each in made.round(decider) if isinstance(each, Planned)]
+    moves = planned(made.round(decider)).plan.moves
+    assert {move.key_group for move in moves} == followed, "what they write is counted once, and nothing else fits"
 
 
 def test_a_plan_and_the_standbys_beside_it_share_the_room() -> None:
@@ -134,6 +137,34 @@ def test_a_move_to_a_standby_leaves_the_standbys_beside_it_their_room() -> None:
     found = planned(made.round(made.decider()))
     assert (len(found.plan.moves), found.plan.to_standbys) == (8, 8)
     assert {each.partition for each, row in found.standbys.items() if W1 in row[1:]} == set(range(4))
+
+
+@pytest.mark.parametrize("method", list(Method))
+def test_a_full_disk_takes_what_it_has_a_standby_copy_of_and_nothing_else(method: Method) -> None:
+    """Both ways: what W0 gives away, it follows afterwards, so the loads may change back as well."""
+    made = job({H0: disk(10_000), H1: disk(10_000)}, {W0: H0, W1: H1}, standbys=1, solve_s=20.0)
+    made.followers = {kg(number): (W1,) for number in range(0, 12, 2)}
+    decider = made.decider(method=method, remote_tuple_cpu_s=1e-6)
+    found = planned(made.round(decider)).plan
+    assert {move.key_group for move in found.moves} == {kg(number) for number in range(0, 12, 2)}
+    assert (found.to_standbys, made.machines[H1].disk_free_bytes) == (6, 10_000)
+    made.followers = {move.key_group: (W0,) for move in found.moves}
+    made.rates |= dict.fromkeys(made.followers, 400.0)
+    made.place(decider)
+    for _ in range(4):
+        made.round(decider)
+    back = [each for each in made.followers if made.owners[each] == W0]
+    assert 0 < len(back) < 6
+    assert all(owner == W0 for each, owner in made.owners.items() if each not in made.followers)
+
+
+def test_a_full_memory_takes_what_it_follows_and_leaving_frees_nothing_while_the_owner_stays_a_standby() -> None:
+    for standbys, moved in ((1, 3), (0, 8)):
+        full = Machine(4.0, memory_bytes=50_000, memory_limit_bytes=50_000)
+        roomy = Machine(4.0, memory_bytes=0, memory_limit_bytes=50_000)
+        made = job({H0: roomy, H1: full if standbys else roomy}, {W0: H0, W1: H1}, standbys=standbys)
+        made.followers = {kg(number): (W1,) for number in range(3)} if standbys else {}
+        assert len(planned(made.round(made.decider())).plan.moves) == moved
 
 
 @pytest.mark.parametrize(("standbys", "moved"), [((), 1), ((W3,), 3)])

@@ -13,6 +13,7 @@ from trimtab_models.albic.pairs import Joining, PlanEvaluator
 from trimtab_models.albic.parts import parts_of
 from trimtab_models.albic.scores import scored_pairs
 from trimtab_models.albic.selection import Weights, _GreedyChoice, choose_greedily
+from trimtab_models.balance import Spared
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=40)
@@ -41,6 +42,10 @@ def situations(draw):
     if draw(st.booleans()):
         rules["usage"] = [each(st.integers(0, 3).map(float), count)]
         rules["limit"] = [each(st.sampled_from([3.0, 6.0]), nodes)]
+        if draw(st.booleans()):  # every other key group uses nothing on some node
+            amount = np.array([[usage * (place % 2) for place, usage in enumerate(rules["usage"][0])]])
+            places = np.array(each(st.integers(0, nodes - 1), count))
+            rules["spared"] = Spared.of(np.arange(count), places, amount, (count, nodes))
     if draw(st.booleans()):
         rules["capacity"] = each(st.sampled_from([0.5, 1.0, 2.0]), nodes)
     homes = each(st.integers(0, nodes - 1), count)
@@ -85,9 +90,9 @@ def allowed(selection, chosen):
     if (selection.prices[:, part].sum(axis=1) > selection.allowances).any():
         return False
     change = np.zeros(selection.room.shape)
-    for moved, target in zip(part, node, strict=True):
-        change[:, target] += selection.usage[:, moved]
-        change[:, selection.at[moved]] -= selection.usage[:, moved]
+    for option, moved, target in zip(np.flatnonzero(chosen).tolist(), part, node, strict=True):
+        change[:, target] += selection.arriving[:, option]
+        change[:, selection.at[moved]] -= selection.leaving[:, option]
     return bool((change <= np.maximum(selection.room, 0.0)).all())
 
 

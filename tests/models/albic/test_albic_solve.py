@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
 from trimtab_models.albic import Params, Strategy, solve
-from trimtab_models.balance import BalanceResult, Effort, Obstacle
+from trimtab_models.balance import BalanceResult, Effort, Obstacle, Spared
 from trimtab_models.balance import Params as BalanceParams
 from trimtab_models.balance import solve as solve_balance
 from trimtab_models.solving import Deadline, Infeasible, Never, Status
@@ -206,6 +206,12 @@ def test_loads_that_contradict_the_flows_are_predicted_all_the_same(cluster):
     assert np.isfinite(result.predicted_load_distance)
 
 
+def some_spared(usage, nodes_of, nodes):
+    """Every other key group uses nothing on one node, and every third one half as much."""
+    amount = [[each / (1 + place % 2) if place % 3 else 0.0 for place, each in enumerate(usage)]]
+    return Spared.of(np.arange(len(usage)), np.array(nodes_of), np.array(amount), (len(usage), nodes))
+
+
 @st.composite
 def clusters(draw):
     """Arguments of a small cluster in which anything that a snapshot can say may be said."""
@@ -234,6 +240,8 @@ def clusters(draw):
     if draw(st.booleans()):
         rules["usage"] = [each(st.integers(0, 4).map(float), count)]
         rules["limit"] = [each(st.integers(0, 10).map(float), nodes)]
+        if draw(st.booleans()):
+            rules["spared"] = some_spared(rules["usage"][0], each(st.integers(0, nodes - 1), count), nodes)
     ends = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1), st.floats(0, 100))
     homes = each(st.integers(-1 if draw(st.booleans()) else 0, nodes - 1), count)
     return homes, each(st.floats(4, 15), count), draw(st.lists(ends, max_size=8)), rules
@@ -256,8 +264,9 @@ def broken_rules(problem, allocation):
     if balance.max_cost_bytes is not None and spent > balance.max_cost_bytes:
         broken.append("max_cost_bytes")
     if (balance.home >= 0).all():
-        for row, limit in zip(balance.usage, balance.limit, strict=True):
+        for resource, limit in enumerate(balance.limit):
             for node, most in enumerate(limit):
+                row = balance.usage_on(np.arange(len(allocation)), np.full(len(allocation), node))[resource]
                 before, after = row[balance.home == node].sum(), row[allocation == node].sum()
                 if after > max(most, before):
                     broken.append(f"limit of node {node}")
