@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.owned import Integers
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.columns import UNKNOWN
@@ -76,21 +76,32 @@ def copies_of(view: AppView, standbys: Integers, on_disk: Mapping[KeyGroup, Mapp
     owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
     found = standbys[: len(table)]
     row, column = np.nonzero((found >= 0) & (found < len(places)) & (found != owner[:, None]))
+    warm = list(zip(row.tolist(), found[row, column].tolist(), strict=True))
     lacking: dict[tuple[int, int], float] = {}
-    for at, key_group in zip(table.places_of(on_disk).tolist(), on_disk, strict=True):
-        for name, share in on_disk[key_group].items() if at >= 0 else ():
+    for at, shares in zip(table.places_of(on_disk).tolist(), on_disk.values(), strict=True):
+        for name, share in shares.items() if at >= 0 else ():
             if places.get(name, owner[at]) != owner[at]:
                 lacking[at, places[name]] = share
-    lacking |= dict.fromkeys(zip(row.tolist(), found[row, column].tolist(), strict=True), 0.0)
+    return _copies({**lacking, **dict.fromkeys(warm, 0.0)}, warm)
+
+
+def copies_of_one(view: AppView, row: int, held: Held) -> Copies | None:
+    """The same of one key group."""
+    places, owned = {worker.id: place for place, worker in enumerate(view.workers)}, view.owned[row]
+    shares = {name: share for name, share in held.lacking(owned.key_group).items() if name != owned.owner}
+    lacking = {(row, places[name]): share for name, share in shares.items() if name in places}
+    warm = [(row, places[name]) for name in held.standbys(owned.key_group) if name in places]
+    return _copies(lacking, warm)
+
+
+def _copies(lacking: Mapping[tuple[int, int], float], standbys: Iterable[tuple[int, int]]) -> Copies | None:
     if not lacking:
         return None
-    warm = set(zip(row.tolist(), found[row, column].tolist(), strict=True))
-    pairs: Integers = np.array(list(lacking), np.int64)
-    shares: Floats = np.fromiter(lacking.values(), np.float64, len(lacking))
+    warm, pairs = set(standbys), np.array(list(lacking), np.int32)
     return Copies(
-        key_group=pairs[:, 0].astype(np.int32),
-        worker=pairs[:, 1].astype(np.int32),
-        lacking=shares,
+        key_group=pairs[:, 0],
+        worker=pairs[:, 1],
+        lacking=np.fromiter(lacking.values(), np.float64, len(lacking)),
         standby=np.array([pair in warm for pair in lacking], np.bool_),
     )
 

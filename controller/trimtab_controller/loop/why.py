@@ -1,10 +1,11 @@
 """Where a key group is and why, and what moving it to each worker would do.  Pure: by what was read."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.copies import Held, copies_of_one, state_held
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
@@ -46,7 +47,8 @@ def why_here(key_group: KeyGroup, known: Known, execution: Execution, events: Se
     owner = row[0] if row else None
     came = _came(key_group, owner, execution.rounds.get(key_group.app), past)
     reported, load, size = _reported(view, place)
-    targets, found = _targets(view, place, row) if isinstance(view, AppView) else ([], None)
+    held = state_held(known.snapshot, key_group.app, placement)
+    targets, found = _targets(view, place, row, held) if isinstance(view, AppView) else ([], None)
     return KeyGroupWhy(
         key_group=str(key_group),
         owner=owner,
@@ -155,11 +157,13 @@ def _fixed(worker: FixedWorker) -> str:
     return f"{worker.reason}: {worker.detail}" if worker.detail else str(worker.reason)
 
 
-def _targets(view: AppView, place: tuple[bool, int] | None, row: Owners) -> tuple[list[WhyTarget], SingleMoves]:
+def _targets(
+    view: AppView, place: tuple[bool, int] | None, row: Owners, held: Held
+) -> tuple[list[WhyTarget], SingleMoves]:
     """What moving it to each worker would do, the best first; then the workers that take no part."""
-    moves = SingleMoves(view)
     if place is None or place[0]:
-        return [], moves
+        return [], SingleMoves(view)
+    moves = SingleMoves(replace(view, copies=copies_of_one(view, place[1], held)))
     found = [*_free(view, place[1], row, moves), *_not_free(view, row)]
 
     def rank(target: WhyTarget) -> tuple[bool, bool, float, float]:

@@ -11,12 +11,14 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.solver.balance import answer
+from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
 WINDOW_S = 10.0
+RECORDS = 1_000
 APP = AppId("app")
 
 
@@ -61,6 +63,8 @@ class HostedJob:
     """State of key groups that have another size."""
     standbys: int | None = None
     followers: dict[KeyGroup, tuple[WorkerId, ...]] = field(default_factory=dict)
+    copies: dict[tuple[KeyGroup, WorkerId], float] = field(default_factory=dict)
+    """The share of a key group's state that a worker has on its disk from earlier."""
     standby_windows: int = 0
     """After how many windows what a new standby restores is on its disk."""
     solve_s: float = 0.3
@@ -76,8 +80,9 @@ class HostedJob:
         return self.sizes.get(key_group, self.state_bytes)
 
     def write(self, key_group: KeyGroup, worker: WorkerId, windows: int) -> None:
-        """The state gets to the disk of a worker within so many windows."""
-        self.writes.append((self.number + windows, self.workers[worker], self.size_of(key_group)))
+        """What a worker lacks of the state gets to its disk within so many windows."""
+        lacking = 1.0 - self.copies.pop((key_group, worker), 0.0)
+        self.writes.append((self.number + windows, self.workers[worker], round(lacking * self.size_of(key_group))))
 
     def settle(self, until: int) -> None:
         """Write what is due."""
@@ -117,6 +122,11 @@ class HostedJob:
             NodeWindow(
                 worker=worker, host=host, app=app.get(worker, APP), state=WorkerState.RUNNING, capacity=self.capacity,
                 covered_s=WINDOW_S, cpu=self.used_by(worker), complete=True, steering=True, standbys=self.standbys,
+                copies=tuple(
+                    Copy(each.operator, each.partition, round(RECORDS * share))
+                    for (each, name), share in self.copies.items()
+                    if name == worker
+                ),
             )
             for worker, host in self.workers.items()
         ] + [
@@ -151,6 +161,7 @@ class HostedJob:
                     key_group=each, worker=owner, covered_s=WINDOW_S, cpu=self.cpu_of(each),
                     tuples_in_s=self.rates[each], state_bytes=self.size_of(each), backlog=0,
                     bytes_in_s=self.received_by(each), bytes_out_s=None if self.input_bytes is None else 0.0,
+                    lag_records=RECORDS,
                 )
                 for each, owner in self.owners.items()
             ),

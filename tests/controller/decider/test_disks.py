@@ -158,6 +158,15 @@ def test_a_full_disk_takes_what_it_has_a_standby_copy_of_and_nothing_else(method
     assert all(owner == W0 for each, owner in made.owners.items() if each not in made.followers)
 
 
+def test_what_a_copy_on_a_disk_lacks_counts() -> None:
+    """There is room for 3,500 bytes.  Six copies lack 500 bytes each, and with them gone nothing whole fits."""
+    made = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1}, standbys=0)
+    made.copies = {(kg(number), W1): 0.5 for number in range(10, 16)}
+    found = planned(made.round(made.decider())).plan
+    assert {move.key_group.partition for move in found.moves} == set(range(10, 16))
+    assert found.to_copies == 6
+
+
 def test_a_full_memory_takes_what_it_follows_and_leaving_frees_nothing_while_the_owner_stays_a_standby() -> None:
     for standbys, moved in ((1, 3), (0, 8)):
         full = Machine(4.0, memory_bytes=50_000, memory_limit_bytes=50_000)
@@ -199,6 +208,8 @@ def test_no_disk_is_overfilled_whatever_the_cluster() -> None:
         made = job(machines, workers, standbys=dice.choice([None, 1, 2]), standby_windows=dice.randrange(4))
         made.owners = {each: WorkerId(f"w{dice.choice([0, 0, 1, 2])}") for each in made.owners}
         made.sizes = {each: dice.choice([300, 1_000, 3_000]) for each in made.owners}
+        pairs = [(each, worker) for each, owner in made.owners.items() for worker in workers if worker != owner]
+        made.copies = {pair: dice.choice([0.25, 0.5, 1.0]) for pair in dice.sample(pairs, dice.choice([0, 10]))}
         made.solve_s = 0.05
         before = {host: machine.disk_free_bytes for host, machine in machines.items()}
         decider = made.decider(max_migrations=dice.choice([3, 50]))
