@@ -11,13 +11,15 @@ from rich.text import Text
 
 from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
-from trimtab_controller.decider.sizing import CannotSizeError, Sizing, size_of
+from trimtab_controller.decider.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 
 
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 something is not known, 2 wrong usage or configuration."""
     if not (math.isfinite(args.rate) and args.rate > 0):
         return refuse(f"--rate: found {args.rate:g}, expected a number above 0", BAD_USAGE)
+    if not (math.isfinite(args.state) and args.state > 0):
+        return refuse(f"--state: found {args.state:g}, expected a number above 0", BAD_USAGE)
     if not 0 < args.target <= 1:
         return refuse(f"--target: found {args.target:g}, expected a share above 0 and up to 1", BAD_USAGE)
     return run_with(args, run_size)
@@ -27,8 +29,12 @@ def run_size(args: argparse.Namespace, target: Target) -> int:
     """Print how many workers of which type are needed."""
     known = read_known(target)
     view = view_of(known, args.app, "APP")
+    limits = target.configuration.balance
+    wanted = Wanted(
+        rate=args.rate, state=args.state, target=args.target, max_disk=limits.max_disk, max_link=limits.max_link
+    )
     try:
-        found = size_of(view, known.capacity, known.pool.get(view.app, ()), rate=args.rate, target=args.target)
+        found = size_of(view, known.capacity, known.pool.get(view.app, ()), wanted, known.followed.get(view.app))
     except CannotSizeError as error:
         raise CommandError(f"no size can be given: {error}") from error
     if args.json:
@@ -39,16 +45,41 @@ def run_size(args: argparse.Namespace, target: Target) -> int:
 
 
 def show(found: Sizing, out: Console) -> None:
-    """Print the answer, a line for each type of worker."""
+    """Print the answer, a line for each type of worker, then what has not been measured."""
     out.print(
         f"{found.app}: workers for {found.rate:g} times the present input, each used up to {found.target:.0%}; "
         f"{found.present} run now"
     )
+    count = found.standbys
+    standbys = "an unknown number of standbys" if count is None else f"{count} standby{'' if count == 1 else 's'}"
+    out.print(
+        f"CPU and traffic grow with the input; state is {found.state:g} times the present one (--state), and each key "
+        f"group has {standbys}",
+        style="dim",
+    )
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for name in ("if all are of type", "needed", "run", "in pool", "used", ""):
-        table.add_column(name, justify="left" if name in ("if all are of type", "") else "right", overflow="fold")
+    words = ("if all are of type", "bottleneck", "")
+    for name in (words[0], "needed", words[1], "run", "in pool", "used", "CPU", "memory", "disk", "link", ""):
+        table.add_column(name, justify="left" if name in words else "right", overflow="fold")
     for need in found.needs:
-        workers, used = ("-", "-") if need.workers is None else (str(need.workers), f"{need.utilisation:.0%}")
-        cells = (str(need.type), workers, str(need.present), str(need.pool), used, need.why)
+        workers, used = ("-", "-") if need.workers is None else (_at_least(need), f"{need.utilisation:.0%}")
+        each = [_number(row.workers, known=not row.missing, refused=bool(row.why)) for row in need.resources]
+        cells = (str(need.type), workers, need.bottleneck, str(need.present), str(need.pool), used, *each, need.why)
         table.add_row(*map(Text, cells))
     out.print(table)
+    for need in found.needs:
+        for row in need.resources:
+            if row.missing:
+                unknown = "unknown" if row.workers is None else f"at least {row.workers}"
+                out.print(Text(f"{need.type}: {row.resource}: {unknown}, {row.missing}"))
+
+
+def _at_least(need: Need) -> str:
+    return f"{need.workers}+" if need.at_least else str(need.workers)
+
+
+def _number(workers: int | None, *, known: bool, refused: bool) -> str:
+    """What a resource needs by itself; `?` = unknown, `-` = no number is enough."""
+    if workers is None:
+        return "-" if refused else "?"
+    return str(workers) if known else f"{workers}+"

@@ -270,8 +270,6 @@ class Decider:
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
-        if not self._acting:
-            return None
         idle = {app: view for app, view in self.known.views.items() if not self._execution.busy(app)}
         return self._seen.standbys.place(now, idle, self._execution.placements)
 

@@ -3,24 +3,35 @@
 The capacity model is that of `trimtab_models.sizing` (Nasiri et al., arXiv 2001.10308): an operator needs a cost per
 input, and a fixed one on each worker; here every worker runs every operator, and its process needs something beyond
 that.  All inputs are taken to grow alike.  The model divides the load evenly, so the answer is raised until the key
-groups, which are indivisible, fit too: heaviest first, each to the least loaded worker.
+groups, which are indivisible, fit too: heaviest first, each to the least loaded worker.  Memory, disks and links of
+hosts may need more workers than the CPU does: `size_resources.py`.
 """
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab_controller.decider.headroom import Capacity, times_placed
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.resources import CPU
+from trimtab_controller.decider.size_resources import (
+    MAX_WORKERS,
+    ResourceNeed,
+    demands_of,
+    need_of,
+    parts_of,
+    shares_of,
+    together,
+)
 from trimtab_controller.decider.speeds import Cost, TypeName
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.wording import first_few
 from trimtab_models.sizing import Problem, max_rate
-from trimtab_protocol.messages.names import AppId, HostId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
-MAX_WORKERS = 10_000
-"""Workers that `trimtab size` goes up to."""
 TARGET = 0.7
 """Share of its capacity that a worker is to use."""
 
@@ -46,7 +57,8 @@ class Need:
     """What an app needs if all its workers are of one type: how many `workers`, None = no number is enough, `why`.
 
     `utilisation` = mean share of their capacity that they then use; `present` = workers of this type that run now,
-    `pool` = further ones that could be started.
+    `pool` = further ones that could be started.  `resources` = how many each resource needs by itself, and
+    `bottleneck` the one that needs most.  `at_least`: something was not measured, so more may be needed.
     """
 
     type: WorkerType
@@ -55,35 +67,109 @@ class Need:
     present: int
     pool: int
     why: str = ""
+    resources: tuple[ResourceNeed, ...] = ()
+    bottleneck: str = CPU
+    at_least: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """The answer for an app at `rate` times its present input, with no worker above `target` of its capacity."""
+    """The answer for an app at `rate` times its present input, with no worker above `target` of its capacity.
+
+    `state` = times the present state, `standbys` of each key group; None = unknown.
+    """
 
     app: AppId
     rate: float
+    state: float
+    standbys: int | None
     target: float
     present: int
     needs: tuple[Need, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked: `rate` times the input, `state` times the state, and up to which share each worker is used.
+
+    `target` of its CPU, `max_disk` of the disk, `max_link` of the link of its host.
+    """
+
+    rate: float
+    state: float = 1.0
+    target: float = TARGET
+    max_disk: float = 1.0
+    max_link: float = 1.0
+
+
 def size_of(
-    view: AppView, capacity: Capacity, pool: tuple[PoolWorker, ...], *, rate: float, target: float = TARGET
+    view: AppView,
+    capacity: Capacity,
+    pool: tuple[PoolWorker, ...],
+    wanted: Wanted,
+    followed: Mapping[WorkerId, float] | None = None,
 ) -> Sizing:
-    """How many workers of each type an app has or could have.  Raises CannotSizeError."""
+    """How many workers of each type an app has or could have.  Raises CannotSizeError.
+
+    `followed` = bytes of state that each worker follows; None = unknown.
+    """
     if not len(view.owned) or not float(view.owned.load.sum()) > 0:
         raise CannotSizeError(f"{view.app} has no load that could be multiplied")
     if view.fixed:
         raise CannotSizeError(f"the load of {first_few(view.fixed)} is not known")
     hosts = [worker.host for worker in view.workers]
+    all_hosts = [*hosts, *(each.host for each in pool)]
     counted = _types(capacity, view, pool)
     present = tuple(capacity.costs.type_of(host) for host in hosts)
     needs = []
     for each, (running, startable) in sorted(counted.items(), key=lambda item: str(item[0])):
         problem = _problem(view, capacity, each, present)
-        needs.append(_need(view, problem, each, rate, target, running, startable))
-    return Sizing(app=view.app, rate=rate, target=target, present=len(view.workers), needs=tuple(needs))
+        need = _need(view, problem, each, wanted.rate, wanted.target, running, startable)
+        its_hosts = _hosts_of(capacity, each, view, pool)
+        here = Counter(host for host in all_hosts if host in its_hosts)
+        needs.append(_with_resources(need, view, capacity, problem, here, followed, wanted))
+    return Sizing(
+        app=view.app,
+        rate=wanted.rate,
+        state=wanted.state,
+        standbys=view.standbys,
+        target=wanted.target,
+        present=len(view.workers),
+        needs=tuple(needs),
+    )
+
+
+def _with_resources(
+    need: Need,
+    view: AppView,
+    capacity: Capacity,
+    problem: Problem,
+    hosts: Mapping[HostId, int],
+    followed: Mapping[WorkerId, float] | None,
+    wanted: Wanted,
+) -> Need:
+    """The need, by the memory, disks and links of these hosts too; so many workers of the app are on each."""
+    demands = demands_of(view, wanted.rate, wanted.state)
+    limits = {"max_disk": wanted.max_disk, "max_link": wanted.max_link}
+    parts = parts_of(view, capacity.seen, hosts, followed, **limits)
+    cpu = ResourceNeed(resource=CPU, workers=need.workers, share=need.utilisation, why=need.why)
+    found = (cpu, *(need_of(view, each, parts[each.resource]) for each in demands))
+    enough = [each for each in found if each.workers is not None]
+    refused = next((each for each in found if each.why), None)
+    most = max(enough, key=lambda each: (each.workers or 0, each.share or 0.0), default=cpu)
+    need = replace(need, resources=found, at_least=any(each.missing for each in found))
+    if refused is not None or most.workers is None:
+        its = refused or cpu
+        return replace(need, workers=None, utilisation=None, why=its.why, bottleneck=its.resource)
+    load, room = _percent(view, need.type, wanted.rate), _room(problem, wanted.target)
+    items = np.zeros(demands[0].pieces.shape[1])
+    items[: len(load)] = load / room
+    workers = together(np.array([items, *shares_of(demands, parts)]), most.workers)
+    if workers is None:
+        why = f"the resources each fit by themselves, but no placement of all together was found from {most.workers} on"
+        return replace(need, workers=None, utilisation=None, why=why, bottleneck=most.resource)
+    used = (float(load.sum()) / workers + _fixed_pct(problem)) / 100.0
+    return replace(need, workers=workers, utilisation=used, bottleneck=most.resource)
 
 
 def _types(capacity: Capacity, view: AppView, pool: tuple[PoolWorker, ...]) -> dict[WorkerType, tuple[int, int]]:
@@ -91,10 +177,7 @@ def _types(capacity: Capacity, view: AppView, pool: tuple[PoolWorker, ...]) -> d
     found: dict[WorkerType, tuple[int, int]] = {}
 
     def count(host: HostId, cores: float, *, running: bool) -> None:
-        seen = capacity.seen.hosts.get(host)
-        its = WorkerType(
-            host_type=capacity.costs.type_of(host), capacity=cores, speed=1.0 if seen is None else seen.speed
-        )
+        its = _type(capacity, host, cores)
         before = found.get(its, (0, 0))
         found[its] = (before[0] + running, before[1] + (not running))
 
@@ -106,6 +189,18 @@ def _types(capacity: Capacity, view: AppView, pool: tuple[PoolWorker, ...]) -> d
     for each in pool:
         count(each.host, each.capacity, running=False)
     return found
+
+
+def _hosts_of(capacity: Capacity, its: WorkerType, view: AppView, pool: tuple[PoolWorker, ...]) -> frozenset[HostId]:
+    """The hosts with workers of a type."""
+    asked = capacity.seen.workers
+    found = {worker.host for worker in view.workers if _type(capacity, worker.host, asked[worker.id].capacity) == its}
+    return frozenset(found | {each.host for each in pool if _type(capacity, each.host, each.capacity) == its})
+
+
+def _type(capacity: Capacity, host: HostId, cores: float) -> WorkerType:
+    seen = capacity.seen.hosts.get(host)
+    return WorkerType(host_type=capacity.costs.type_of(host), capacity=cores, speed=1.0 if seen is None else seen.speed)
 
 
 def _problem(view: AppView, capacity: Capacity, its: WorkerType, present: tuple[TypeName, ...]) -> Problem:
@@ -145,9 +240,8 @@ def _fixed(cost: Cost | None, speed: float) -> float:
 def _need(
     view: AppView, problem: Problem, its: WorkerType, rate: float, target: float, running: int, startable: int
 ) -> Need:
-    fixed = float(problem.per_instance[0, :, 0].sum())
-    room = target * 100.0 - fixed
-    load = rate * view.owned.load / (its.speed * its.capacity)  # percent of such a worker
+    fixed, room = _fixed_pct(problem), _room(problem, target)
+    load = _percent(view, its, rate)
     heaviest = int(load.argmax())
     why, workers = "", None
     if room <= 0:
@@ -160,6 +254,21 @@ def _need(
         why = "" if workers else f"more than {MAX_WORKERS} workers would be needed"
     used = None if workers is None else (float(load.sum()) / workers + fixed) / 100.0
     return Need(type=its, workers=workers, utilisation=used, present=running, pool=startable, why=why)
+
+
+def _fixed_pct(problem: Problem) -> float:
+    """What a worker uses before it handles any input, in percent of its capacity."""
+    return float(problem.per_instance[0, :, 0].sum())
+
+
+def _room(problem: Problem, target: float) -> float:
+    """What a worker has for key groups, in percent of its capacity."""
+    return target * 100.0 - _fixed_pct(problem)
+
+
+def _percent(view: AppView, its: WorkerType, rate: float) -> Floats:
+    """(K,) the load of each key group, in percent of such a worker."""
+    return rate * view.owned.load / (its.speed * its.capacity)
 
 
 def _enough(problem: Problem, load: Floats, room: float, rate: float, target: float) -> int | None:

@@ -18,7 +18,7 @@ from trimtab_controller.decider.resources import brought_by, free_disks, may_fil
 from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_models.standbys import Budget
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -84,12 +84,13 @@ class StandbyRounds:
     """Plans the rounds.
 
     `missing` = per known app, the number of key groups with too few standbys.  `survivals` = per app, what the loss of
-    any one host leads to.
+    any one host leads to.  `followed` = per app, the bytes of state that each worker follows.
     """
 
     def __init__(self) -> None:
         self.missing: dict[AppId, int] = {}
         self.survivals: dict[AppId, Survival] = {}
+        self.followed: dict[AppId, Mapping[WorkerId, float]] = {}
         self._apps: dict[AppId, _App] = {}
         self._begun_at: dict[AppId, float] = {}
         self._replaced_at: dict[AppId, float] = {}
@@ -113,12 +114,13 @@ class StandbyRounds:
 
     def see(self, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]) -> None:
         """Follow the apps that are known now: missing standbys, and what a loss leads to."""
-        self.missing, self.survivals = {}, {}
+        self.missing, self.survivals, self.followed = {}, {}, {}
         for app, view in views.items():
             known = self._known(view, placements.get(app)) if isinstance(view, AppView) else None
             if known is None or not isinstance(view, AppView):
                 continue
             self.missing[app] = known.missing
+            self.followed[app] = known.following.bytes_followed(view)
             known.survival = None if known.missing else known.following.survival(view, known.situation.wanted)
             over = known.survival is not None and known.survival.worst_pct > FULL_PCT
             known.overloads = known.overloads + 1 if over else 0

@@ -179,6 +179,13 @@ class Following:
             limit.append(held + np.array([disks.get(worker.host, np.inf) for worker in workers]))
         return np.array(usage).reshape(-1, len(table)), np.array(limit).reshape(-1, len(workers))
 
+    def bytes_followed(self, view: AppView) -> dict[WorkerId, float]:
+        """Bytes of state that each worker follows."""
+        rows, columns = np.nonzero(self.placed >= 0)
+        state, workers = _whole(view).assumed_state_bytes, _workers(view)
+        sums = np.bincount(self.placed[rows, columns], state[rows], len(workers))
+        return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
+
     def missing(self, view: AppView, wanted: int) -> int:
         """Number of key groups with fewer standbys that may stay than they can have."""
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)

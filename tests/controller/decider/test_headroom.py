@@ -9,7 +9,8 @@ from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, two_types, view_of
 from trimtab_controller.decider.headroom import Headroom, headroom, times_placed
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.sizing import CannotSizeError, Sizing, size_of
+from trimtab_controller.decider.size_resources import together
+from trimtab_controller.decider.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 
@@ -25,9 +26,10 @@ def found(decider: Decider) -> Headroom:
     return decider.known.capacity.headrooms[APP]
 
 
-def sized(decider: Decider, rate: float, target: float = 0.7) -> Sizing:
+def sized(decider: Decider, rate: float, target: float = 0.7, **more: float) -> Sizing:
     known = decider.known
-    return size_of(view_of(decider), known.capacity, known.pool.get(APP, ()), rate=rate, target=target)
+    wanted = Wanted(rate=rate, target=target, **more)
+    return size_of(view_of(decider), known.capacity, known.pool.get(APP, ()), wanted, known.followed.get(APP))
 
 
 def test_headroom_as_placed_with_free_moves_and_the_bound() -> None:
@@ -127,3 +129,68 @@ def test_what_is_not_known_is_named() -> None:
     idle = job({H0: Machine(4.0)}, {W0: H0}, partitions=2, rate=0.0)
     with pytest.raises(CannotSizeError, match="app has no load that could be multiplied"):
         sized(seen(idle), 2.0)
+
+
+def by_resource(need: Need) -> dict[str, int | None]:
+    return {row.resource: row.workers for row in need.resources}
+
+
+def full_of_state(**changes: object) -> HostedJob:
+    """Two hosts with 16 key groups of 1,000 bytes, 8 on each, all of them followed by the other; 60 % of a core each.
+
+    A host has 5,000 bytes left on its disk up to 90 %, 20,000 of memory, and 0.9 MB/s of link, of which 0.4 are used.
+    """
+    machine = {
+        "disk_total_bytes": 100_000, "disk_free_bytes": 15_000, "memory_bytes": 30_000, "memory_limit_bytes": 50_000,
+        "link": 1e6,
+    }  # fmt: skip
+    machines = {H0: Machine(4.0, **machine), H1: Machine(4.0, **machine)}  # type: ignore[arg-type]
+    made = job(machines, {W0: H0, W1: H1}, partitions=16, rate=75.0)
+    made.input_bytes, made.standbys = 400_000 / (8 * 75.0), 1
+    made.followers = {each: (W1 if owner == W0 else W0,) for each, owner in made.owners.items()}
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_each_resource_has_its_number_and_the_one_that_needs_most_is_named() -> None:
+    decider = seen(full_of_state())
+    (need,) = sized(decider, 1.0, max_disk=0.9, max_link=0.9).needs
+    # 16 states twice: 21 fit onto a disk, 36 into memory; 120 % of a core at 68 % each; 0.8 MB/s at 0.9 each
+    assert by_resource(need) == {"CPU": 2, "memory": 1, "disk": 2, "link": 1}
+    assert (need.workers, need.at_least) == (2, False)
+    (need,) = sized(decider, 4.0, target=1.0, max_disk=0.9, max_link=0.9).needs
+    assert by_resource(need) == {"CPU": 6, "memory": 1, "disk": 2, "link": 4}, "traffic grows with the input"
+    assert (need.workers, need.bottleneck) == (6, "CPU")
+    (need,) = sized(decider, 1.0, state=10.0, max_disk=0.9, max_link=0.9).needs
+    assert by_resource(need) == {"CPU": 2, "memory": 11, "disk": 16, "link": 1}, (
+        "two fit onto a disk, three into memory"
+    )
+    assert (need.workers, need.bottleneck) == (16, "disk")
+    (need,) = sized(decider, 1.0, state=30.0, max_disk=0.9, max_link=0.9).needs
+    assert (need.workers, need.bottleneck) == (None, "disk")
+    assert need.why.endswith("alone needs 30,000 bytes of disk, and such a worker has 21,000 bytes of disk")
+
+
+def test_a_resource_that_was_not_measured_is_unknown_and_named() -> None:
+    made = full_of_state(input_bytes=None)
+    made.machines[H0].disk_total_bytes = made.machines[H1].disk_total_bytes = None
+    (need,) = sized(seen(made), 1.0).needs
+    assert by_resource(need) == {"CPU": 2, "memory": 1, "disk": None, "link": None}
+    assert {row.resource: row.missing for row in need.resources if row.missing} == {
+        "disk": "no host of the type reports its disk",
+        "link": "the traffic of sums has not been measured",
+    }
+    assert (need.workers, need.at_least) == (2, True)
+    made = full_of_state(standbys=None)
+    (need,) = sized(seen(made), 1.0).needs
+    assert by_resource(need)["memory"] is None
+    assert "agents do not say how many standbys the app wants" in str(need.resources)
+
+
+def test_all_resources_must_fit_together() -> None:
+    """Of each amount alone, two of the items fit onto one worker, but no two of them with both."""
+    shares = np.array([[0.4, 0.9, 0.5], [0.5, 0.4, 0.6]])
+    assert together(shares, 2) == 3
+    assert together(shares[:1], 2) == 2
+    assert together(np.full((2, 3), 1.1), 1) is None

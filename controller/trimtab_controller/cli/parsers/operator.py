@@ -59,7 +59,9 @@ def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("app", metavar="APP", nargs="?", help="the app's id, if there are several")
         text = "how many times the present input (default: 1)"
         parser.add_argument("--rate", type=float, default=1.0, metavar="TIMES", help=text)
-        text = "share of its capacity that a worker may use then (default: 0.7)"
+        text = "how many times the present state, in memory and on disks (default: 1, it does not grow with the input)"
+        parser.add_argument("--state", type=float, default=1.0, metavar="TIMES", help=text)
+        text = "share of its CPU capacity that a worker may use then (default: 0.7)"
         parser.add_argument("--target", type=float, default=0.7, metavar="SHARE", help=text)
     if name == "snapshot":
         parser.add_argument("--app", metavar="ID", help="which app, if there are several")
