@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.loop.preview import informed, read_cluster_state
@@ -26,11 +27,17 @@ class Target:
 
 def read_known(target: Target) -> Known:
     """What a controller would know now.  Raises CommandError."""
+    return read_decider(target)[0].known
+
+
+def read_decider(target: Target) -> tuple[Decider, float]:
+    """A decider that knows what a controller would know now, and the time (epoch seconds).  Raises CommandError."""
     now, configuration = time.time(), target.configuration
-    known = informed(read_cluster_state(target.connection, configuration, now), configuration, now).known
-    if known.not_ready is not None:
-        raise CommandError(f"no complete snapshot: {known.not_ready.reason}: {known.not_ready.detail}")
-    return known
+    decider = informed(read_cluster_state(target.connection, configuration, now), configuration, now)
+    missing = decider.known.not_ready
+    if missing is not None:
+        raise CommandError(f"no complete snapshot: {missing.reason}: {missing.detail}")
+    return decider, now
 
 
 def view_of(known: Known, app: str | None, option: str) -> AppView:

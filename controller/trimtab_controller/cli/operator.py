@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
-from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
+from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
@@ -158,8 +158,9 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
 
 def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     """Write the present cluster to an instance file."""
-    known = read_known(target)
-    instance = instance_of(view_of(known, args.app, "--app"), target.configuration.balance)
+    decider, now = read_decider(target)
+    view = decider.view_to_plan(now, view_of(decider.known, args.app, "--app"))
+    instance = instance_of(view, target.configuration.balance)
     text = json.dumps(encode_snapshot(instance), allow_nan=False)
     if args.out is None:
         print(text)

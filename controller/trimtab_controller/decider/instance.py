@@ -3,6 +3,7 @@
 import numpy as np
 
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.instance_limits import limits_of_hosts
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Question
@@ -86,8 +87,12 @@ def _remote_cost(settings: Settings) -> float:
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
     """The same problem as an instance of the file contract."""
     known, remote_cost = view.owners, _remote_cost(settings)
+    limits, usages = limits_of_hosts(view, _traffic(view))
     return BalanceInstance(
-        nodes=tuple(Node(id=worker.id, capacity=worker.capacity, removing=worker.draining) for worker in view.workers),
+        nodes=tuple(
+            Node(id=worker.id, capacity=worker.capacity, removing=worker.draining, limits=limits.get(worker.host, {}))
+            for worker in view.workers
+        ),
         key_groups=tuple(
             InstanceKeyGroup(
                 id=str(row.key_group),
@@ -95,8 +100,11 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
                 node=row.owner,
                 load=row.load,
                 state_bytes=state_bytes,
+                usage=usage,
             )
-            for row, state_bytes in zip(view.key_groups, view.owned.assumed_state_bytes.tolist(), strict=True)
+            for row, state_bytes, usage in zip(
+                view.key_groups, view.owned.assumed_state_bytes.tolist(), usages, strict=True
+            )
         ),
         flows=tuple(
             Flow(source=str(source), target=str(target), rate=rate)

@@ -263,13 +263,19 @@ class Decider:
         evaluation, windows = self.known.evaluations[app], self._seen.history[app].windows
         if (changed := to_stop(view, self._execution) or self._seen.sizes.decide(now, app)) is not None:
             return changed
-        view = with_arrivals(view, self._execution.in_flight, self.known.views, self._seen.standbys.promised(now))
-        view = self._seen.standbys.with_copies(view, placement, self.known.snapshot, self.settings.max_migrations)
-        found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
+        found = admit(now, self.view_to_plan(now, view), evaluation, self._execution, self.settings, windows=windows)
         return (self._seen.predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
+
+    def view_to_plan(self, now: float, view: AppView) -> AppView:
+        """The view as plans are made with it: less room where others bring load, and where state is already."""
+        view = with_arrivals(view, self._execution.in_flight, self.known.views, self._seen.standbys.promised(now))
+        placement = self._execution.placements.get(view.app)
+        return self._seen.standbys.with_copies(view, placement, self.known.snapshot, self.settings.max_migrations)
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
+        if not self._acting:
+            return None
         idle = {app: view for app, view in self.known.views.items() if not self._execution.busy(app)}
         return self._seen.standbys.place(now, idle, self._execution.placements)
 

@@ -21,7 +21,6 @@ from trimtab_models.balance import (
     solve,
     solve_greedily,
     solve_on_hosts,
-    within,
 )
 from trimtab_models.solving import Deadline, Infeasible, Status, Stop
 
@@ -100,9 +99,8 @@ def collocation_problem_of(question: Question) -> "CollocationProblem":
     from trimtab_models.albic import CollocationProblem  # a solver that only balances need not load OR-Tools
 
     flows = question.flows
-    balance, limits = problem_of(question), limits_of(question)
     return CollocationProblem(
-        balance=balance if limits is None else limits.divided(balance),
+        balance=problem_of(question),
         operator=question.operator.astype(np.int64),
         source=np.zeros(0, np.int64) if flows is None else flows.source.astype(np.int64),
         target=np.zeros(0, np.int64) if flows is None else flows.target.astype(np.int64),
@@ -133,17 +131,19 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
 def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) -> Answer | NoAnswer:
     from trimtab_models import albic
 
-    problem = collocation_problem_of(question)
-    result = albic.solve(problem, stop=stop, seed=question.seed)
+    problem, limits = collocation_problem_of(question), limits_of(question)
+    if limits is None:
+        result = albic.solve(problem, stop=stop, seed=question.seed)
+    else:
+        result = albic.solve_on_hosts(problem, limits, stop=stop, seed=question.seed)
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
-    balance, limits = problem.balance, limits_of(question)
-    kept = result.balance if limits is None else within(balance, limits, result.balance)
-    found = _answer_of(balance, kept, passed_s(), fallback=False)
-    saved = float(balance.load.sum() - problem.loads(kept.allocation).sum())
+    balance = problem.balance
+    found = _answer_of(balance, result.balance, passed_s(), fallback=False)
+    saved = float(balance.load.sum()) - result.predicted_load
     collocation = Collocation(
         before=problem.collocation(balance.home),
-        planned=problem.collocation(kept.allocation),
+        planned=result.collocation,
         saved_pp=saved / float(balance.capacity[balance.kept].sum()),
     )
     return replace(found, collocation=collocation) if isinstance(found, Answer) else found

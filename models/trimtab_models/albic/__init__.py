@@ -1,13 +1,14 @@
 """Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines.
 
-The controller calls `solve` and `problem_of`; `trimtab solve` and `trimtab simulate` also call COLA.  Library only, not
-called by the running controller or by a command: `scaling`, `fit`, `history` and `potc`.
+The controller calls `solve`, `solve_on_hosts` and `problem_of`; `trimtab solve` and `trimtab simulate` also call COLA.
+Library only, not called by the running controller or by a command: `scaling`, `fit`, `history` and `potc`.
 """
 
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import encode_albic, warnings_of
 from trimtab_models.albic.fit import CostFit, Observations, Unidentified, fit_costs, prediction_error
 from trimtab_models.albic.history import RateHistory
+from trimtab_models.albic.hosts import solve_on_hosts
 from trimtab_models.albic.potc import PotcFigure, potc
 from trimtab_models.albic.problem import CollocationProblem, load_index, problem_of
 from trimtab_models.albic.result import AlbicResult
@@ -50,5 +51,6 @@ __all__ = [
     "scored_pairs",
     "solve",
     "solve_cola",
+    "solve_on_hosts",
     "warnings_of",
 ]

@@ -5,9 +5,11 @@ from collections.abc import Mapping
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now, so that no plan waits for it)
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import ALBIC_RESULT, encode_albic, warnings_of
+from trimtab_models.albic.hosts import solve_on_hosts
 from trimtab_models.albic.problem import problem_of
 from trimtab_models.albic.solve import solve
 from trimtab_models.balance.encode import BALANCE_RESULT, encode_result
+from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.instances import BalanceInstance, parse_snapshot
 from trimtab_models.solving.methods import Method, Plan
 from trimtab_models.solving.outcome import Infeasible
@@ -15,7 +17,12 @@ from trimtab_models.solving.stop import Stop
 
 
 def _albic(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
-    result = solve(problem_of(instance), stop=stop, seed=seed)
+    problem, limits = problem_of(instance), limits_in(instance)
+    result = (
+        solve(problem, stop=stop, seed=seed)
+        if limits is None
+        else solve_on_hosts(problem, limits, stop=stop, seed=seed)
+    )
     if isinstance(result, Infeasible):
         return result
     return Plan(document=encode_albic(instance, result), warnings=warnings_of(instance, result))

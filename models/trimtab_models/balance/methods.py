@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
+from trimtab_models.balance.host_documents import limits_in
+from trimtab_models.balance.hosts import solve_on_hosts
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import Params, solve, solve_flux
@@ -16,7 +18,12 @@ from trimtab_models.solving.stop import Stop
 def _method(name: str, text: str, solver: Callable[..., BalanceResult | Infeasible]) -> Method:
     def planned(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
         problem: Problem = problem_of(instance)
-        result = solver(problem, stop=stop, seed=seed)
+        limits = limits_in(instance)
+
+        def solved(part: Problem, until: Stop) -> BalanceResult | Infeasible:
+            return solver(part, stop=until, seed=seed)
+
+        result = solved(problem, stop) if limits is None else solve_on_hosts(problem, limits, solved, stop=stop)
         if isinstance(result, Infeasible):
             return result
         return Plan(

@@ -42,7 +42,9 @@ class Node:
     removing: bool = False
     """The node is draining: its key groups leave, and nothing moves to it."""
     limits: Mapping[str, float] = field(default_factory=dict)
-    """Resource to the most of it that the node's key groups may use together; without one there is no limit."""
+    """Resource to the most of it that the node's key groups may use together; without one there is no limit.  A name
+    `host:HOST:RESOURCE` limits what those on all nodes with it use of RESOURCE together (or of their `load`); of a
+    RESOURCE that begins with `kept_`, a key group that moves goes on using as much where it was."""
 
     def __post_init__(self) -> None:
         check_text(".id", self.id)
@@ -66,7 +68,8 @@ class KeyGroup:
     state_bytes: float
     """Size of its state; moving it costs as much, at least 1."""
     usage: Mapping[str, float] = field(default_factory=dict)
-    """Resource to what the key group uses of it, whichever node it is on."""
+    """Resource to what the key group uses of it, whichever node it is on.  With the name `node:NODE:RESOURCE`, what it
+    uses on that node instead, of a limit of its host."""
     pinned: bool = False
     """It must stay where it is."""
 

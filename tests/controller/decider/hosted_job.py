@@ -19,6 +19,7 @@ from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeW
 
 WINDOW_S = 10.0
 RECORDS = 1_000
+TICK_S = 1e-4
 APP = AppId("app")
 
 
@@ -47,6 +48,17 @@ class Machine:
     other_traffic: float = 0.0
 
 
+class Ticks:
+    """A clock for the solver that goes on with each look at it: a busy machine gives the same plans as an idle one."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def __call__(self) -> float:
+        self._now += TICK_S
+        return self._now
+
+
 @dataclass
 class HostedJob:
     """`rates` = inputs per second; an input takes `cost` CPU seconds on a host of slowness 1."""
@@ -68,6 +80,7 @@ class HostedJob:
     standby_windows: int = 0
     """After how many windows what a new standby restores is on its disk."""
     solve_s: float = 0.3
+    """By a clock that measures work: see `Ticks`."""
     input_bytes: float | None = None
     """Size of an input; nothing is sent."""
     pool: dict[WorkerId, HostId] = field(default_factory=dict)
@@ -216,7 +229,7 @@ class HostedJob:
                 decisions.append(action.decision)
             if isinstance(action, Solve):
                 question = question_of(action.view, decider.settings, self.solve_s)
-                actions += decider.on_event(now, SolverAnswered(answer=answer(question)))
+                actions += decider.on_event(now, SolverAnswered(answer=answer(question, Ticks())))
         for decision in decisions:
             if isinstance(decision, Planned):
                 for move in decision.plan.moves:

@@ -1,20 +1,28 @@
 """The controller's question to the solver: the same problem as the file that `trimtab snapshot` writes, in arrays."""
 
+import json
 import pickle
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
+from tests.controller.decider.hosted_job import Ticks
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.instance import instance_of, question_of
 from trimtab_controller.decider.owned import Owned, OwnedTable
-from trimtab_controller.decider.view import AppView, Worker
-from trimtab_controller.solver.answer import Method
-from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, problem_of
+from trimtab_controller.decider.view import AppView, Room, Worker
+from trimtab_controller.solver.answer import Copies, Method
+from trimtab_controller.solver.balance import OBSTACLES, answer, collocation_problem_of, limits_of, problem_of
 from trimtab_models.albic import problem_of as collocation_problem_of_instance
+from trimtab_models.albic.methods import METHODS as COLLOCATION
 from trimtab_models.balance import Obstacle
 from trimtab_models.balance import problem_of as problem_of_instance
+from trimtab_models.balance.host_documents import limits_in
+from trimtab_models.balance.methods import METHODS as BALANCE
+from trimtab_models.instances import encode_snapshot, parse_snapshot
+from trimtab_models.solving import Deadline
+from trimtab_models.solving import Plan as MethodPlan
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
@@ -83,6 +91,72 @@ def test_the_question_is_the_problem_of_the_instance(seed: int) -> None:
     assert same(problem_of(arrived), problem_of_instance(instance))
     assert len(instance.flows) == len(asked.flows.rate) > 10
     assert same(collocation_problem_of(arrived), collocation_problem_of_instance(instance))
+
+
+def with_hosts(view: AppView, seed: int) -> AppView:
+    """On three hosts, of which one is unknown in part, with copies of some states."""
+    random = np.random.default_rng(seed)
+    workers = tuple(replace(each, host=HostId(f"h{place % 3}")) for place, each in enumerate(view.workers))
+    rooms = {
+        HostId("h0"): Room(cpu=90.0, memory=5_000.0, disk=4_000.0, received=90.0, sent=np.inf),
+        HostId("h1"): Room(cpu=np.inf, memory=4_000.0, disk=3_000.0, received=70.0, sent=70.0),
+        HostId("h2"): Room(cpu=60.0, memory=np.inf, disk=5_000.0),
+    }
+    places = {each.id: place for place, each in enumerate(workers)}
+    pairs = [
+        (row, place)
+        for row, each in enumerate(view.key_groups)
+        for place in random.permutation(5)[:2].tolist()
+        if place != places[each.owner]
+    ]
+    rows, at = (np.array(each, np.int32) for each in zip(*pairs, strict=True))
+    lacking = random.choice([0.0, 0.0, 0.25, 0.5], len(rows))
+    found = Copies(
+        key_group=rows, worker=at, lacking=lacking, standby=(lacking == 0.0) & (random.random(len(rows)) < 0.7)
+    )
+    traffic = random.uniform(0.0, 20.0, (2, len(view.owned)))
+    table = replace(view.owned, traffic=traffic)
+    return replace(view, workers=workers, rooms=rooms, copies=found, key_groups=table, standbys=int(random.integers(2)))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_instance_has_the_limits_of_the_hosts(seed: int) -> None:
+    view = with_hosts(view_of(seed, shuffled=False), seed)
+    asked = limits_of(question_of(view, ALBIC, 1.0))
+    text = json.dumps(encode_snapshot(instance_of(view, ALBIC)), allow_nan=False)
+    instance = parse_snapshot(text)
+    read = limits_in(instance)
+    assert asked is not None
+    assert read is not None
+    order = [0, 2, 1, 3, 4]  # sorted by name: the disk comes before the memory
+    places = np.arange(len(view.owned))[:, None], np.arange(5)
+    np.testing.assert_array_equal(read.host, asked.host)
+    np.testing.assert_array_equal(read.usage, asked.usage[order])
+    np.testing.assert_array_equal(read.room[:, :3], asked.room[order])
+    assert {order[row] for row in read.stays} == set(asked.stays)
+    assert asked.spared is not None
+    assert read.spared is not None
+    np.testing.assert_allclose(read.spared.on(*places), asked.spared.on(*places)[order])
+    assert not problem_of_instance(instance).limit.size, "no node has a limit of its own"
+    home = problem_of_instance(instance).home
+    for method in (BALANCE["milp"], COLLOCATION["albic"]):
+        plan = method.solve(instance, Deadline(Ticks(), 0.2), 0)
+        assert isinstance(plan, MethodPlan)
+        nodes = {worker.id: place for place, worker in enumerate(view.workers)}
+        moved = {each["key_group"]: nodes[each["to"]] for each in plan.document["moves"]}
+        allocation = np.array([moved.get(each.id, at) for each, at in zip(instance.key_groups, home, strict=True)])
+        assert asked.tolerating(home).keep(allocation)
+        assert moved
+
+
+def test_a_reader_of_limits_of_nodes_finds_none_that_binds() -> None:
+    """By the file contract alone: the sum of what key groups use of a limit, node by node."""
+    view = with_hosts(view_of(0, shuffled=False), 0)
+    document = encode_snapshot(instance_of(view, ALBIC))
+    assert {key for node in document["nodes"] for key in node} == {"id", "capacity", "removing", "limits"}
+    for node in document["nodes"]:
+        for name in node["limits"]:
+            assert not [each for each in document["key_groups"] if name in each["usage"]]
 
 
 def test_rows_in_another_order_are_named_by_their_places() -> None:

@@ -1,0 +1,67 @@
+"""Limits of hosts in a snapshot, whose form knows limits of nodes only: by the names of resources, which are free.
+
+A node's limit `host:HOST:RESOURCE` holds for all nodes with a limit of that name together.  What key groups use of
+RESOURCE follows from their `usage` of that name, or from their load if it is `load`; on the node NODE it is their usage
+of `node:NODE:RESOURCE`, if they have one.  Of a resource whose name begins with `kept_` a key group that moves goes on
+using as much where it was.
+
+A reader that does not know these names finds limits of resources that no key group uses, and so ignores them.  Where
+key groups do use a resource of such a name, it is one like any other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trimtab_models.instances.reading import BadInstance, shown
+from trimtab_models.instances.snapshot import BalanceInstance
+
+LOAD = "load"
+KEPT = "kept_"
+"""How the names of resources begin that a key group goes on using where it was."""
+_HOST, _NODE = "host", "node"
+
+
+def of_host(host: str, resource: str) -> str:
+    """The name of a limit that all nodes of a host share."""
+    return f"{_HOST}:{host}:{resource}"
+
+
+def of_node(node: str, resource: str) -> str:
+    """The name of what a key group uses on one node instead of its usual usage."""
+    return f"{_NODE}:{node}:{resource}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedHosts:
+    """`host` = by position, the host of each node that has one; `room` = by resource, what each host has.
+
+    `names` = the names of limits that say so: no resources of single nodes.
+    """
+
+    host: Mapping[int, str] = field(default_factory=dict)
+    room: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+
+
+def hosts_in(instance: BalanceInstance) -> NamedHosts:
+    """The hosts that limits name.  Raises BadInstance for a node on two hosts, and for two limits of one host."""
+    used = {name for key_group in instance.key_groups for name in key_group.usage if name.startswith(_HOST + ":")}
+    host: dict[int, str] = {}
+    room: dict[str, dict[str, float]] = {}
+    names = set[str]()
+    for position, node in enumerate(instance.nodes):
+        for name, limit in node.limits.items():
+            parts = name.split(":", 1)[-1].rpartition(":")
+            if not name.startswith(_HOST + ":") or name in used or not all(parts):
+                continue
+            its, resource, path = parts[0], parts[2], f".nodes[{position}].limits.{name}"
+            if host.setdefault(position, its) != its:
+                raise BadInstance(
+                    path, f"a second host of node {shown(node.id)}", f"limits of host {shown(host[position])}"
+                )
+            if room.setdefault(resource, {}).setdefault(its, limit) != limit:
+                raise BadInstance(
+                    path, shown(limit), f"{shown(room[resource][its])}, as for the other nodes of the host"
+                )
+            names.add(name)
+    return NamedHosts(host=host, room=room, names=frozenset(names))
