@@ -3,15 +3,15 @@
 import numpy as np
 
 from trimtab_models.balance.hosts import HostLimits
-from trimtab_models.balance.problem import UNPLACED
+from trimtab_models.balance.problem import UNPLACED, Floats
 from trimtab_models.instances import BalanceInstance
 from trimtab_models.instances.host_limits import KEPT, LOAD, hosts_in, of_node
 from trimtab_models.solving.spared import Spared
 
 
 def limits_in(instance: BalanceInstance) -> HostLimits | None:
-    """The limits of hosts, with the load as first resource; None if there are none.  Raises BadInstance."""
-    named = hosts_in(instance)
+    """The limits of hosts, with the load as first resource; None if there are none."""
+    named = hosts_in(instance.nodes, instance.key_groups)
     if not named.names:
         return None
     resources = [LOAD, *sorted(named.room.keys() - {LOAD})]
@@ -39,7 +39,7 @@ def limits_in(instance: BalanceInstance) -> HostLimits | None:
 def _spared(
     instance: BalanceInstance,
     resources: list[str],
-    usage: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]",
+    usage: Floats,
     node_at: dict[str, int],
 ) -> Spared | None:
     """What key groups use less on single nodes."""

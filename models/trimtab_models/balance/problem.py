@@ -126,7 +126,7 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
         for key_group, destination in in_flight.items():
             home[key_group_at[key_group]] = node_at[destination]
             moving[key_group_at[key_group]] = True
-    hosts = hosts_in(instance).names
+    hosts = hosts_in(instance.nodes, instance.key_groups).names
     resources = sorted({resource for node in instance.nodes for resource in node.limits} - hosts)
     limit = [[node.limits.get(resource, np.inf) for node in instance.nodes] for resource in resources]
     usage = [[key_group.usage.get(resource, 0.0) for key_group in instance.key_groups] for resource in resources]

@@ -9,11 +9,14 @@ A reader that does not know these names finds limits of resources that no key gr
 key groups do use a resource of such a name, it is one like any other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from trimtab_models.instances.reading import BadInstance, shown
-from trimtab_models.instances.snapshot import BalanceInstance
+from trimtab_models.instances.reading import BadInstance, shown, step
+
+if TYPE_CHECKING:  # the reader of snapshots checks these names
+    from trimtab_models.instances.snapshot import KeyGroup, Node
 
 LOAD = "load"
 KEPT = "kept_"
@@ -43,25 +46,24 @@ class NamedHosts:
     names: frozenset[str] = frozenset()
 
 
-def hosts_in(instance: BalanceInstance) -> NamedHosts:
+def hosts_in(nodes: "Sequence[Node]", key_groups: "Sequence[KeyGroup]") -> NamedHosts:
     """The hosts that limits name.  Raises BadInstance for a node on two hosts, and for two limits of one host."""
-    used = {name for key_group in instance.key_groups for name in key_group.usage if name.startswith(_HOST + ":")}
+    prefix = _HOST + ":"
+    if not any(name.startswith(prefix) for node in nodes for name in node.limits):
+        return NamedHosts()
+    used = {name for key_group in key_groups for name in key_group.usage if name.startswith(prefix)}
     host: dict[int, str] = {}
     room: dict[str, dict[str, float]] = {}
     names = set[str]()
-    for position, node in enumerate(instance.nodes):
+    for position, node in enumerate(nodes):
         for name, limit in node.limits.items():
-            parts = name.split(":", 1)[-1].rpartition(":")
-            if not name.startswith(_HOST + ":") or name in used or not all(parts):
+            its, _, resource = name.removeprefix(prefix).rpartition(":")
+            if not name.startswith(prefix) or name in used or not its or not resource:
                 continue
-            its, resource, path = parts[0], parts[2], f".nodes[{position}].limits.{name}"
-            if host.setdefault(position, its) != its:
-                raise BadInstance(
-                    path, f"a second host of node {shown(node.id)}", f"limits of host {shown(host[position])}"
-                )
-            if room.setdefault(resource, {}).setdefault(its, limit) != limit:
-                raise BadInstance(
-                    path, shown(limit), f"{shown(room[resource][its])}, as for the other nodes of the host"
-                )
+            path = f".nodes[{position}].limits{step(name)}"
+            if (first := host.setdefault(position, its)) != its:
+                raise BadInstance(path, f"a limit of host {shown(its)}", f"limits of one host, {shown(first)}")
+            if (known := room.setdefault(resource, {}).setdefault(its, limit)) != limit:
+                raise BadInstance(path, shown(limit), f"{shown(known)}, as for the other nodes of the host")
             names.add(name)
     return NamedHosts(host=host, room=room, names=frozenset(names))

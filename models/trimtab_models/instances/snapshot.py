@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from trimtab_models.instances.host_limits import hosts_in
 from trimtab_models.instances.reading import (
     BadInstance,
     check_amounts,
@@ -174,6 +175,7 @@ class BalanceInstance:
             if key_group.node is not None and key_group.node not in nodes:
                 raise BadInstance(f".key_groups[{position}].node", shown(key_group.node), "the id of a node, or null")
         self._check_sums()
+        hosts_in(self.nodes, self.key_groups)
         if not self.flows:
             return
         known = {key_group.id for key_group in self.key_groups}
