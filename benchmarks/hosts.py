@@ -4,7 +4,9 @@
 
 Clusters of equal hosts with four workers each; loads differ by 20 %, and a fifth of the workers has twice as much.
 "room" = hosts with all the CPU that their workers have; "full" = hosts with 2 % more than the mean load of their
-workers, so that nearly every one is full after the plan.  `overfilled` counts hosts above their limit after the plan.
+workers, so that nearly every one is full after the plan.  "disks" = hosts whose disks have room for 5 % more state;
+"copies" = the same, and every key group has a standby on another host.  `overfilled` counts hosts above their limit
+after the plan.  Times are seconds of CPU, so that other programs do not change the plans; the limit is one, too.
 It also measures what following hosts and costs adds to a window of the controller.
 """
 
@@ -20,7 +22,7 @@ from trimtab_controller.decider.headroom import capacity_of
 from trimtab_controller.decider.hosts import HostTracker
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
-from trimtab_controller.solver.answer import Answer, Hosts, Question
+from trimtab_controller.solver.answer import Answer, Copies, Hosts, Question
 from trimtab_controller.solver.balance import answer, limits_of, problem_of
 from trimtab_protocol.messages.key_group_table import KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -70,16 +72,43 @@ def with_hosts(asked: Question, cpu: float) -> Question:
     )
 
 
+def with_disks(asked: Question, seed: int, *, copies: bool) -> Question:
+    """The question with disks that are nearly full; with `copies`, each key group has a standby on another host."""
+    made = with_hosts(asked, np.inf)
+    assert made.hosts is not None
+    count, key_groups = len(made.hosts.cpu), len(asked.load)
+    held = np.bincount(made.hosts.host[asked.owner], asked.state_bytes, count).astype(np.float64)
+    hosts = replace(made.hosts, cpu=np.full(count, np.inf), disk=1.05 * held, memory_stays=True)
+    if not copies:
+        return replace(made, hosts=hosts)
+    random = np.random.default_rng(seed)
+    away = random.integers(WORKERS_PER_HOST, len(asked.capacity) - WORKERS_PER_HOST, key_groups)
+    standbys = Copies(
+        key_group=np.arange(key_groups, dtype=np.int32),
+        worker=((asked.owner + away) % len(asked.capacity)).astype(np.int32),
+        lacking=np.zeros(key_groups),
+        standby=np.ones(key_groups, np.bool_),
+    )
+    return replace(made, hosts=hosts, copies=standbys)
+
+
+def asked_of(kind: str, workers: int, key_groups: int, budget: int, seed: int, seconds: float) -> Question:
+    """The question of a kind."""
+    asked = question(workers, key_groups, budget, seed, seconds)
+    if kind in ("disks", "copies"):
+        return with_disks(asked, seed, copies=kind == "copies")
+    cpu = {"room": 100.0, "full": 51.0}.get(kind)
+    return asked if cpu is None else with_hosts(asked, cpu * WORKERS_PER_HOST)
+
+
 def compare(seconds: float) -> Iterator[str]:
     """A line for each size and kind of host; medians over the seeds."""
     for workers, key_groups, budget in SIZES:
-        for kind in ("no hosts", "room", "full"):
+        for kind in ("no hosts", "room", "full", "disks", "copies"):
             distances, gaps, times, overfilled = [], [], [], 0
             for seed in SEEDS:
-                asked = question(workers, key_groups, budget, seed, seconds)
-                if kind != "no hosts":
-                    asked = with_hosts(asked, 100.0 * WORKERS_PER_HOST if kind == "room" else 51.0 * WORKERS_PER_HOST)
-                found = answer(asked)
+                asked = asked_of(kind, workers, key_groups, budget, seed, seconds)
+                found = answer(asked, time.process_time)
                 assert isinstance(found, Answer)
                 distances.append(found.load_distance)
                 gaps.append(found.load_distance - found.lower_bound)

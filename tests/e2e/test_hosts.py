@@ -8,11 +8,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
+import numpy as np
 import pytest
 
 from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.paced_run import Jobs, Run
 from tests.paths import ROOT
+from trimtab_models.balance import problem_of
+from trimtab_models.balance.host_documents import limits_in
+from trimtab_models.instances import parse_snapshot
+from trimtab_models.solving import Never, Plan, method_named
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -83,6 +88,25 @@ def owners(snapshot: Snapshot) -> dict[int, WorkerId]:
     return {row.key_group.partition: row.worker for row in snapshot.key_groups}
 
 
+def check_snapshot(run: Run) -> None:
+    """What `trimtab snapshot` writes knows the hosts, and a plan for it keeps their limits."""
+    instance = parse_snapshot(run.trimtab("snapshot"))
+    limits = limits_in(instance)
+    assert limits is not None
+    assert len(limits.room[0]) == 1 + len(instance.nodes), "each worker has a host here, and none is without"
+    assert np.isfinite(limits.room[0, :-1]).all(), "cores"
+    names = {name.rpartition(":")[2] for node in instance.nodes for name in node.limits}
+    print(f"limits in the snapshot: {sorted(names)}")
+    assert {"load", "kept_disk_bytes"} <= names
+    plan = method_named("milp").solve(instance, Never(), 0)
+    assert isinstance(plan, Plan)
+    nodes = {node.id: place for place, node in enumerate(instance.nodes)}
+    moved = {each["key_group"]: nodes[each["to"]] for each in plan.document["moves"]}
+    home = problem_of(instance).home
+    after = np.array([moved.get(each.id, at) for each, at in zip(instance.key_groups, home, strict=True)])
+    assert limits.tolerating(home).keep(after)
+
+
 def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run) -> None:
     status = run.until(
         lambda status: any(row.type == "slow" and row.speed and row.speed < 0.65 for row in status.hosts),
@@ -120,6 +144,13 @@ def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run)
     fast, slow = sized["needs"]
     assert fast["type"]["host_type"] == "fast"
     assert fast["workers"] < slow["workers"]
+    for need in (fast, slow):
+        each = {row["resource"]: row for row in need["resources"]}
+        assert set(each) == {"CPU", "memory", "disk", "link"}
+        assert all((row["workers"] is None) <= bool(row["missing"] or row["why"]) for row in each.values())
+        assert each["CPU"]["workers"] <= need["workers"]
+        assert each["memory"]["workers"] == each["disk"]["workers"] == 1, "little state"
+    check_snapshot(run)
     (app,) = run.last.apps
     assert app.capacity is not None
     assert app.capacity.headroom is not None

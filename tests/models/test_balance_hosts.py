@@ -295,3 +295,25 @@ def test_plans_with_copies_are_optimal_where_each_host_has_one_worker() -> None:
     assert max(gaps) <= 0.01
     assert min(gaps) >= -1e-9
     assert freed >= 10, "plans use the copies"
+
+
+def test_copies_on_full_disks_even_out_what_hardly_anything_else_may() -> None:
+    """12 of 60 workers have twice as much load; each key group may go to one other worker alone."""
+    random = np.random.default_rng(0)
+    loads = random.uniform(4.0, 6.0, (60, 10)) * np.where(np.arange(60) < 12, 2.0, 1.0)[:, None]
+    problem, limits = cluster(loads.tolist(), list(range(60)), [np.inf] * 60, max_migrations=150)
+    at = (problem.home + random.integers(1, 60, 600)) % 60
+    amount = np.array([np.zeros(600), np.ones(600)])
+    limits = replace(
+        limits,
+        usage=np.array([problem.load, np.ones(600)]),
+        room=np.array([[np.inf] * 60, [10.0] * 60]),
+        home=problem.home,
+        stays=(1,),
+        spared=Spared.of(np.arange(600), at, amount, (600, 60)),
+    )
+    for solver, most in ((search, 0.25), (greedy, 0.25)):
+        result = within(problem, limits, solver)
+        moved = result.allocation != problem.home
+        assert (result.allocation[moved] == at[moved]).all()
+        assert result.score.load_distance <= most * load_distance(problem, problem.home)

@@ -197,12 +197,12 @@ class HostLimits:
 
     def at_home(self, problem: Problem, allocation: Ints) -> Ints:
         """(K,) `allocation` without the fewest arrivals, heaviest first, on hosts that it fills too much."""
-        found = allocation.copy()
+        found, used, most = allocation.copy(), self.used(allocation), self.room + self._slack
         for _ in range(len(problem.load)):
-            over = self.overfull(found)
-            if not over.any():
+            over = np.argwhere(used > most)
+            if not len(over):
                 break
-            resource, host = np.argwhere(over)[0].tolist()
+            resource, host = over[0].tolist()
             arrived = (problem.home != UNPLACED) & (found != problem.home) & (self.host[found] == host)
             if resource not in self.stays:
                 arrived &= self.host[problem.home] != host
@@ -210,9 +210,21 @@ class HostLimits:
             amounts = usage_on(self.usage, self.spared, candidates, found[candidates])[resource]
             if not amounts.any():
                 break  # only unplaced key groups fill it
-            back = int(candidates[amounts.argmax()])
-            found[back] = problem.home[back]
+            order = np.argsort(-amounts, kind="stable")
+            for back in candidates[order[amounts[order] > 0]].tolist():
+                self._send_home(problem, found, used, back)
+                if used[resource, host] <= most[resource, host]:
+                    break
         return found
+
+    def _send_home(self, problem: Problem, allocation: Ints, used: Floats, key_group: int) -> None:
+        """Send a key group home, in `allocation`, and change what is used (R, H) accordingly."""
+        node, home = int(allocation[key_group]), int(problem.home[key_group])
+        allocation[key_group] = home
+        used[:, self.host[node]] -= usage_on(self.usage, self.spared, key_group, node)
+        more = self.usage[:, key_group].copy()
+        more[list(self.stays)] = 0.0  # it is in use there already
+        used[:, self.host[home]] += more
 
 
 def _level(room: Floats, capacity: Floats, total: float) -> float:

@@ -35,6 +35,7 @@ from trimtab_models.balance.improve import Effort, Improved, Improver, Side, imp
 from trimtab_models.balance.problem import Bools, Ints, Problem
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
+from trimtab_models.balance.to_copies import to_copies
 from trimtab_models.balance.trim import trim
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop
@@ -53,6 +54,7 @@ PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
 ENDLESS = 10**9
 SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
+FLUX_SHARE = 0.2  # of the time, where copies matter
 SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
 WORTH_PP = 1.0  # a load distance lower by this is worth moves that empty no draining node
 
@@ -164,6 +166,7 @@ class _Solver:
         draining = bool(self.problem.removing[start].any())
         if not draining or self._score.load_distance > urgent:
             self.offer(flux(self.problem, start, self._stop), Stage.CONSTRUCTED)
+            self._offer_copies(start)
         if not draining:
             return self.result()
         stayed, plain = evaluate(self.problem, start).load_distance, self._drained_plainly(start)
@@ -188,11 +191,13 @@ class _Solver:
         """Flux and the constructed plan, unless the load distance is already at most `enough`."""
         if self._score.load_distance <= max(enough, self._bound):
             return
-        baseline = flux(self.problem, self.best, self._stop)
+        start = self.best
+        self._offer_copies(start)
+        limited = self.problem.spared is not None  # then many moves are tried for each that fits
+        baseline = flux(self.problem, start, _part(self._stop, FLUX_SHARE) if limited else self._stop)
         self._baseline = evaluate(self.problem, baseline).load_distance
         if self._score.load_distance <= max(enough, self._goal()) or self._stop():
             return
-        start = self.best
         self.offer(baseline, Stage.CONSTRUCTED)
         target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
         plan = construct(self.problem, start, target, self._stop, self._conditions)
@@ -342,6 +347,10 @@ class _Solver:
         score = evaluate(self.problem, allocation)
         if score.allowed and score.load_distance < self._score.load_distance:
             self.best, self._score, self._stage = allocation, score, stage
+
+    def _offer_copies(self, start: Ints) -> None:
+        if self.problem.spared is not None:
+            self.offer(to_copies(self.problem, start, self._stop), Stage.CONSTRUCTED)
 
     def _adopt(self, allocation: Ints) -> None:
         """Take `allocation` if it is allowed, whatever its load distance."""

@@ -32,6 +32,7 @@ class Spared:
     amount: Floats  # (R, P)
     size: tuple[int, int]
     _codes: Ints = field(init=False)
+    _column: dict[int, int] = field(init=False)
     _table: Floats | None = field(init=False)  # (R, K, N)
 
     def __post_init__(self) -> None:
@@ -49,6 +50,8 @@ class Spared:
             table = np.zeros((len(self.amount), key_groups, nodes))
             table[:, self.key_group, self.node] = self.amount
         object.__setattr__(self, "_table", table)
+        columns = {} if table is not None else dict(zip(codes.tolist(), range(len(codes)), strict=True))
+        object.__setattr__(self, "_column", columns)
 
     @classmethod
     def of(cls, key_group: Ints, node: Ints, amount: Floats, size: tuple[int, int]) -> "Spared | None":
@@ -64,6 +67,9 @@ class Spared:
         """(R, ...) what these key groups use less on these nodes, for both broadcast together."""
         if self._table is not None:
             return np.asarray(self._table[:, key_groups, nodes])
+        if isinstance(key_groups, int | np.integer) and isinstance(nodes, int | np.integer):  # much faster one by one
+            column = self._column.get(int(key_groups) * self.size[1] + int(nodes))
+            return np.zeros(len(self.amount)) if column is None else self.amount[:, column]
         wanted = np.asarray(key_groups) * self.size[1] + np.asarray(nodes)
         at = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         return np.where(self._codes[at] == wanted, self.amount[:, at], 0.0)
