@@ -47,7 +47,8 @@ class Placed:
 class Orphaned:
     """The orphans of an app; `owners` = the workers that they have lost.
 
-    `inherited` = the demand, and `state` the bytes, that each worker will get besides from workers that are away.
+    `inherited` = the demand that each worker will get besides from workers that are away.  `state` = the bytes that
+    next owners are to hold; standbys hold what they inherit already.
     """
 
     table: OwnedTable

@@ -187,18 +187,16 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
     held = np.array([worker in here for worker in seen.workers] + [False], np.bool_)
     holder = np.append(seen.owner, len(seen.workers))[table.places_in(seen)]
     table = table.only(~held[holder])
-    loads, states = defaultdict[WorkerId, float](float), Counter[WorkerId]()
+    loads = defaultdict[WorkerId, float](float)
     lost = np.ones(len(table), np.bool_)
-    sizes = table.assumed_state_bytes
     for place in range(len(table)):
         row = placement.of(table.operators[table.operator[place]], int(table.partition[place]))
         standby = next((worker for worker in row[1:] if worker in here), None)
         if standby is not None:
             lost[place] = False
             loads[standby] += float(table.load[place])
-            states[standby] += int(sizes[place])
     orphans = table.only(lost)
-    return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state=states)
+    return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state={})
 
 
 def _plan(view: AppView, orphaned: Orphaned, placed: Placed, sources: Mapping[KeyGroup, WorkerId]) -> Plan:

@@ -78,6 +78,17 @@ def test_state_goes_where_the_disk_has_room_for_it() -> None:
     assert placed(seen_, orphaned({5: 10.0}, state_bytes=3_001)).targets == {kg(5): "b"}
 
 
+def test_a_copy_on_a_disk_needs_only_the_room_that_it_lacks() -> None:
+    """The disks of a and b take 3,000 bytes.  a would be chosen for its load, but b has half of the 6,000 already."""
+    rooms = {HostId(f"h-{name}"): Room(cpu=100.0, memory=np.inf, disk=3_100.0) for name in "ab"}
+    seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
+    for share, forced in ((0.5, ()), (0.6, (kg(5),))):
+        restores = Restores(held=Held(on_disk={kg(5): {WorkerId("b"): share}}))
+        found = place_orphans(seen_, orphaned({5: 10.0}, 6_000), HostsSeen(), {}, operations=10_000, restores=restores)
+        assert found is not None
+        assert (found.targets, found.forced) == ({kg(5): "b"}, forced)
+
+
 def test_without_room_on_any_disk_orphans_get_an_owner_all_the_same() -> None:
     rooms = {HostId(f"h-{name}"): Room(cpu=100.0, memory=np.inf, disk=100.0) for name in "ab"}
     seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)
