@@ -25,11 +25,6 @@ class Target:
     topics: Topics
 
 
-def read_known(target: Target) -> Known:
-    """What a controller would know now.  Raises CommandError."""
-    return read_decider(target)[0].known
-
-
 def read_decider(target: Target) -> tuple[Decider, float]:
     """A decider that knows what a controller would know now, and the time (epoch seconds).  Raises CommandError."""
     now, configuration = time.time(), target.configuration

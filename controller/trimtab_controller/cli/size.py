@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.known import CommandError, Target, read_known, view_of
+from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
 from trimtab_controller.decider.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 
@@ -27,14 +27,15 @@ def run(args: argparse.Namespace) -> int:
 
 def run_size(args: argparse.Namespace, target: Target) -> int:
     """Print how many workers of which type are needed."""
-    known = read_known(target)
+    decider, _ = read_decider(target)
+    known = decider.known
     view = view_of(known, args.app, "APP")
     limits = target.configuration.balance
     wanted = Wanted(
         rate=args.rate, state=args.state, target=args.target, max_disk=limits.max_disk, max_link=limits.max_link
     )
     try:
-        found = size_of(view, known.capacity, known.pool.get(view.app, ()), wanted, known.followed.get(view.app))
+        found = size_of(view, known.capacity, known.pool.get(view.app, ()), wanted, decider.followed(view))
     except CannotSizeError as error:
         raise CommandError(f"no size can be given: {error}") from error
     if args.json:

@@ -1,6 +1,5 @@
 """What the last snapshot showed, for decisions and the status."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
@@ -13,7 +12,7 @@ from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import AppView, NotReady
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
@@ -26,8 +25,7 @@ class Known:
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
     app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
     be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
-    number of workers of each app.  `capacity`: hosts, and how much more fits.  `followed`: per app, the bytes of state
-    that each worker follows.
+    number of workers of each app.  `capacity`: hosts, and how much more fits.
     """
 
     snapshot: Snapshot | None = None
@@ -42,7 +40,6 @@ class Known:
     survivals: dict[AppId, Survival] = field(default_factory=dict)
     sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
     capacity: Capacity = NO_CAPACITY
-    followed: dict[AppId, Mapping[WorkerId, float]] = field(default_factory=dict)
 
     @property
     def levels(self) -> Levels:

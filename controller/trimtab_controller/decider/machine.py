@@ -272,6 +272,10 @@ class Decider:
         placement = self._execution.placements.get(view.app)
         return self._seen.standbys.with_copies(view, placement, self.known.snapshot, self.settings.max_migrations)
 
+    def followed(self, view: AppView) -> dict[WorkerId, float] | None:
+        """Bytes of state that each worker of an app follows; None if that is not known."""
+        return self._seen.standbys.followed(view, self._execution.placements.get(view.app))
+
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
         if not self._acting:

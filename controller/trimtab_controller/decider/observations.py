@@ -104,7 +104,6 @@ class Observations:
             survivals=dict(self.standbys.survivals),
             gaps=dict(filled.gaps),
             capacity=capacity_of(views, self.hosts),
-            followed=dict(self.standbys.followed),
         )
         return measured
 

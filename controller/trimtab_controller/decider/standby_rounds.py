@@ -84,13 +84,12 @@ class StandbyRounds:
     """Plans the rounds.
 
     `missing` = per known app, the number of key groups with too few standbys.  `survivals` = per app, what the loss of
-    any one host leads to.  `followed` = per app, the bytes of state that each worker follows.
+    any one host leads to.
     """
 
     def __init__(self) -> None:
         self.missing: dict[AppId, int] = {}
         self.survivals: dict[AppId, Survival] = {}
-        self.followed: dict[AppId, Mapping[WorkerId, float]] = {}
         self._apps: dict[AppId, _App] = {}
         self._begun_at: dict[AppId, float] = {}
         self._replaced_at: dict[AppId, float] = {}
@@ -114,13 +113,12 @@ class StandbyRounds:
 
     def see(self, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]) -> None:
         """Follow the apps that are known now: missing standbys, and what a loss leads to."""
-        self.missing, self.survivals, self.followed = {}, {}, {}
+        self.missing, self.survivals = {}, {}
         for app, view in views.items():
             known = self._known(view, placements.get(app)) if isinstance(view, AppView) else None
             if known is None or not isinstance(view, AppView):
                 continue
             self.missing[app] = known.missing
-            self.followed[app] = known.following.bytes_followed(view)
             known.survival = None if known.missing else known.following.survival(view, known.situation.wanted)
             over = known.survival is not None and known.survival.worst_pct > FULL_PCT
             known.overloads = known.overloads + 1 if over else 0
@@ -145,6 +143,11 @@ class StandbyRounds:
             known.overloads = before.overloads
         self._apps[view.app] = known
         return known
+
+    def followed(self, view: AppView, placement: Placement | None) -> dict[WorkerId, float] | None:
+        """Bytes of state that each worker of an app follows; None if that is not known."""
+        known = self._known(view, placement)
+        return None if known is None else known.following.bytes_followed(view)
 
     def next_round(
         self, now: float, view: AppView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()

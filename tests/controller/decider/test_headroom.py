@@ -27,9 +27,9 @@ def found(decider: Decider) -> Headroom:
 
 
 def sized(decider: Decider, rate: float, target: float = 0.7, **more: float) -> Sizing:
-    known = decider.known
+    known, view = decider.known, view_of(decider)
     wanted = Wanted(rate=rate, target=target, **more)
-    return size_of(view_of(decider), known.capacity, known.pool.get(APP, ()), wanted, known.followed.get(APP))
+    return size_of(view, known.capacity, known.pool.get(APP, ()), wanted, decider.followed(view))
 
 
 def test_headroom_as_placed_with_free_moves_and_the_bound() -> None:
