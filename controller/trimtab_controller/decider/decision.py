@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import NotReady
+from trimtab_controller.execution.events import Lacking
 from trimtab_controller.execution.state import SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import CommandKind
@@ -24,29 +25,38 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Carry out a plan.  `standbys` = new rows of key groups that the plan does not move."""
+    """Carry out a plan.  `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysPlaced."""
 
     plan: Plan
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+    lacking: Lacking = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """Change the placement to what the reports show.  `standbys` = rows with changed standbys."""
+    """Change the placement to what the reports show.
+
+    `standbys` = rows with changed standbys, `lacking` as in StandbysPlaced.
+    """
 
     app: AppId
     owners: Mapping[KeyGroup, WorkerId]
     detail: str
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+    lacking: Lacking = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbysPlaced:
-    """Change the standbys of these key groups; their owners stay."""
+    """Change the standbys of these key groups; their owners stay.
+
+    `lacking` = bytes that the new standbys restore, by key group and host.
+    """
 
     app: AppId
     rows: Mapping[KeyGroup, Owners]
     detail: str
+    lacking: Lacking = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

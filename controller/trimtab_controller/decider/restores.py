@@ -39,8 +39,8 @@ class Restores:
 def what_restores(
     snapshot: Snapshot | None, execution: Execution, learned: LearnedRestores, held: Held, band: float = 0.0
 ) -> Restores:
-    """What the newest window and the plans in flight show."""
-    running: dict[HostId, list[int]] = {}
+    """What the newest window, the plans in flight and the new standbys show."""
+    running = {host: list(sizes) for host, sizes in learned.building.items()}
     for handover in (each for row in execution.in_flight for each in row.handovers):
         if handover.phase is HandoverPhase.PREPARING:
             running.setdefault(handover.target_host, []).append(handover.to_restore())

@@ -1,5 +1,7 @@
 """Decides when to place standbys and how many at a time, so that restores do not overload the hosts.
 
+The execution names them when the hosts have room for the restores (`execution/standby_restores.py`).  The next round of
+an app is decided when all of the last one are named, or after NAMED_S: what is not named then is chosen anew.
 Gaps are filled as soon as possible.  Only when there are none, and nothing else is to be done, present standbys are
 replaced: where the loss of a host then leads to a load that is lower by about TOLERANCE_PCT.
 """
@@ -17,8 +19,10 @@ from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.resources import brought_by, free_disks, may_fill, with_less_disk
 from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.execution.events import Lacking
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -27,6 +31,8 @@ ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
 which bounds the time that one decision takes."""
 ROUND_INTERVAL_S = 10.0
 """Minimum time between two rounds of an app in which restores begin."""
+NAMED_S = 60.0
+"""How long the standbys of a round may wait to be named, such as for the restores of plans."""
 TOLERANCE_PCT = 5.0
 """By how much less a worker is loaded after a loss, in percent of its capacity, for standbys to be replaced."""
 REPLACE_INTERVAL_S = 60.0
@@ -57,6 +63,30 @@ class _Situation:
                 for name in ("operator", "partition", "owner")
             )
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """New standbys: `rows` with what they `lack`, decided `at` (epoch seconds)."""
+
+    app: AppId
+    at: float
+    rows: Mapping[KeyGroup, Owners]
+    lacking: Lacking
+
+    def waits(self, placement: Placement) -> bool:
+        """Whether a row is not named yet, and still could be."""
+        rows = ((placement.of(each.operator, each.partition), row) for each, row in self.rows.items())
+        return any(present != row and present[:1] == row[:1] for present, row in rows)
+
+    def named(self, placement: Placement) -> "_Round":
+        """Without the rows that the placement does not have."""
+        lacking = {
+            each: of
+            for each, of in self.lacking.items()
+            if placement.of(each.operator, each.partition) == self.rows[each]
+        }
+        return replace(self, rows={each: self.rows[each] for each in lacking}, lacking=lacking)
 
 
 @dataclass(slots=True)
@@ -93,14 +123,16 @@ class StandbyRounds:
         self._apps: dict[AppId, _App] = {}
         self._begun_at: dict[AppId, float] = {}
         self._replaced_at: dict[AppId, float] = {}
-        self._written: deque[tuple[float, Mapping[HostId, float]]] = deque()
+        self._rounds: deque[_Round] = deque()
 
     def promised(self, now: float) -> Mapping[HostId, float]:
         """Bytes on the disk of each host that new standbys may still write."""
-        while self._written and self._written[0][0] <= now - WRITTEN_S:
-            self._written.popleft()
+        while self._rounds and self._rounds[0].at <= now - WRITTEN_S:
+            self._rounds.popleft()
         found: dict[HostId, float] = {}
-        for host, size in (each for _, written in self._written for each in written.items()):
+        for host, size in (
+            (host, size) for row in self._rounds for of in row.lacking.values() for host, size in of.items()
+        ):
             found[host] = found.get(host, 0.0) + size
         return found
 
@@ -157,31 +189,41 @@ class StandbyRounds:
             return StandbyRows()
         known = self._known(view, placement)
         free = free_disks(view)
-        if self._is_early(now, view.app) or (known is not None and known.is_settled(free)):
+        if self._is_early(now, view.app, placement) or (known is not None and known.is_settled(free)):
             return StandbyRows()
         following = Following.of(view, placement) if known is None else known.following
         chosen = following.choose(view, view.standbys, ROUND)
         if known is not None and not chosen.rows:
             known.settled = free
         rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
-        return self._begun(now, view.app, replace(chosen, rows=rows))
+        lacking = {key_group: of for key_group, of in chosen.lacking.items() if key_group in rows}
+        return self._begun(now, view.app, placement, replace(chosen, rows=rows, lacking=lacking))
 
     def _replacements(self, now: float, view: AppView, placement: Placement) -> StandbyRows:
         """The rows that replace present standbys by better ones."""
         known = self._known(view, placement)
-        early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(now, view.app)
+        early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(
+            now, view.app, placement
+        )
         if early or known is None or known.survival is None or known.survival.excess_pct < TOLERANCE_PCT:
             return StandbyRows()
         self._replaced_at[view.app] = now
-        return self._begun(now, view.app, known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT))
+        chosen = known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT)
+        return self._begun(now, view.app, placement, chosen)
 
-    def _is_early(self, now: float, app: AppId) -> bool:
-        return now < self._begun_at.get(app, 0.0) + ROUND_INTERVAL_S
+    def _is_early(self, now: float, app: AppId, placement: Placement | None) -> bool:
+        if now < self._begun_at.get(app, 0.0) + ROUND_INTERVAL_S:
+            return True
+        last = next((row for row in reversed(self._rounds) if row.app == app), None)
+        return last is not None and placement is not None and now < last.at + NAMED_S and last.waits(placement)
 
-    def _begun(self, now: float, app: AppId, chosen: StandbyRows) -> StandbyRows:
+    def _begun(self, now: float, app: AppId, placement: Placement | None, chosen: StandbyRows) -> StandbyRows:
         if chosen.rows and chosen.added:
             self._begun_at[app] = now
-            self._written.append((now, chosen.written))
+            if placement is not None:  # what was not named will not be, since this round takes its place
+                self._rounds = deque(row.named(placement) if row.app == app else row for row in self._rounds)
+            rows = {each: chosen.rows[each] for each in chosen.lacking}
+            self._rounds.append(_Round(app, now, rows, chosen.lacking))
         return chosen
 
     def place(
@@ -198,7 +240,9 @@ class StandbyRounds:
             for view, placement in known:
                 found = choose(now, view, placement)
                 if found.rows:
-                    return StandbysPlaced(app=view.app, rows=found.rows, detail=_described(found))
+                    return StandbysPlaced(
+                        app=view.app, rows=found.rows, lacking=found.lacking, detail=_described(found)
+                    )
         return None
 
     def with_copies(self, view: AppView, placement: Placement | None, snapshot: Snapshot | None, moves: int) -> AppView:
@@ -214,7 +258,7 @@ class StandbyRounds:
         """The adoption, with new standbys in the same publication."""
         found = self.next_round(now, with_less_disk(view, self.promised(now)), placement)
         detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
-        return replace(adopted, detail=detail, standbys=found.rows)
+        return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking)
 
     def with_plan(self, now: float, view: AppView, placement: Placement | None, planned: Planned) -> Planned:
         """The plan, with new standbys for the key groups that it does not move in the same publication.
@@ -225,7 +269,8 @@ class StandbyRounds:
         rows = {each: placement.of(each.operator, each.partition) if placement else () for each in moved}
         written = [move for move in planned.plan.moves if move.target not in rows[move.key_group]]
         left = with_less_disk(view, brought_by(view, written))
-        return replace(planned, standbys=self.next_round(now, left, placement, besides=moved).rows)
+        found = self.next_round(now, left, placement, besides=moved)
+        return replace(planned, standbys=found.rows, lacking=found.lacking)
 
 
 def _described(found: StandbyRows) -> str:

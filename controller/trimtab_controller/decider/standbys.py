@@ -54,18 +54,18 @@ class StandbyRows:
 
     `rows` = (owner, standby ...) of the key groups whose standbys change.  `added` = number of new standbys, of which
     `replaced` take the place of others.  `missing` = number of key groups that still have too few standbys.
-    `written` = bytes that the new standbys write on the disk of each host.
+    `lacking` = bytes that the new standbys of a key group restore, by host.
     """
 
     rows: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     added: int = 0
     replaced: int = 0
     missing: int = 0
-    written: Mapping[HostId, float] = field(default_factory=dict)
+    lacking: Mapping[KeyGroup, Mapping[HostId, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
-        object.__setattr__(self, "written", MappingProxyType(dict(self.written)))
+        object.__setattr__(self, "lacking", MappingProxyType(dict(self.lacking)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,36 +223,41 @@ class Following:
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
         table, names = _whole(view), [worker.id for worker in _workers(view)]
         new, kept = is_new(problem, found.assignment), kept_standbys(problem) != UNPLACED
-        written, refused = _fitting(view, problem, found.assignment, new & changed[:, np.newaxis])
-        rows = {}
+        lacks, refused = _fitting(view, problem, found.assignment, new & changed[:, np.newaxis])
+        rows, lacking = {}, {}
         for place in np.flatnonzero(changed & ~refused).tolist():
             key_group = KeyGroup(view.app, table.operators[table.operator[place]], int(table.partition[place]))
             standbys = (names[each] for each in found.assignment[place].tolist() if each != UNPLACED)
             rows[key_group] = (names[problem.owner[place]], *standbys)
+            if place in lacks:
+                lacking[key_group] = lacks[place]
         more = (found.assignment != UNPLACED).sum(axis=1) - kept.sum(axis=1)
         added, filled = int(new[~refused].sum()), int(more[~refused].sum())
         missing = found.score.missing + int((refused & (more > 0)).sum())
-        return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=missing, written=written)
+        return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=missing, lacking=lacking)
 
 
 def _fitting(
     view: AppView, problem: Problem, assignment: Integers, new: NDArray[np.bool_]
-) -> tuple[dict[HostId, float], NDArray[np.bool_]]:
-    """Bytes that new standbys write on the disk of each host; and (K,) the key groups for which one has no room."""
+) -> tuple[dict[int, dict[HostId, int]], NDArray[np.bool_]]:
+    """Bytes that the new standbys of key groups restore, by host; and (K,) those for which a disk has no room."""
     disks, hosts = free_disks(view), [worker.host for worker in _workers(view)]
     written: dict[HostId, float] = {}
+    lacking: dict[int, dict[HostId, int]] = {}
     refused = np.zeros(len(assignment), np.bool_)
     for place in np.flatnonzero(new.any(axis=1)).tolist():
-        size = float(problem.state_bytes[place])
+        size = int(problem.state_bytes[place])
         targets = [
             hosts[worker] for worker in assignment[place, new[place]].tolist()
         ]  # standbys are on different hosts
-        after = {host: written.get(host, 0.0) + size * targets.count(host) for host in targets}
+        lacks = {host: size * targets.count(host) for host in targets}
+        after = {host: written.get(host, 0.0) + lacks[host] for host in targets}
         if any(taken > disks.get(host, np.inf) for host, taken in after.items()):
             refused[place] = True
         else:
             written |= after
-    return written, refused
+            lacking[place] = lacks
+    return lacking, refused
 
 
 def _workers(view: AppView) -> tuple[Worker, ...]:

@@ -11,6 +11,9 @@ from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners
 from trimtab_protocol.messages.placement import Placement
 
+Lacking = Mapping[KeyGroup, Mapping[HostId, int]]
+"""Bytes that the new standbys of key groups have to restore, by host."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -35,30 +38,40 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDecided:
-    """Carry out this plan; `standbys` = new rows of key groups that it does not move."""
+    """Carry out this plan.
+
+    `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysWanted.
+    """
 
     plan: Plan
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+    lacking: Lacking = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementWanted:
     """Publish the reported ownership: as the first placement, or because the engine decided otherwise.
 
-    `standbys` = rows with changed standbys.
+    `standbys` = rows with changed standbys, `lacking` as in StandbysWanted.
     """
 
     app: AppId
     owners: Mapping[KeyGroup, WorkerId]
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
+    lacking: Lacking = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbysWanted:
-    """Publish rows with changed standbys; the owners stay."""
+    """Publish rows with changed standbys; the owners stay.
+
+    `lacking` = bytes that the new standbys of a key group restore, by host: such a row is published as soon as these
+    hosts have room for the restores.  All others are published at once.
+    """
 
     app: AppId
     rows: Mapping[KeyGroup, Owners]
+    lacking: Lacking = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ This module coordinates rounds, placements and scalings; `handovers.py` has the 
 is published together with the new state, so a new leader that reads the journal continues from the same point.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from trimtab_controller.execution.events import (
     Event,
     ForgetWanted,
     HostsSeen,
+    Lacking,
     Limits,
     OwnershipSeen,
     PlacementsLost,
@@ -31,6 +33,7 @@ from trimtab_controller.execution.events import (
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restore_order import Room, schedule
 from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
+from trimtab_controller.execution.standby_restores import StandbyRestores
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -55,6 +58,7 @@ class ExecutionMachine:
         self._cluster = cluster
         self._limits = limits
         self._costs = RestoreCosts()
+        self._standbys = StandbyRestores(self._costs)
         self._releases = Releases()
         self._warmed: list[RestoreEnded] = []
         self._in_parts: dict[AppId, bool] = {}
@@ -63,23 +67,25 @@ class ExecutionMachine:
     @property
     def wake_at(self) -> float | None:
         """When `on_tick` must be called at the latest (epoch seconds); None: no deadline is pending."""
-        times = [row.wake_at for row in self._handovers() if row.phase not in ENDED]
+        times: list[float | None] = [row.wake_at for row in self._handovers() if row.phase not in ENDED]
         times += [scalings.give_up_at(scaling) for scaling in self.state.scalings.values()]
         times += [handovers.named_at(each, self._limits) for each in handovers.to_name(self.state)]
+        times += [self._standbys.wake_at]
         return min((at for at in times if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
         """Process an event and return the actions that follow; none if the event no longer matters."""
         step = self._step(now)
         match event:
-            case PlanDecided(plan=plan, standbys=rows):
+            case PlanDecided(plan=plan, standbys=rows, lacking=lacking):
                 self._begin(step, plan)
-                self._place_standbys(step, plan.app, rows)
-            case PlacementWanted(app=app, owners=owners, standbys=rows):
-                self._adopt(step, app, owners, rows)
-            case StandbysWanted(app=app, rows=rows):
+                self._place_standbys(step, plan.app, rows, lacking)
+            case PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking):
+                self._adopt(step, app, owners)
+                self._place_standbys(step, app, rows, lacking)
+            case StandbysWanted(app=app, rows=rows, lacking=lacking):
                 self._check_idle(app)
-                self._place_standbys(step, app, rows)
+                self._place_standbys(step, app, rows, lacking)
             case StopWanted():
                 self._stop(step, event)
             case ScalingWanted():
@@ -93,7 +99,7 @@ class ExecutionMachine:
             case OwnershipSeen():
                 self._resolve(step, event)
             case HostsSeen(start_s=start_s, hosts=hosts):
-                self._costs.links.see(start_s, hosts, {each.target_host for each in self._restoring()})
+                self._costs.links.see(start_s, hosts, {*self._restoring_on(), *self._standbys.running(now)})
             case ReadersSeen(in_parts=in_parts):
                 self._see_readers(step, in_parts)
             case PlacementsLost():
@@ -126,6 +132,7 @@ class ExecutionMachine:
             handovers.hear(step, handover, ack)
         handovers.name_due(step)
         self._start_waiting(step)
+        self._standbys.name_due(step, self._restoring_on(step.execution))
         actions = step.close()
         self.state = step.execution
         warmed, self._warmed = self._warmed, []
@@ -183,16 +190,24 @@ class ExecutionMachine:
             return row
         begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
         known = {**self._costs.links.cores, **cores}
-        found = schedule(now, waiting, self._restoring(), known, self._limits, self._costs)
+        building = self._standbys.running(now)
+        found = schedule(now, waiting, self._restoring(), known, self._limits, self._costs, building)
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
     def _restoring(self) -> list[Handover]:
         preparing = (each for each in self._handovers() if each.phase is HandoverPhase.PREPARING)
         return [each for each in preparing if not self._releases.is_warm(each)]
 
+    def _restoring_on(self, execution: Execution | None = None) -> Counter[HostId]:
+        """How many hand-overs restore on each host."""
+        rows = (self.state if execution is None else execution).in_flight
+        found = (each for row in rows for each in row.handovers if each.phase is HandoverPhase.PREPARING)
+        return Counter(each.target_host for each in found if not self._releases.is_warm(each))
+
     def _start_waiting(self, step: Step) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
-        room = Room(step.execution, self._limits, self._releases.is_warm)
+        building = {host: len(left) for host, left in self._standbys.running(step.now).items()}
+        room = Room(step.execution, self._limits, self._releases.is_warm, building)
         for row in step.execution.in_flight:
             for handover in row.handovers:
                 ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
@@ -226,8 +241,16 @@ class ExecutionMachine:
             step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))
 
     def learned(self) -> LearnedRestores:
-        """What restores cost, as far as it was measured."""
-        return self._costs.learned(self._limits.handovers_per_host)
+        """What restores cost, as far as it was measured, and what new standbys restore now."""
+        building: dict[HostId, list[int]] = {}
+        for each in self._standbys.building:
+            building.setdefault(each.host, []).append(each.lacking_bytes)
+        return replace(self._costs.learned(self._limits.handovers_per_host), building=building)
+
+    @property
+    def full_links(self) -> tuple[HostId, ...]:
+        """The hosts on which new standbys wait since the foreground fills their links."""
+        return self._standbys.full_links
 
     def _resolve(self, step: Step, seen: OwnershipSeen) -> None:
         for row in self.state.in_flight:
@@ -255,6 +278,7 @@ class ExecutionMachine:
         step.answered, step.changed = wanted.answered, True
         if wanted.app in self.state.placements and wanted.app is not None:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
+            self._standbys.forget(wanted.app)
             resizing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
@@ -262,23 +286,26 @@ class ExecutionMachine:
             scalings.forget(step, wanted.worker)
             resizing.left(step, {wanted.worker})
 
-    def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners]) -> None:
-        """Publish rows of key groups that do not move.  Raises ValueError for a row that names another owner."""
-        placement = self.state.placements[app]
-        for key_group, row in rows.items():
-            if placement.of(key_group.operator, key_group.partition)[:1] != row[:1]:
-                raise ValueError(f"{key_group} would get the owner {row[:1]} together with its standbys")
-        step.owners.update(rows)
-        step.changed |= bool(rows)
+    def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners], lacking: Lacking) -> None:
+        """Publish rows of key groups that do not move; those with something to restore when there is room for it.
 
-    def _adopt(
-        self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId], standbys: Mapping[KeyGroup, Owners]
-    ) -> None:
+        Raises ValueError for a row that names another owner.
+        """
+        for key_group, row in rows.items():
+            if step.row(key_group)[:1] != row[:1]:
+                raise ValueError(f"{key_group} would get the owner {row[:1]} together with its standbys")
+        later = {each: row for each, row in rows.items() if each in lacking and self._limits.schedule_restores}
+        now = {each: row for each, row in rows.items() if each not in later}
+        if later:
+            self._standbys.want(step, app, later, lacking)
+        step.owners.update(now)
+        step.changed |= bool(now)
+
+    def _adopt(self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId]) -> None:
         self._check_idle(app)
         previous = self.state.placements.get(app)
         part_size = self._part_size(app, len(owners))
-        adopted = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
-        step.adopted[app] = adopted.changed(step.epoch, standbys)
+        step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
         step.changed = True
 
     # --- how placements are published -----------------------------------------------------------------------------

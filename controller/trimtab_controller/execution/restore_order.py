@@ -7,6 +7,7 @@ is left.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,11 @@ def schedule(
     cores: Mapping[HostId, float],
     limits: Limits,
     costs: RestoreCosts,
+    building: Mapping[HostId, Sequence[float]] = MappingProxyType({}),
 ) -> Scheduled:
     """Schedule new hand-overs; `restoring` = those of all apps whose targets restore now.
 
+    `building` = the seconds left of the new standbys that restore now, by host.
     On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
     """
     hosts = sorted({each.target_host for each in handovers})
@@ -55,7 +58,10 @@ def schedule(
         local=np.array([each.has_copy for each in handovers], np.bool_),
         slots=np.array([slots[host] for host in hosts], np.int64),
         costs=[each.high for each in fitted],
-        running=[_running(now, host, restoring, fitted[at], costs) for at, host in enumerate(hosts)],
+        running=[
+            _running(now, host, restoring, fitted[at], costs) + [left / unit_s for left in building.get(host, ())]
+            for at, host in enumerate(hosts)
+        ],
     )
     found = solve_given(problem)
     promised = with_costs(problem, found, [each.median for each in fitted])
@@ -114,10 +120,23 @@ def _running(
 
 
 class Room:
-    """How many more hand-overs may begin: within the limits, and within the slots that their round gives the target."""
+    """How many more hand-overs may begin: within the limits, and within the slots that their round gives the target.
 
-    def __init__(self, execution: Execution, limits: Limits, is_warm: Callable[[Handover], bool]) -> None:
-        """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more."""
+    New standbys that restore already hold slots too, but never the last one of a host.
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        limits: Limits,
+        is_warm: Callable[[Handover], bool],
+        building: Mapping[HostId, int] = MappingProxyType({}),
+    ) -> None:
+        """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more.
+
+        `building` = new standbys that restore on each host.
+        """
+        self._building = building
         self._limits = limits
         self._of_app: dict[AppId, int] = {}
         self._on_host: dict[HostId, int] = {}
@@ -136,7 +155,8 @@ class Room:
         if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
             return False
         slots = None if row.recovery is None else row.recovery.slots.get(handover.target_host)
-        return slots is None or self._restoring.get(handover.target_host, 0) < slots
+        restoring = self._restoring.get(handover.target_host, 0)
+        return slots is None or restoring < max(1, slots - self._building.get(handover.target_host, 0))
 
     def take(self, handover: Handover) -> None:
         """Count a hand-over that begins."""

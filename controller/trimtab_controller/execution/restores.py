@@ -14,7 +14,7 @@ journalled: a new leader begins with the prior.
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.execution.links import Links
@@ -62,7 +62,7 @@ class LearnedRestores:
     """What was learned so far, for those who choose targets.
 
     `of_host` = g of hosts with a curve or a prior of their own (p90), `most_at_once` = restores at the same time that a
-    host may run.
+    host may run, `building` = bytes that new standbys restore now, by host.
     """
 
     unit_s: float = UNIT_S
@@ -70,6 +70,7 @@ class LearnedRestores:
     shared: RemoteCost = PRIOR
     of_host: Mapping[HostId, RemoteCost] = field(default_factory=dict)
     most_at_once: int = AT_ONCE
+    building: Mapping[HostId, Sequence[int]] = field(default_factory=dict)
 
     def size(self, lacking_bytes: float) -> float:
         """The size of a restore for the model: 1 if nothing is lacking."""

@@ -37,6 +37,13 @@ class Step:
     def __post_init__(self) -> None:
         self.epoch = Epoch(self.execution.generation, self.execution.number + 1)
 
+    def row(self, key_group: KeyGroup) -> Owners:
+        """The row of a key group after the changes so far."""
+        if key_group in self.owners:
+            return self.owners[key_group]
+        placement = self.adopted.get(key_group.app, self.execution.placements.get(key_group.app))
+        return placement.of(key_group.operator, key_group.partition) if placement is not None else ()
+
     def put(self, handover: Handover) -> None:
         """Replace a hand-over of its app's round."""
         row = self.execution.rounds[handover.app]

@@ -191,6 +191,7 @@ class ControlLoop:
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 if self._acting:
                     self._execute(hosts_seen(snapshot, self._configuration.balance.max_link))
+                    self._telemetry.full_links(self._execution.full_links)
                 self._decide(deciding.RestoresLearned(learned=self._execution.learned()))
                 self._decide(event)
                 self._telemetry.snapshot(snapshot, self._decider)
@@ -288,14 +289,14 @@ class ControlLoop:
 
     def _act_on(self, decision: Decision) -> None:
         match decision:
-            case Planned(plan=plan, standbys=rows):
+            case Planned(plan=plan, standbys=rows, lacking=lacking):
                 if self._events is not None:
                     self._events.decided(plan)
-                self._execute(executing.PlanDecided(plan=plan, standbys=rows))
-            case Adopted(app=app, owners=owners, standbys=rows):
-                self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows))
-            case StandbysPlaced(app=app, rows=rows):
-                self._execute(executing.StandbysWanted(app=app, rows=rows))
+                self._execute(executing.PlanDecided(plan=plan, standbys=rows, lacking=lacking))
+            case Adopted(app=app, owners=owners, standbys=rows, lacking=lacking):
+                self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking))
+            case StandbysPlaced(app=app, rows=rows, lacking=lacking):
+                self._execute(executing.StandbysWanted(app=app, rows=rows, lacking=lacking))
             case PlanEnded(app=app, lost=lost, detail=detail):
                 self._execute(executing.StopWanted(app=app, reason=detail, lost=lost))
             case Scaled(kind=kind, worker=worker, host=host, app=app):

@@ -20,7 +20,7 @@ from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_controller.wording import first_few
-from trimtab_protocol.messages.names import AppId, Topics
+from trimtab_protocol.messages.names import AppId, HostId, Topics
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import Status
 
@@ -45,6 +45,7 @@ class Telemetry:
         self._began_at: float | None = None
         self._hold: Hold | None = None
         self._concerns: set[tuple[ConcernKind, AppId]] = set()
+        self._full_links: tuple[HostId, ...] = ()
 
     def hold(self, hold: Hold | None) -> None:
         """Report a hold, or its end (None)."""
@@ -71,6 +72,12 @@ class Telemetry:
         self._metrics.see_capacity(decider.known.capacity)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._see_concerns(decider.known.concerns)
+
+    def full_links(self, hosts: tuple[HostId, ...]) -> None:
+        """Log the hosts on which new standbys wait since the foreground fills their links, when they change."""
+        if hosts and hosts != self._full_links:
+            log.warning("new standbys wait: the foreground fills the links of %s", first_few(hosts))
+        self._full_links = hosts
 
     def _see_concerns(self, concerns: Sequence[Concern]) -> None:
         """Log each concern when it begins and when it ends."""

@@ -21,9 +21,9 @@ from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.standby_rounds import ROUND, ROUND_INTERVAL_S
+from trimtab_controller.decider.standby_rounds import NAMED_S, ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 
 EACH = int(ROUND.worker_changes)
@@ -63,6 +63,22 @@ def test_standbys_that_are_missing_are_placed_when_nothing_else_is_to_be_done() 
     calm = only(made.on_event(1031.0, asking(window(BALANCED, 1030.0), 1)))
     assert isinstance(calm, Skip)
     assert (calm.reason, made.known.missing_standbys) == (SkipReason.INSIDE_BAND, {APP: 0})
+
+
+def test_the_next_round_waits_until_the_last_one_is_named_but_not_for_ever() -> None:
+    present = execution(BALANCED)
+    made = decider(present)
+    first = only(made.on_event(1011.0, asking(window(BALANCED), 1)))
+    assert isinstance(first, StandbysPlaced)
+    assert first.lacking == {kg(0): {HostId("h1"): 1000}, kg(1): {HostId("h0"): 1000}}
+    published(made, present, {kg(0): WARM[kg(0)]})
+    for end_s in (1030.0, 1060.0):
+        waits = only(made.on_event(end_s + 1.0, asking(window(BALANCED, end_s), 1)))
+        assert isinstance(waits, Skip), "the other one may still wait for a slot of its host"
+    again = only(made.on_event(1011.0 + NAMED_S, asking(window(BALANCED, 1070.0), 1)))
+    assert isinstance(again, StandbysPlaced)
+    assert (again.rows, again.lacking) == ({kg(1): WARM[kg(1)]}, {kg(1): {HostId("h0"): 1000}})
+    assert made._standbys.promised(1011.0 + NAMED_S) == {HostId("h1"): 1000.0, HostId("h0"): 1000.0}, "not twice"
 
 
 @pytest.mark.parametrize("asked", [(None,), (0,)])
