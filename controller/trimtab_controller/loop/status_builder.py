@@ -2,9 +2,10 @@
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from trimtab_controller.decider.concerns import Concern
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.machine import Decider
@@ -34,11 +35,15 @@ KEPT_ROUNDS = 100
 
 
 class StatusBuilder:
-    """Remembers the last decisions and rounds, beginning with those of the `previous` status."""
+    """Remembers the last decisions and rounds, beginning with those of the `previous` status.
+
+    `inherited` = concerns of the predecessor that are still in force.
+    """
 
     def __init__(self, cluster: str, *, acting: bool, previous: Status | None = None) -> None:
         self._cluster = cluster
         self._acting = acting
+        self.inherited: Sequence[Concern] = ()
         self._decisions = deque(previous.decisions if previous else (), KEPT_DECISIONS)
         self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
 
@@ -96,7 +101,7 @@ class StatusBuilder:
             hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
             concerns=tuple(
                 ConcernStatus(kind=str(concern.kind), app=concern.app, text=concern.detail[:4000])
-                for concern in decider.known.concerns
+                for concern in (*decider.known.concerns, *self.inherited)
             ),
             pool=tuple(
                 PoolStatus(app=app, worker=row.worker, host=row.host, capacity=row.capacity)
