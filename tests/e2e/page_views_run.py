@@ -61,6 +61,12 @@ class Run:
     cluster: Cluster
     watch: StatusWatch
 
+    @property
+    def last(self) -> Status:
+        """The last status that was seen."""
+        assert self.watch.last is not None
+        return self.watch.last
+
     def start_job(self) -> Clicks:
         """Start all workers, and the clicks."""
         clicks = Clicks(self.cluster.broker.address)

@@ -1,5 +1,7 @@
 """A worker is killed while a plan moves key groups to it: the plan ends early, and its key groups restore elsewhere."""
 
+import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -16,15 +18,16 @@ pytestmark = [pytest.mark.scenario, pytest.mark.timeout(300)]
 
 SESSION_S = 30.0
 """Less than Faust's 60 s, but longer than the two windows of 5 s after which a worker counts as lost."""
+WINDOW_S, REPORTED_S = 5.0, 0.8
+"""The sandbox's windows, and how long after one the last report of it is made."""
 ONE_BY_ONE = {"handovers_in_flight": 1, "key_groups_per_handover": 1}
 KEY_GROUPS = 32
 DRAINED, KILLED, LEFT = "w1", "w0", "w2"
 
 
 def drains(status: Status) -> RoundStatus | None:
-    """The plan that drains the worker, once the first key group has moved."""
-    found = (row for row in status.rounds if f"drain {DRAINED}" in row.reason or DRAINED in row.reason)
-    return next((row for row in found if row.ended_at is None and row.migrations), None)
+    """The plan in flight that drains the worker."""
+    return next((row for row in status.rounds if DRAINED in row.reason and row.ended_at is None), None)
 
 
 def test_the_plan_ends_early_and_the_key_groups_restore_elsewhere(tmp_path: Path) -> None:
@@ -37,9 +40,16 @@ def test_the_plan_ends_early_and_the_key_groups_restore_elsewhere(tmp_path: Path
         run.until(
             lambda status: all_run(status) and any(row.kind == "adopt" for row in status.decisions), "a placement"
         )
+        before = run.last.window_end
+        window = run.until(lambda status: status.window_end != before, "the next window").window_end
+        assert window is not None
         config = str(run.cluster.controller_toml)
         drain = program("trimtab_controller.cli", "drain", DRAINED, "--reason", "test", "--config", config)
         subprocess.run(drain, check=True, capture_output=True, timeout=60)
+        # From the end of a window that shows it whole, it does nothing more: what the plan moves to it is never warm.
+        while time.time() < window + WINDOW_S + REPORTED_S:
+            time.sleep(0.05)
+        os.kill(run.cluster.pids[KILLED], signal.SIGSTOP)
         moving = drains(run.until(drains, "a plan in flight"))
         assert moving is not None
         run.cluster.kill(KILLED)
@@ -53,7 +63,7 @@ def test_the_plan_ends_early_and_the_key_groups_restore_elsewhere(tmp_path: Path
         assert early.ended_at is not None
         print(f"\nthe plan ended {early.ended_at - killed:.1f} s after the kill: {early.stopped}")
         assert "ended early, since w0 is away" in (early.stopped or "")
-        assert early.migrations + early.failed > 0
+        assert early.failed > 0
 
         def restores(status: Status) -> RoundStatus | None:
             return next((row for row in status.rounds if "Elastic Allocator" in row.reason), None)
