@@ -3,8 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
@@ -94,6 +96,7 @@ class Batches:
         self._outlet = outlet
         self._working = threading.Lock()
         self._closing = threading.Event()
+        self._beside = ThreadPoolExecutor(1, "planning")
 
     def __call__(self, records: DataFrame, _batch_id: int) -> None:
         """Add the sums of a batch, publish the ready windows, and wait until the next batch can complete a window.
@@ -109,16 +112,26 @@ class Batches:
         self._closing.wait((look_ms - now_ms) / 1000)
 
     def _rows(self, records: DataFrame) -> pa.Table:
+        """The sums of a batch.  Spark plans the query for them while it counts what is left out, mostly nothing."""
         window_ms = self._settings.window_ms
-        hosts = self._settings.expected_hosts
-        left_out = pipeline.left_out(records, window_ms=window_ms, hosts=hosts).collect()
+        planned = self._beside.submit(self._sums, records, ())
+        left_out = pipeline.left_out(records, window_ms=window_ms, hosts=self._settings.expected_hosts).collect()
         _tell(left_out)
         flooding = {row.key for row in left_out if row.fault == Fault.FLOODING}
-        records = pipeline.kept(records, hosts=hosts, flooding=flooding)
-        samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=window_ms)
-        sums = pipeline.windows(samples, window_ms=window_ms).toArrow()
+        sums = planned.result()
+        if flooding:
+            sums = self._sums(records, flooding)
+        found = sums.toArrow()
         refused = table_of(left_out_row(*row[:-1]) for row in left_out)
-        return pa.concat_tables([refused, sums.select(SCHEMA.names).cast(SCHEMA)])
+        return pa.concat_tables([refused, found.select(SCHEMA.names).cast(SCHEMA)])
+
+    def _sums(self, records: DataFrame, flooding: Collection[str]) -> DataFrame:
+        """The query for the sums, planned but not run."""
+        records = pipeline.kept(records, hosts=self._settings.expected_hosts, flooding=flooding)
+        samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=self._settings.window_ms)
+        sums = pipeline.windows(samples, window_ms=self._settings.window_ms)
+        cast(Any, sums)._jdf.queryExecution().executedPlan()  # Spark keeps it for the query's run
+        return sums
 
     def flush(self) -> None:
         """Publish what is held, between two batches.  Raises NotPublished, KafkaException."""
@@ -131,6 +144,7 @@ class Batches:
         with self._working:
             if self.query:
                 self.query.stop()
+        self._beside.shutdown()
 
 
 def _run_query(
