@@ -37,13 +37,13 @@ KEPT_ROUNDS = 100
 class StatusBuilder:
     """Remembers the last decisions and rounds, beginning with those of the `previous` status.
 
-    `inherited` = concerns of the predecessor that are still in force.
+    `kept_concerns` = those in force that the last window does not show.
     """
 
     def __init__(self, cluster: str, *, acting: bool, previous: Status | None = None) -> None:
         self._cluster = cluster
         self._acting = acting
-        self.inherited: Sequence[Concern] = ()
+        self.kept_concerns: Sequence[Concern] = ()
         self._decisions = deque(previous.decisions if previous else (), KEPT_DECISIONS)
         self._rounds = {row.plan: row for row in previous.rounds} if previous else {}
 
@@ -101,7 +101,7 @@ class StatusBuilder:
             hold=None if hold is None else HoldStatus(id=hold.id, text=hold.reason),
             concerns=tuple(
                 ConcernStatus(kind=str(concern.kind), app=concern.app, text=concern.detail[:4000])
-                for concern in (*decider.known.concerns, *self.inherited)
+                for concern in (*decider.known.concerns, *self.kept_concerns)
             ),
             pool=tuple(
                 PoolStatus(app=app, worker=row.worker, host=row.host, capacity=row.capacity)

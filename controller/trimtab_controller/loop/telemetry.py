@@ -16,7 +16,7 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.inherited import InheritedConcerns
+from trimtab_controller.loop.lasting import LastingConcerns
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -45,11 +45,11 @@ class Telemetry:
         self._logged_at = 0.0
         self._began_at: float | None = None
         self._hold: Hold | None = None
-        self._inherited = InheritedConcerns(previous)
-        self._status_builder.inherited = self._inherited.left
+        self._lasting = LastingConcerns(previous)
+        self._status_builder.kept_concerns = self._lasting.kept
         self._concerns: set[tuple[ConcernKind, AppId]] = set()
         self._full_links: tuple[HostId, ...] = ()
-        self._see_concerns(self._inherited.left)
+        self._see_concerns(self._lasting.kept)
 
     def hold(self, hold: Hold | None) -> None:
         """Report a hold, or its end (None)."""
@@ -75,9 +75,9 @@ class Telemetry:
         self._metrics.see_sizes(decider.known.sizes)
         self._metrics.see_capacity(decider.known.capacity)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
-        own = decider.known.concerns
-        self._status_builder.inherited = self._inherited.see(snapshot, own)
-        self._see_concerns([*own, *self._status_builder.inherited])
+        self._lasting.see(snapshot, decider.known.concerns)
+        self._status_builder.kept_concerns = self._lasting.kept
+        self._see_concerns([*decider.known.concerns, *self._lasting.kept])
 
     def full_links(self, hosts: tuple[HostId, ...]) -> None:
         """Log the hosts on which new standbys wait since the foreground fills their links, when they change."""
