@@ -4,9 +4,7 @@ Source, view, count and sink with PARTITIONS key groups each.  Source and sink g
 number of the operator before (the paper's local stream partitioning), count gets them by page.
 """
 
-import asyncio
 import os
-from pathlib import Path
 from typing import Any
 
 import faust
@@ -15,8 +13,6 @@ from trimtab_agent.engines.faust import install
 
 PARTITIONS = int(os.environ["PARTITIONS"])
 SESSION_S = float(os.environ["SESSION_S"])
-HOLD = Path(os.environ["HOLD"])
-"""While this file exists, no click is viewed, so that a key group with a click in work cannot be handed over."""
 
 app = faust.App(
     "pages",
@@ -44,8 +40,6 @@ async def source(stream: Any) -> None:
 @app.agent(looked, name="view")
 async def view(stream: Any) -> None:
     async for click in stream:
-        while HOLD.exists():
-            await asyncio.sleep(0.1)
         await views.send(key=click.split()[0], value=click)
 
 

@@ -56,11 +56,10 @@ class Clicks:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A cluster whose job may have been started already.  While the file `hold` exists, no click is viewed."""
+    """A cluster whose job may have been started already."""
 
     cluster: Cluster
     watch: StatusWatch
-    hold: Path
 
     def start_job(self) -> Clicks:
         """Start all workers, and the clicks."""
@@ -103,14 +102,13 @@ def page_views(
     folder: Path, name: str, *, session_s: float, controller: Mapping[str, Mapping[str, object]]
 ) -> Iterator[Run]:
     """Broker, agents and an acting controller that has published a window; the job has not been started."""
-    hold = folder / "hold"
     settings = SandboxSettings(
         app="tests.e2e.page_views_app:app",
         app_folder=ROOT,
         cluster=name,
         workers=WORKERS,
         capacity_cores=0.5,
-        environment={"PARTITIONS": str(PARTITIONS), "SESSION_S": str(session_s), "HOLD": str(hold)},
+        environment={"PARTITIONS": str(PARTITIONS), "SESSION_S": str(session_s)},
         controller=controller,  # type: ignore[arg-type]
     )
     with Cluster(settings, folder / "cluster") as cluster:
@@ -122,6 +120,6 @@ def page_views(
         for index in range(WORKERS):
             cluster.start_agent(index)
         with StatusWatch(cluster.broker.address, cluster.topics) as watch:
-            run = Run(cluster, watch, hold)
+            run = Run(cluster, watch)
             run.until(lambda status: status.window_end is not None, "a window")
             yield run
