@@ -21,6 +21,7 @@ from tests.e2e.steering.app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Fea
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
+from trimtab_agent.engines.faust.local.settings import LocalSettings
 from trimtab_agent.engines.faust.safety import store_guard as guarded
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.side_services import SideServices
@@ -95,6 +96,7 @@ app = faust.App(
     broker_heartbeat_interval=SETUP["heartbeat_s"],
     broker_rebalance_timeout=20.0,
     broker_max_poll_interval=SETUP.get("max_poll_s", 1000.0),
+    stream_buffer_maxsize=SETUP.get("queue", 4096),
     table_standby_replicas=0 if Feature.NO_STANDBYS in FEATURES else 1,
 )
 raw = {"key_type": str, "value_type": int, "key_serializer": "raw", "value_serializer": "json"}
@@ -145,7 +147,14 @@ elif Feature.OTHER_NAMES in FEATURES:
 elif Feature.UNNAMED in FEATURES:
     own = {}
 if Feature.STOCK not in FEATURES:
-    plugin = install(app, operators=own, settings=SteeringSettings(took_limit_s=SETUP.get("took_limit_s", 4.0)))
+    limits = {"took_limit_s": SETUP.get("took_limit_s", 4.0), "drain_limit_s": SETUP.get("drain_limit_s", 10.0)}
+    plugin = install(
+        app,
+        operators=own,
+        settings=SteeringSettings(**limits),
+        local=[regrouped] if Feature.LOCAL in FEATURES else [],
+        local_settings=LocalSettings(**SETUP.get("local", {})),
+    )
 
 seen: dict[int, dict[int, int]] = defaultdict(dict)
 """Partition of `numbers` -> bucket of 5 ms -> longest latency in ms."""
@@ -179,6 +188,8 @@ async def add(stream: Any) -> None:
 @app.agent(regrouped)
 async def total(stream: Any) -> None:
     async for event in stream.events():
+        if SETUP.get("slow_s"):
+            await asyncio.sleep(SETUP["slow_s"])
         groups[text(event.key)] += 1
         await totals.send(key=event.key, value=event.value)
 
@@ -201,6 +212,17 @@ async def write_what_is_warm() -> None:
         lag = await plugin.steering.standbys.lag_records(followed)
         (FOLDER / f"{WORKER}.new").write_text(json.dumps({"key_groups": sorted(map(str, followed)), "lag": lag}))
         (FOLDER / f"{WORKER}.new").rename(FOLDER / f"{WORKER}.warm")
+
+
+@app.task
+async def write_what_is_direct() -> None:
+    while Feature.LOCAL in FEATURES:
+        await asyncio.sleep(0.25)
+        if (hop := plugin.hop) is not None:
+            states = [gate.state.value for route in hop.routes.values() for gate in route.gates.values()]
+            told = {"direct": hop.finished, "overtaking": hop.overtaking, "given up": hop.given_up, "gates": states}
+            told["refused"] = [route.refused for route in hop.routes.values() if route.refused]
+            (FOLDER / f"{WORKER}.direct").write_text(json.dumps(told))
 
 
 seek = Recovery._seek_offsets

@@ -23,6 +23,7 @@ class Feature(StrEnum):
     NO_STANDBYS = "asks for no standbys"
     OTHER_APP = "another app id"
     BALLAST = "one more table"  # which the job only keeps; the scenario fills it
+    LOCAL = "events between its agents skip the broker where they can"
     IN_MEMORY = "tables in memory"  # the plug-in cannot steer that, and only reports
 
 

@@ -139,6 +139,10 @@ class Cluster:
             "link_bytes_s": setup.link_bytes_s,
             "delays_s": setup.delays_s,
             "features": self.versions[name],
+            "slow_s": setup.slow_s,
+            "queue": setup.queue,
+            "drain_limit_s": setup.drain_limit_s,
+            "local": setup.local,
             "planted": self._planted,
             **changed,
         }

@@ -67,6 +67,13 @@ class Setup:
     """By partition: size of the additional table, with `Feature.BALLAST`."""
     link_bytes_s: float = 0.0
     """What each worker reads from changelogs for hand-overs and standbys; 0 = as fast as it can."""
+    slow_s: float = 0.0
+    """How long the second agent takes for an event, in each of its steps."""
+    queue: int = 4096
+    """Events that a stream's queue holds."""
+    drain_limit_s: float = 10.0
+    local: dict[str, float] = field(default_factory=dict)
+    """Settings of the local hop, with `Feature.LOCAL`."""
     planted: tuple[str, ...] = ()
     """Defects of the plug-in, see the app."""
     features: tuple[Feature, ...] = ()

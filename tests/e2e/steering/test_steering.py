@@ -116,6 +116,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
         examples=(),
         duplicated={"outputs": 0},
         repeated_s=None,
+        disorder={"totals": 0},
         stepped_back={"counts": 0},
         wrong_keys={"counts": 0},
         too_low={"counts": 0},
@@ -128,6 +129,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
         {"lost": {"outputs": 1}},
         {"repeated_s": math.inf},
         {"repeated_s": 1.6},
+        {"disorder": {"totals": 1}},
         {"stepped_back": {"counts": 1}},
         {"wrong_keys": {"counts": 1}},
         {"too_low": {"counts": 1}},
@@ -169,7 +171,7 @@ def test_an_app_that_was_replaced_is_judged_by_what_it_has_committed() -> None:
     logs = ("oracle-counts-changelog", "oracle-sums-changelog", "oracle-groups-changelog")
     cluster: Any = SimpleNamespace(
         load=SimpleNamespace(sent=[(f"k{number}", 1.0) for number in range(5)], sent_besides={}),
-        changelogs=logs, setup=SimpleNamespace(windowed=False), faults=[],
+        changelogs=logs, setup=Setup(), faults=[],
     )  # fmt: skip
     fine = {
         "outputs": [("", 0), ("", 1), ("", 2)],

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import faust
 from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
@@ -16,6 +17,11 @@ from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, serve
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.local.consumer import LocalTransport
+from trimtab_agent.engines.faust.local.hop import LocalHop
+from trimtab_agent.engines.faust.local.sends import local_hop
+from trimtab_agent.engines.faust.local.sensor import LocalSensor
+from trimtab_agent.engines.faust.local.settings import LocalSettings
 from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -44,13 +50,24 @@ class Plugin:
 
     steering: FaustSteering
     sensor: KeyGroupSensor
+    hop: LocalHop | None = None
+    """The local hop; None if no topic is local."""
 
 
-def install(app: Any, *, operators: Operators | None = None, settings: SteeringSettings | None = None) -> Plugin:
+def install(
+    app: Any,
+    *,
+    operators: Operators | None = None,
+    settings: SteeringSettings | None = None,
+    local: Iterable[Any] = (),
+    local_settings: LocalSettings | None = None,
+) -> Plugin:
     """Let Trimtab measure and move this app's key groups.
 
     Call it once, anywhere between `faust.App(...)` and the start of the worker.  `operators` names topics and tables
-    that belong together; all others form one operator per partition count.  Raises NotConfigured.
+    that belong together; all others form one operator per partition count.  `local` = topics whose events skip the
+    broker where their reader runs in the same worker, see `local`.  Raises NotConfigured, and ValueError for a topic
+    that cannot be local.
 
     Environment variables:
 
@@ -71,17 +88,28 @@ def install(app: Any, *, operators: Operators | None = None, settings: SteeringS
         unfit_tables=lambda: unfit_tables(app),
         settings=chosen,
     )
-    sensor = KeyGroupSensor(app)
+    hop, reasons = None, [*complaints(), *unfit(app)]
+    if local_topics := _single_names(local):
+        reasons += unfit_for_local(app)
+        if not reasons:
+            hop = local_hop(
+                app,
+                local_topics,
+                connection=_connection(app),
+                refused=lambda: shared.refusal is not None,
+                settings=local_settings or LocalSettings(),
+            )
+    sensor = KeyGroupSensor(app) if hop is None else LocalSensor(app, hop.take_direct)
     app.sensors.add(sensor)
-    if reasons := [*complaints(), *unfit(app)]:
+    if reasons:
         shared.refuse("; ".join(reasons))
     else:
-        _steer(app, shared, steering, chosen)
+        _steer(app, shared, steering, chosen, hop)
     if socket := os.environ.get("TRIMTAB_SOCKET"):
         collector = Collector(sensor, steering.status, worker=worker)
         options = {"app": shared.app, "worker": worker, "socket": Path(socket)}
         app.service(_link(executor=steering.executor, status=steering.status, collector=collector, **options))
-    return Plugin(steering=steering, sensor=sensor)
+    return Plugin(steering=steering, sensor=sensor, hop=hop)
 
 
 def unfit(app: Any) -> Iterator[str]:
@@ -103,6 +131,12 @@ def unfit(app: Any) -> Iterator[str]:
         yield f"broker driver {conf.broker_consumer[0].scheme!r}: expected kafka:// (aiokafka)"
 
 
+def unfit_for_local(app: Any) -> Iterator[str]:
+    """The app's settings with which no topic can be local, each with the reason."""
+    if app.conf.producer_partitioner is not None:
+        yield "producer_partitioner: with local topics, partitions must be those of the default partitioner"
+
+
 def unfit_tables(app: Any) -> Iterator[str]:
     """The app's tables that make steering impossible, each with the reason."""
     for name, table in app.tables.items():
@@ -114,13 +148,18 @@ def unfit_tables(app: Any) -> Iterator[str]:
             yield f"table {name}: store {table.data.url}, expected rocksdb:// with rocksdict (state on disk)"
 
 
-def _steer(app: Any, shared: PluginState, steering: FaustSteering, settings: SteeringSettings) -> None:
+def _steer(
+    app: Any, shared: PluginState, steering: FaustSteering, settings: SteeringSettings, hop: LocalHop | None
+) -> None:
     fence = Fence(app.conf.broker_session_timeout)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # the worker has not started, nothing uses them yet
         app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust
         app.conf.PartitionAssignor = functools.partial(PlacementAssignor, shared)
-    app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering.watcher)
+    if hop is None:
+        app.transport = SteeredTransport(app, fence=fence, settings=settings, watcher=steering.watcher)
+    else:
+        app.transport = LocalTransport(app, fence=fence, settings=settings, watcher=steering.watcher, hop=hop)
     fence.guard(app.flow_control)
 
     stop_consumer = app._stop_consumer
@@ -178,6 +217,14 @@ def _topics_of(part: Any) -> Iterable[str]:
     if hasattr(part, "changelog_topic_name"):
         return [part.changelog_topic_name]
     return list(part.topics)
+
+
+def _single_names(local: Iterable[Any]) -> list[str]:
+    found = [(topic.topics if isinstance(topic, faust.Topic) else topic) for topic in local]
+    for topics in found:
+        if not isinstance(topics, list | tuple) or len(topics) != 1:
+            raise ValueError(f"local: found {topics!r}, expected topics with one name each, and no pattern")
+    return [topics[0] for topics in found]
 
 
 def _trust() -> TrustFile | None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
+from collections.abc import Collection, Coroutine, Mapping, MutableMapping
 from typing import Any
 
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
@@ -16,16 +16,12 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport import log_ends
 from trimtab_agent.engines.faust.transport.log_ends import LogEnds
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
+from trimtab_agent.engines.faust.transport.until import POLL_S, Check, until
 from trimtab_agent.engines.faust.transport.watcher import Watcher
 
-POLL_S = 0.001
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
-
-
-Check = Callable[[], None]
-"""Raises if the wait has become pointless."""
 
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]
@@ -176,7 +172,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("begun events were not finished in time; the rebalance continues without them")
+            self.not_finished("the rebalance continues")
         await self._on_partitions_revoked(revoked)
         self.forget(sources | revoked)
 
@@ -185,7 +181,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
-            self.log.warning("begun events were not finished in time; the worker stops without them")
+            self.not_finished("the worker stops")
+
+    def not_finished(self, what: str) -> None:
+        """Begun events were not finished in time."""
+        self.log.warning("begun events were not finished in time; %s without them", what)
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Stop the flow (patch flow-stopped-before-assignment), then let Faust restore its tables."""
@@ -283,16 +283,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def drain(self, tps: Collection[TP], limit_s: float, check: Check = lambda: None) -> bool:
         """Take back events that no agent has begun, wait for the begun ones; False if it takes over `limit_s`."""
         deadline = time.monotonic() + limit_s
-        return await self.take_back(tps, deadline, check) and await _until(
-            lambda: not self._begun(tps), deadline, check
-        )
+        return await self.take_back(tps, deadline, check) and await until(lambda: not self._begun(tps), deadline, check)
 
     async def take_back(self, tps: Collection[TP], deadline: float, check: Check = lambda: None) -> bool:
         """Take events of blocked partitions that no agent has begun out of the queues; the next owner reads them again.
 
         First waits for the message being delivered: queued after the purge, it would be processed out of order.
         """
-        if not await _until(lambda: self._delivering not in tps, deadline, check):
+        if not await until(lambda: self._delivering not in tps, deadline, check):
             return False
         self._purge(tps)
         return True
@@ -304,13 +302,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """
         super()._clean_unacked_messages()
         if self.fence.tripped:
-            streams = [
-                actor.stream.get_active_stream() for agent in self.app.agents.values() for actor in agent._actors
-            ]
-            in_hands = {id(stream.current_event.message) for stream in streams if stream.current_event is not None}
+            in_hands = set(map(id, self._in_hands()))
             for message in list(self._unacked_messages):
                 if id(message) not in in_hands:
                     self._unacked_messages.discard(message)
+
+    def _in_hands(self) -> list[Any]:
+        """The messages that agents work on."""
+        streams = [actor.stream.get_active_stream() for agent in self.app.agents.values() for actor in agent._actors]
+        return [stream.current_event.message for stream in streams if stream.current_event is not None]
 
     def _begun(self, tps: Collection[TP]) -> bool:
         self._clean_unacked_messages()
@@ -318,17 +318,22 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _purge(self, tps: Collection[TP]) -> None:
         for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
-            kept = []
-            for event in queue._queue:
-                if event.message.tp in tps and not event.message.tracked:
-                    self._undeliver(event.message.tp, event.message.offset)
-                else:
-                    kept.append(event)
-            freed = len(queue._queue) - len(kept)
-            queue._queue.clear()
-            queue._queue.extend(kept)
-            for _ in range(freed):
-                queue._wakeup_next(queue._putters)
+            self._take_out(queue, tps, {})
+
+    def _take_out(self, queue: Any, tps: Collection[TP], stay: Mapping[TP, int]) -> None:
+        """Take events that no agent has begun out of a queue, except those up to an offset that must `stay`."""
+        kept = []
+        for event in queue._queue:
+            tp, offset = event.message.tp, event.message.offset
+            if tp in tps and not event.message.tracked and offset > stay.get(tp, -1):
+                self._undeliver(tp, offset)
+            else:
+                kept.append(event)
+        freed = len(queue._queue) - len(kept)
+        queue._queue.clear()
+        queue._queue.extend(kept)
+        for _ in range(freed):
+            queue._wakeup_next(queue._putters)
 
     def _undeliver(self, tp: TP, offset: int) -> None:
         delivered = self._delivered.get(tp)
@@ -384,13 +389,3 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 known.pop(tp, None)
         self._active_partitions -= set(tps)
         self._paused_partitions -= set(tps)
-
-
-async def _until(done: Callable[[], bool], deadline: float, check: Check) -> bool:
-    """Wait until `done()`, polled every millisecond; returns False at the deadline (monotonic seconds)."""
-    while not done():
-        check()
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(POLL_S)
-    return True

@@ -1,0 +1,94 @@
+"""Faust's consumer with the patches, and with direct events finished before their key groups leave."""
+
+from collections.abc import Collection
+from typing import Any
+
+from faust.types import TP
+
+from trimtab_agent.engines.faust.local.hop import LocalHop
+from trimtab_agent.engines.faust.local.message import DirectMessage, root
+from trimtab_agent.engines.faust.local.thread import LocalThread
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
+from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+
+
+class LocalConsumer(SteeredConsumer):
+    """A consumer that tells the local hop which partitions come and go."""
+
+    def __init__(self, transport: Any, *args: Any, **options: Any) -> None:
+        self.hop: LocalHop = transport.hop
+        super().__init__(transport, *args, **options)
+
+    def _new_consumer_thread(self) -> LocalThread:
+        return LocalThread(self, loop=self.loop, beacon=self.beacon)
+
+    def resume_flow(self) -> None:
+        """Let messages flow; when sources open, direct events may flow as well."""
+        was_open = self.is_open
+        super().resume_flow()
+        if self.is_open and not was_open:
+            self.hop.restart()
+
+    def block(self, tps: Collection[TP]) -> None:
+        """Stop delivering records of these partitions, and direct events to them."""
+        self.hop.close(tps)
+        super().block(tps)
+
+    def unblock(self, tps: Collection[TP]) -> None:
+        """Deliver records of these partitions again."""
+        super().unblock(tps)
+        self.hop.open(tps)
+
+    def forget(self, tps: Collection[TP]) -> None:
+        """Drop the bookkeeping of partitions that this worker no longer owns."""
+        super().forget(tps)
+        self.hop.forget(tps)
+
+    def given(self, tp: TP) -> int:
+        """The offset up to which the streams' queues were given the partition's log."""
+        delivered = self._delivered.get(tp)
+        if not delivered:
+            return self._position.get(tp, 0)
+        return delivered[-1] if self._delivering == tp else delivered[-1] + 1
+
+    def not_finished(self, complaint: str) -> None:
+        """Begun events were not finished in time: those that were only queued are read again."""
+        super().not_finished(complaint)
+        self.hop.give_up()
+
+    def _begun(self, tps: Collection[TP]) -> bool:
+        return super()._begun(tps) or self.hop.unfinished(tps)
+
+    def _clean_unacked_messages(self) -> None:
+        """Wait also for the causes of direct messages that agents work on (patch fence-after-session)."""
+        causes = [root(message) for message in self._in_hands() if isinstance(message, DirectMessage)]
+        kept = [message for message in causes if message in self._unacked_messages and not message.acked]
+        super()._clean_unacked_messages()
+        self._unacked_messages.update(kept)
+
+    def _purge(self, tps: Collection[TP]) -> None:
+        """Take back records that no agent has begun.
+
+        A record before a direct event with its key stays, with all before it: the direct event must not overtake it.
+        """
+        wanted = set(tps)
+        for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
+            stay: dict[TP, int] = {}
+            behind: set[tuple[TP, Any]] = set()
+            for event in reversed(queue._queue):
+                message = event.message
+                if isinstance(message, DirectMessage):
+                    behind.add((message.tp, message.key))
+                elif message.tp not in stay and (message.tp, message.key) in behind:
+                    stay[message.tp] = message.offset
+            self._take_out(queue, wanted, stay)
+
+
+class LocalTransport(SteeredTransport):
+    """The patched driver with the local hop."""
+
+    Consumer = LocalConsumer
+
+    def __init__(self, app: Any, *, hop: LocalHop, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.hop = hop

@@ -1,0 +1,149 @@
+"""What is done to a cluster whose agents' events skip the broker: the oracle of the local hop."""
+
+import asyncio
+import json
+import signal
+from dataclasses import replace
+
+from tests.e2e.steering.app_names import Feature, note_fault
+from tests.e2e.steering.cluster import Cluster
+from tests.e2e.steering.run_setup import Setup
+from tests.e2e.steering.scenarios import (
+    SHORT_SESSION, SLOW_STEPS, Act, Scenario, begin, cold_plans, drain_and_return, hand_overs, joins, kills, moves,
+    slow_hand_overs, stops, storm,
+)  # fmt: skip
+
+LOCAL = (Feature.LOCAL,)
+
+
+def direct(cluster: Cluster, what: str = "direct") -> int:
+    """How many events were direct, overtaking or given up, of all workers that have not started again since."""
+    return sum(json.loads(path.read_text())[what] for path in cluster.folder.glob("*.direct"))
+
+
+def watched(act: Act, *, at_least: int = 50) -> Act:
+    """The same, and it counts only if events were direct, and none overtook another."""
+
+    async def act_and_look(cluster: Cluster) -> None:
+        await act(cluster)
+        await asyncio.sleep(1.0)
+        found, overtaking = direct(cluster), direct(cluster, "overtaking")
+        assert found >= at_least, f"only {found} events were direct"
+        assert overtaking == 0, f"{overtaking} events went by the broker too early"
+
+    return act_and_look
+
+
+def local(scenario: Scenario, *, at_least: int = 50, **changed: object) -> Scenario:
+    """A scenario of steering, with local topics."""
+    setup = replace(scenario.setup, features=(*scenario.setup.features, Feature.LOCAL), **changed)  # type: ignore[arg-type]
+    return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least))
+
+
+def kill_any(cluster: Cluster) -> str:
+    """kill -9 of a random worker."""
+    name = cluster.random.choice(list(cluster.alive))
+    note_fault(cluster.folder)
+    cluster.alive.pop(name).send(signal.SIGKILL)
+    return name
+
+
+def killed(count: int, *, burst: int = 0, moving: bool = False) -> Act:
+    """kill -9 of random workers, which start again: at the usual load, in a burst of it, or among hand-overs."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        for _ in range(count):
+            if burst:
+                await cluster.load.send_numbers(burst)
+                await asyncio.sleep(cluster.random.uniform(0.1, 1.0))
+            if moving:
+                await hand_overs(cluster, 2, most=3, rest_s=0.1)
+                handing = asyncio.create_task(cluster.hand_over(*cluster.pick(3), took_limit_s=3.0))
+                await asyncio.sleep(cluster.random.uniform(0.0, 0.5))
+            name = kill_any(cluster)
+            if moving:
+                await handing
+            await cluster.settled(60.0)
+            cluster.start(name)  # type: ignore[arg-type]
+            await cluster.settled(150.0)
+            await asyncio.sleep(1.0)
+
+    return act
+
+
+def random_plans(count: int) -> Act:
+    """Hand-overs of several key groups and rebalances, in random order, some at the same time."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        for _ in range(count):
+            if cluster.random.random() < 0.6:
+                await hand_overs(cluster, 2, most=4, rest_s=0.1)
+            else:
+                handing = asyncio.create_task(cluster.hand_over(*cluster.pick(4)))
+                await asyncio.sleep(cluster.random.uniform(0.0, 0.6))
+                await cluster.publish()
+                await cluster.rejoin()
+                await handing
+            await cluster.settled()
+
+    return act
+
+
+async def in_vain(cluster: Cluster) -> None:
+    """Agents are too slow for the time that a drain may take: releases are refused, rebalances go on without them."""
+    await begin(cluster)
+    for _ in range(3):
+        await cluster.load.send_numbers(200)
+        await asyncio.sleep(0.5)
+        await cluster.hand_over(*cluster.pick(4), took_limit_s=8.0)
+        note_fault(cluster.folder)  # what was queued is given up and done again
+        await cluster.publish()
+        await cluster.rejoin(60.0)
+        await cluster.settled(90.0)
+
+
+FAST = {"rate": 100.0, "preload": 300}
+_SCENARIOS = (
+    Scenario(name="local: hand-overs and rebalances", setup=Setup(seed=41, **FAST), act=random_plans(10)),  # type: ignore[arg-type]
+    Scenario(name="local: kills", setup=Setup(seed=42, **FAST, **SHORT_SESSION), act=killed(3)),  # type: ignore[arg-type]
+    Scenario(name="local: kills in a burst", setup=Setup(seed=43, **FAST, **SHORT_SESSION), act=killed(3, burst=600)),  # type: ignore[arg-type]
+    Scenario(
+        name="local: kills among hand-overs",
+        setup=Setup(seed=44, **FAST, **SHORT_SESSION),  # type: ignore[arg-type]
+        act=killed(3, burst=100, moving=True),
+    ),
+    Scenario(
+        name="local: kills, slow readers, few keys",
+        setup=Setup(seed=45, rate=60.0, keys=24, preload=100, slow_s=0.003, local={"depth": 16}, **SHORT_SESSION),  # type: ignore[arg-type]
+        act=killed(3, burst=300, moving=True),
+    ),
+    Scenario(name="local: kills in hand-overs", setup=Setup(seed=46, **FAST, **SHORT_SESSION), act=kills()),  # type: ignore[arg-type]
+    Scenario(name="local: stops", setup=Setup(seed=47, **FAST, **SHORT_SESSION), act=stops),  # type: ignore[arg-type]
+    Scenario(
+        name="local: drains in vain",
+        setup=Setup(seed=48, rate=20.0, preload=60, slow_s=0.1, drain_limit_s=1.0, **SHORT_SESSION),  # type: ignore[arg-type]
+        act=in_vain,
+    ),
+    Scenario(
+        name="local: slow readers",
+        setup=Setup(seed=49, rate=60.0, preload=300, slow_s=0.01, local={"depth": 16}),
+        act=random_plans(6),
+    ),
+    Scenario(name="local: tiny queues", setup=Setup(seed=50, **FAST, queue=4, slow_s=0.002), act=random_plans(8)),  # type: ignore[arg-type]
+    Scenario(name="local: storm", setup=Setup(seed=51, rate=100.0), act=storm(10)),
+    Scenario(
+        name="local: storm, slow end of recovery",
+        setup=Setup(seed=52, rate=100.0, preload=600, placed=False, delays_s={"perform_seek": 0.15}),
+        act=storm(10),
+    ),
+    Scenario(name="local: joins and leaves", setup=Setup(seed=53, **FAST), act=joins(1)),  # type: ignore[arg-type]
+    Scenario(name="local: windowed tables", setup=Setup(seed=54, windowed=True, **FAST), act=moves(5, 4)),  # type: ignore[arg-type]
+    Scenario(
+        name="local: slow hand-overs", setup=Setup(seed=55, rate=100.0, delays_s=SLOW_STEPS), act=slow_hand_overs(9)
+    ),
+    Scenario(name="local: drain and return", setup=Setup(seed=56, **FAST), act=drain_and_return),  # type: ignore[arg-type]
+    Scenario(name="local: cold plans", setup=Setup(seed=57, **FAST), act=cold_plans(5)),  # type: ignore[arg-type]
+)
+LOCAL_SCENARIOS = tuple(map(local, _SCENARIOS))
