@@ -6,14 +6,25 @@ import signal
 from dataclasses import replace
 
 from tests.e2e.steering.app_names import Feature, note_fault
-from tests.e2e.steering.cluster import Cluster
+from tests.e2e.steering.cluster import Cluster, until
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.scenarios import (
-    SHORT_SESSION, SLOW_STEPS, Act, Scenario, begin, cold_plans, drain_and_return, hand_overs, joins, kills, moves,
-    slow_hand_overs, stops, storm,
+    SHORT_SESSION,
+    SLOW_STEPS,
+    Act,
+    Scenario,
+    begin,
+    cold_plans,
+    drain_and_return,
+    hand_overs,
+    joins,
+    kills,
+    moves,
+    slow_hand_overs,
+    stops,
+    storm,
 )  # fmt: skip
-
-LOCAL = (Feature.LOCAL,)
+from trimtab_protocol.messages.names import WorkerId
 
 
 def direct(cluster: Cluster, what: str = "direct") -> int:
@@ -40,11 +51,13 @@ def local(scenario: Scenario, *, at_least: int = 50, **changed: object) -> Scena
     return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least))
 
 
-def kill_any(cluster: Cluster) -> str:
+async def kill_any(cluster: Cluster) -> WorkerId:
     """kill -9 of a random worker."""
     name = cluster.random.choice(list(cluster.alive))
+    child = cluster.alive.pop(name)
+    child.send(signal.SIGKILL)
+    assert await until(lambda: not child.alive, 10.0), f"{name} lives on"
     note_fault(cluster.folder)
-    cluster.alive.pop(name).send(signal.SIGKILL)
     return name
 
 
@@ -61,11 +74,11 @@ def killed(count: int, *, burst: int = 0, moving: bool = False) -> Act:
                 await hand_overs(cluster, 2, most=3, rest_s=0.1)
                 handing = asyncio.create_task(cluster.hand_over(*cluster.pick(3), took_limit_s=3.0))
                 await asyncio.sleep(cluster.random.uniform(0.0, 0.5))
-            name = kill_any(cluster)
+            name = await kill_any(cluster)
             if moving:
                 await handing
             await cluster.settled(60.0)
-            cluster.start(name)  # type: ignore[arg-type]
+            cluster.start(name)
             await cluster.settled(150.0)
             await asyncio.sleep(1.0)
 
