@@ -197,10 +197,13 @@ def _done(rows: Records) -> dict[int, list[float]]:
 
 
 def _repeated_s(done: dict[str, dict[int, list[float]]], faults: list[float]) -> float | None:
-    """See `Verdict.repeated_s`. What was sent twice is rightly totalled twice."""
+    """See `Verdict.repeated_s`. What was sent twice is rightly totalled twice.
+
+    Of two sends one may have skipped the broker: the other one may have been the first, before the fault.
+    """
     regrouped = done["regrouped"]
     firsts = [
-        times[0]
+        min([times[0], *(regrouped.get(number, ())[:1] if topic == "totals" else ())])
         for topic, seen in done.items()
         for number, times in seen.items()
         if len(times) > 1 and not (topic == "totals" and len(regrouped.get(number, ())) > 1)

@@ -1,13 +1,14 @@
 """Counts what goes straight to its readers, beside what the broker carries."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from faust.types import TP, AppT, EventT, StreamT
 
 from trimtab_agent.engines.faust.local.route import note_batched
 from trimtab_agent.engines.faust.measure import KeyGroupSensor
-from trimtab_agent.engines.faust.measure.sensor import Flow
+from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
 
 
 class LocalSensor(KeyGroupSensor):
@@ -22,3 +23,7 @@ class LocalSensor(KeyGroupSensor):
         self.cpu.current = tp
         if not stream.enable_acks:
             note_batched(event)
+
+    def take(self) -> Taken:
+        """Return the counts since the last call, and begin the next interval."""
+        return replace(super().take(), direct=self._take_direct())

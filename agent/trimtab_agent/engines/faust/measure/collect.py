@@ -26,9 +26,12 @@ class _Tally:
     received: Flow = field(default_factory=Flow)
     sent: Flow = field(default_factory=Flow)
     logged: Flow = field(default_factory=Flow)
+    direct_in: Flow = field(default_factory=Flow)
+    direct_out: Flow = field(default_factory=Flow)
 
     @property
     def work(self) -> Work:
+        """What it costs: direct events are no messages of the transport, all of their cost is in agents' steps."""
         flow = self.received + self.sent + self.logged
         return Work(agents_s=self.agents_ns / 1e9, messages=flow.messages, bytes=flow.bytes)
 
@@ -65,7 +68,7 @@ class Collector:
             interval_s=interval_s,
             process_s=None if taken.process_ns is None else taken.process_ns / 1e9,
             agents_s=sum(one.agents_s for one in work.values()),
-            messages=sum(one.messages for one in work.values()),
+            messages=sum(one.messages for one in work.values()) + sum(each.messages for each in taken.direct.values()),
             key_groups=len(owned),
             calm=began is not None and began == self._calm_at,
         )
@@ -114,14 +117,15 @@ class Collector:
         return lambda key_group: shares.get(key_group, 0.0)
 
     def _sample(self, key_group: KeyGroup, tally: _Tally, cpu_s: float | None) -> KeyGroupSample:
+        received, sent = tally.received + tally.direct_in, tally.sent + tally.direct_out
         return KeyGroupSample(
             key_group=key_group,
             worker=self._worker,
             cpu_s=cpu_s,
-            tuples_in=tally.received.messages,
-            tuples_out=tally.sent.messages,
-            bytes_in=tally.received.bytes,
-            bytes_out=tally.sent.bytes,
+            tuples_in=received.messages,
+            tuples_out=sent.messages,
+            bytes_in=received.bytes,
+            bytes_out=sent.bytes,
             state_bytes=self._status.state_bytes(key_group),
             lag_records=self._status.lag_records(key_group),
             backlog=self._status.backlog(key_group),
@@ -150,6 +154,9 @@ def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | 
         else:
             tally = of(target)
             tally.logged = tally.logged + flow
+    for (cause, target), flow in taken.direct.items():
+        of(cause).direct_out += flow
+        of(target).direct_in += flow
     for partition_or_none, spent_ns in taken.agents_ns.items():
         of(partition_or_none).agents_ns += spent_ns
     return tallies
@@ -158,7 +165,7 @@ def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | 
 def _pairs(taken: Taken, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
     """Traffic between key groups.  Topics that belong to no key group are outside the job."""
     flows: dict[tuple[KeyGroup, KeyGroup], Flow] = {}
-    for (cause, target), flow in taken.sent.items():
+    for (cause, target), flow in [*taken.sent.items(), *taken.direct.items()]:
         ends = _ends(cause, target, key_group_of)
         if ends is not None:
             flows[ends] = flows.get(ends, Flow()) + flow

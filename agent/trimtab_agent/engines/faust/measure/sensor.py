@@ -37,6 +37,8 @@ class Taken:
 
     received: Mapping[TP, Flow] = field(default_factory=dict)
     sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
+    direct: Mapping[tuple[TP, TP], Flow] = field(default_factory=dict)
+    """What went straight to its readers, past the broker, by (partition of the cause, its own)."""
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
     process_ns: int | None = 0
     """CPU of the whole process; None if its clock could not be read or went back."""
