@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer
 from faust.tables.recovery import Recovery
 
 from tests.e2e.steering.app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Feature, named_for, note_fault
+from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
@@ -66,6 +67,9 @@ if "follows what it owns" in SETUP["planted"]:
     changelog_reader.ChangelogReader._apply = late  # type: ignore[method-assign]
 if "unguarded" in SETUP["planted"]:
     guarded.StoreGuard._apply_or_end = lambda self, changelog, apply: apply  # type: ignore[method-assign]
+
+for name in SETUP["planted"]:
+    DEFECTS.get(name, lambda: None)()
 
 if SETUP.get("link_bytes_s"):
     # Every worker reads changelogs for hand-overs and standbys as if its host had a slow link of its own.

@@ -117,21 +117,33 @@ async def in_vain(cluster: Cluster) -> None:
         await cluster.settled(90.0)
 
 
+OVERFLOWING = Setup(
+    seed=58,
+    rate=40.0,
+    keys=16,
+    preload=50,
+    slow_s=0.02,
+    local={"depth": 16, "room_wait_s": 0.05, "retry_s": 0.2},
+    session_s=8.0,
+    took_limit_s=2.0,
+)
+"""Direct events and events by the broker alternate, and many of the direct ones are not finished."""
 FAST = {"rate": 100.0, "preload": 300}
 _SCENARIOS = (
-    Scenario(name="local: hand-overs and rebalances", setup=Setup(seed=41, **FAST), act=random_plans(10)),  # type: ignore[arg-type]
-    Scenario(name="local: kills", setup=Setup(seed=42, **FAST, **SHORT_SESSION), act=killed(3)),  # type: ignore[arg-type]
-    Scenario(name="local: kills in a burst", setup=Setup(seed=43, **FAST, **SHORT_SESSION), act=killed(3, burst=600)),  # type: ignore[arg-type]
+    Scenario(name="local: hand-overs and rebalances", setup=Setup(seed=41, **FAST), act=random_plans(4)),  # type: ignore[arg-type]
+    Scenario(name="local: kills", setup=Setup(seed=42, **FAST, **SHORT_SESSION), act=killed(2)),  # type: ignore[arg-type]
+    Scenario(name="local: kills in a burst", setup=Setup(seed=43, **FAST, **SHORT_SESSION), act=killed(2, burst=600)),  # type: ignore[arg-type]
     Scenario(
         name="local: kills among hand-overs",
         setup=Setup(seed=44, **FAST, **SHORT_SESSION),  # type: ignore[arg-type]
-        act=killed(3, burst=100, moving=True),
+        act=killed(2, burst=100, moving=True),
     ),
     Scenario(
         name="local: kills, slow readers, few keys",
         setup=Setup(seed=45, rate=60.0, keys=24, preload=100, slow_s=0.003, local={"depth": 16}, **SHORT_SESSION),  # type: ignore[arg-type]
-        act=killed(3, burst=300, moving=True),
+        act=killed(2, burst=300, moving=True),
     ),
+    Scenario(name="local: kills, queues overflow", setup=OVERFLOWING, act=killed(2, burst=150)),
     Scenario(name="local: kills in hand-overs", setup=Setup(seed=46, **FAST, **SHORT_SESSION), act=kills()),  # type: ignore[arg-type]
     Scenario(name="local: stops", setup=Setup(seed=47, **FAST, **SHORT_SESSION), act=stops),  # type: ignore[arg-type]
     Scenario(
@@ -144,12 +156,12 @@ _SCENARIOS = (
         setup=Setup(seed=49, rate=60.0, preload=300, slow_s=0.01, local={"depth": 16}),
         act=random_plans(6),
     ),
-    Scenario(name="local: tiny queues", setup=Setup(seed=50, **FAST, queue=4, slow_s=0.002), act=random_plans(8)),  # type: ignore[arg-type]
-    Scenario(name="local: storm", setup=Setup(seed=51, rate=100.0), act=storm(10)),
+    Scenario(name="local: tiny queues", setup=Setup(seed=50, **FAST, queue=4, slow_s=0.002), act=random_plans(5)),  # type: ignore[arg-type]
+    Scenario(name="local: storm", setup=Setup(seed=51, rate=100.0), act=storm(6)),
     Scenario(
         name="local: storm, slow end of recovery",
         setup=Setup(seed=52, rate=100.0, preload=600, placed=False, delays_s={"perform_seek": 0.15}),
-        act=storm(10),
+        act=storm(6),
     ),
     Scenario(name="local: joins and leaves", setup=Setup(seed=53, **FAST), act=joins(1)),  # type: ignore[arg-type]
     Scenario(name="local: windowed tables", setup=Setup(seed=54, windowed=True, **FAST), act=moves(5, 4)),  # type: ignore[arg-type]

@@ -1,0 +1,53 @@
+"""The local hop on a real broker: what must never happen, and that the oracle would see it."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.steering.local_hop import LOCAL_SCENARIOS, OVERFLOWING, killed, local, random_plans
+from tests.e2e.steering.run_setup import Setup
+from tests.e2e.steering.runs import run
+from tests.e2e.steering.scenarios import SHORT_SESSION, Scenario
+
+MOVED = local(
+    Scenario(name="hand-overs and rebalances", setup=Setup(seed=61, rate=100.0, preload=200), act=random_plans(3))
+)
+KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150)))
+SLOW = {"rate": 60.0, "preload": 100, "slow_s": 0.01, **SHORT_SESSION}
+DEFECTS = {
+    "opens early": local(
+        Scenario(name="moved", setup=Setup(seed=62, rate=150.0, keys=16, preload=200), act=random_plans(5))
+    ),
+    "acks first": local(
+        Scenario(name="killed", setup=Setup(seed=63, **SLOW), act=killed(2, burst=200)),  # type: ignore[arg-type]
+    ),
+    "leaves at once": local(
+        Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=random_plans(4)),  # type: ignore[arg-type]
+    ),
+    "does not settle": local(Scenario(name="killed", setup=OVERFLOWING, act=killed(2, burst=150))),
+}
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("scenario", [MOVED, KILLED], ids=lambda scenario: scenario.name)
+def test_nothing_is_lost_doubled_or_out_of_order(scenario: Scenario, tmp_path: Path) -> None:
+    assert asyncio.run(run(scenario, tmp_path)).complaints == []
+
+
+@pytest.mark.e2e
+@pytest.mark.scenario
+@pytest.mark.parametrize("scenario", LOCAL_SCENARIOS, ids=lambda scenario: scenario.name)
+def test_the_same_in_every_way_that_is_known(scenario: Scenario, tmp_path: Path) -> None:
+    assert asyncio.run(run(scenario, tmp_path)).complaints == []
+
+
+@pytest.mark.e2e
+@pytest.mark.scenario
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_the_oracle_finds(defect: str, tmp_path: Path) -> None:
+    scenario = DEFECTS[defect]
+    scenario = replace(scenario, setup=replace(scenario.setup, planted=(defect,)))
+
+    assert asyncio.run(run(scenario, tmp_path)).complaints != []
