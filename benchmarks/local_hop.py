@@ -29,7 +29,7 @@ from trimtab_sandbox.processes import Processes
 MODES = ("stock", "plug-in", "local")
 PARTITIONS = 8
 SETTLE_S = 2.0
-LIMIT_S = 180.0
+LIMIT_S = 90.0
 COMMAND = [sys.executable, "-m", "benchmarks.local_hop_app", "worker", "-l", "warn", "--without-web"]
 
 
@@ -71,7 +71,9 @@ def measure(mode: str, *, events: int, records: bool, table: bool) -> Cost:
             "TRIMTAB_WORKER": "w0",
         }
         worker = processes.start("worker", COMMAND, environment=environment, folder=folder)
-        _wait(lambda: (folder / "ready").exists(), "the worker is not ready")
+        _wait(lambda: (folder / "ready").exists() or not worker.alive, "the worker is not ready")
+        if not worker.alive:
+            raise RuntimeError(f"the worker has ended: {worker.log.read_text()[-2000:]}")
         _send(broker.address, events)
         time.sleep(SETTLE_S)
         measured = psutil.Process(worker.pid), psutil.Process(broker.process.pid)

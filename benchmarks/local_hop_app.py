@@ -27,7 +27,7 @@ app = faust.App(
 )
 
 
-class Order(faust.Record, serializer="json"):
+class Order(faust.Record, serializer="json"):  # type: ignore[call-arg, misc]
     """What the readers get if values are records."""
 
     number: int

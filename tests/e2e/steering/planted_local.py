@@ -29,7 +29,7 @@ def _acks_first() -> None:
             release(self._hop, cause)
         return done
 
-    Route._deliver = deliver_and_release  # type: ignore[method-assign]
+    Route._deliver = deliver_and_release  # type: ignore[assignment, method-assign]
     LocalHop.release = lambda self, cause: None  # type: ignore[method-assign]
 
 
