@@ -3,7 +3,9 @@
 from collections.abc import Collection
 from typing import Any
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
+from mode import Service
 
 from trimtab_agent.engines.faust.local.hop import LocalHop
 from trimtab_agent.engines.faust.local.message import DirectMessage, root
@@ -50,6 +52,15 @@ class LocalConsumer(SteeredConsumer):
         if not delivered:
             return self._position.get(tp, 0)
         return delivered[-1] if self._delivering == tp else delivered[-1] + 1
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _watch_readers(self) -> None:
+        while not self.should_stop:
+            await self.sleep(self.hop.settings.readers_check_s)
+            try:
+                await self.hop.check_readers()
+            except (KafkaError, TimeoutError) as error:
+                self.log.info("the readers of local topics are not known: %r", error)
 
     def not_finished(self, complaint: str) -> None:
         """Begun events were not finished in time: those that were only queued are read again."""

@@ -11,7 +11,7 @@ from faust.types import TP, Message
 from faust.types.tuples import RecordMetadata
 
 from trimtab_agent.engines.faust.local.circles import Circles
-from trimtab_agent.engines.faust.local.gate import Gate
+from trimtab_agent.engines.faust.local.gate import Gate, State
 from trimtab_agent.engines.faust.local.message import DirectMessage, never_done
 from trimtab_agent.engines.faust.local.readers import OutsideReaders
 from trimtab_agent.engines.faust.local.route import Route
@@ -80,8 +80,10 @@ class LocalHop:
                 route.gates[tp.partition] = Gate(tp, readers_of(self._app, channels), self._direct[tp])
         self._round += 1
         gates = [gate for route in self.routes.values() if route.refused is None for gate in route.gates.values()]
+        arrived = frozenset(tps)
         for gate in gates:
-            gate.close()
+            if gate.state is not State.OFF or gate.tp in arrived:  # another one may be leaving
+                gate.close()
         if gates:
             task = asyncio.ensure_future(self._find_barriers(gates, self._round))
             self._asking.add(task)
@@ -144,7 +146,7 @@ class LocalHop:
                 async with asyncio.timeout(ASK_LIMIT_S):
                     for name in {tp.topic for tp in tps}:
                         await self.learn_partitions(name)
-                        self.routes[name].refused = await self._outside.refusal(name)
+                    await self.check_readers()
                     await self._app.producer.flush()
                     ends = await self._app.consumer.thread.ends(tps)
             except (KafkaError, TimeoutError, RuntimeError) as error:
@@ -163,6 +165,16 @@ class LocalHop:
         for counts in self._direct.values():
             counts.clear()
         return taken
+
+    async def check_readers(self) -> None:
+        """Close the gates of topics that another group reads by now.  Raises KafkaError, TimeoutError."""
+        for name, route in self.routes.items():
+            if route.gates and (reason := await self._outside.refusal(name)) is not None and route.refused is None:
+                log.warning("%s is not local: %s", name, reason)
+                route.refused = reason
+                for gate in route.gates.values():
+                    if gate.state is not State.OFF:
+                        gate.close()
 
     # ---- what the routes ask
 
@@ -198,9 +210,13 @@ class LocalHop:
         over: bool = cause.generation_id != self._app.consumer_generation_id
         return over
 
+    def is_flushed(self, finished: int) -> bool:
+        """Whether what the first `finished` direct events wrote is in the log."""
+        return self._flushed >= finished
+
     async def flush_since(self, finished: int) -> None:
         """Wait until what the first `finished` direct events wrote is in the log."""
-        if self._flushed < finished:
+        if not self.is_flushed(finished):
             count = self.finished
             await self._app.producer.flush()
             self._flushed = max(self._flushed, count)

@@ -27,7 +27,9 @@ class Partitions:
         self.codecs = codecs(topic) if self.plain else None
 
     def place(self, producer: Any, name: str, key: str) -> Place | None:
-        """The place of a text key, serialised with the topic's own codec; None if the partitions are not known yet."""
+        """The place of a text key; None if it cannot be kept, or the partitions are not known yet."""
+        if producer is None or not self.plain:
+            return None
         known = producer._metadata._partitions.get(name)
         if not known:
             return None
@@ -43,8 +45,8 @@ class Partitions:
         return found
 
 
-def place_of(producer: Any, name: str, raw: bytes, partition: int | None) -> Place | None:
+def place_of(producer: Any, name: str, raw: bytes | None, partition: int | None) -> Place | None:
     """The place of a serialised key, or the partition that the sender chose; None if partitions are not known yet."""
-    if not producer._metadata._partitions.get(name):
+    if producer is None or not producer._metadata._partitions.get(name):
         return None
     return raw, producer._partition(name, partition, None, None, raw, None)

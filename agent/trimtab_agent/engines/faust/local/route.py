@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from faust.events import Event
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 POLL_S = 0.002
 KEPT = "_trimtab_partitions"
 """Attribute of a topic object with its `Partitions`."""
+SPECIAL = ("partition", "schema", "key_serializer", "value_serializer")
+"""Arguments of a send that does not use the topic's own codecs or partitions."""
 BATCHED = "trimtab_batched"
 """Attribute of an event whose stream does not acknowledge events one by one."""
 Sent = Awaitable[RecordMetadata]
@@ -45,66 +46,42 @@ class Route:
         self._open_from: dict[str, bool] = {}
         """Topic of the cause -> whether such an event may be direct: False if the link closes a circle."""
 
-    async def send(
-        self,
-        topic: Any,
-        *,
-        key: Any = None,
-        value: Any = None,
-        partition: int | None = None,
-        timestamp: float | None = None,
-        headers: Any = None,
-        schema: Any = None,
-        key_serializer: Any = None,
-        value_serializer: Any = None,
-        callback: Any = None,
-        force: bool = False,
-    ) -> Sent:
-        """Implements `faust.Topic.send()` for this topic."""
-        by_broker = partial(
-            self._by_broker, topic, key=key, value=value, partition=partition, timestamp=timestamp, headers=headers,
-            schema=schema, key_serializer=key_serializer, value_serializer=value_serializer, callback=callback,
-            force=force,
-        )  # fmt: skip
-        event = current_event()
+    async def send(self, topic: Any, fields: Mapping[str, Any]) -> Sent:
+        """Implements `faust.Topic.send()` for this topic; `fields` = its keyword arguments."""
+        event, key, partition = current_event(), fields.get("key"), fields.get("partition")
         if event is None or not self.gates or (key is None and partition is None):
-            return await by_broker()
-        cause = event.message
+            return await self._by_broker(topic, **fields)
+        cause, hop = event.message, self._hop
         if cause.acked or BATCHED in event.__dict__ or not self._may_link(cause.tp.topic):
-            return await by_broker()
-        kept = topic.__dict__.get(KEPT)
-        if kept is None:
-            kept = topic.__dict__[KEPT] = Partitions(topic)
-        own_codecs = schema is None and key_serializer is None and value_serializer is None
-        if headers is not None:
-            headers = topic.prepare_headers(headers)
-        place = await self._place(kept, topic, key, partition, headers, schema, key_serializer)
+            return await self._by_broker(topic, **fields)
+        known: Partitions | None = topic.__dict__.get(KEPT)
+        if known is None:
+            known = topic.__dict__[KEPT] = Partitions(topic)
+        plain = all(fields.get(name) is None for name in SPECIAL)
+        place = known.place(hop.producer, self.name, key) if plain and type(key) is str else None
+        if place is None:
+            place = await self._place(topic, key, partition, fields)
         gate = self.gates.get(place[1])
         if gate is None:
-            if self._hop.cut_off(cause):
-                return self._not_sent(cause)
-            return await by_broker()
-        era = self._hop.era
-        while True:
-            if gate.state is not State.OPEN and not await self._wait_until_open(gate):
-                break
-            if self.unfinished >= self._settings.depth or _full(gate):
-                if not await self._wait_for_room(gate):
+            return self._not_sent(cause) if hop.cut_off(cause) else await self._by_broker(topic, **fields)
+        era = hop.era
+        while gate.state is State.OPEN or await self._wait_until_open(gate):
+            if self.unfinished < self._settings.depth and not _full(gate):
+                if not self._deliver(topic, gate, cause, place[0], known.codecs if plain else None, fields):
                     break
-                continue  # the gate may have closed while this waited
-            written_by = kept.codecs if own_codecs else None
-            if self._deliver(topic, gate, cause, place[0], key, value, timestamp, headers, schema, value_serializer,
-                             written_by):  # fmt: skip
-                return await self._answered(topic, gate, callback)
-            break
-        await self._settle(gate, place[0])
-        if era != self._hop.era or self._hop.cut_off(cause):
+                callback = fields.get("callback")
+                return gate.answer if callback is None else await self._answered(topic, gate, callback)
+            if not await self._wait_for_room(gate):
+                break
+        if place[0] in gate.keys or not hop.is_flushed(gate.finished_at):
+            await self._settle(gate, place[0])
+        if era != hop.era or hop.cut_off(cause):
             return self._not_sent(cause)
         if gate.state is State.OFF:
-            return await by_broker()
+            return await self._by_broker(topic, **fields)
         gate.begin_send()
         try:
-            sent = await by_broker()
+            sent = await self._by_broker(topic, **fields)
         except BaseException:
             gate.sending -= 1
             raise
@@ -119,15 +96,9 @@ class Route:
             known = self._open_from[source] = self._hop.links(source, self.name)
         return known
 
-    async def _place(
-        self, kept: Partitions, topic: Any, key: Any, partition: int | None, headers: Any, schema: Any, codec: Any
-    ) -> Place:
-        hop = self._hop
-        if partition is None and type(key) is str and schema is None and codec is None and kept.plain:
-            while (place := kept.place(hop.producer, self.name, key)) is None:
-                await hop.learn_partitions(self.name)
-            return place
-        raw, _ = topic.prepare_key(key, codec, schema, dict(headers or {}))
+    async def _place(self, topic: Any, key: Any, partition: int | None, fields: Mapping[str, Any]) -> Place:
+        hop, headers = self._hop, topic.prepare_headers(fields.get("headers"))
+        raw, _ = topic.prepare_key(key, fields.get("key_serializer"), fields.get("schema"), dict(headers))
         while (place := place_of(hop.producer, self.name, raw, partition)) is None:
             await hop.learn_partitions(self.name)
         return place
@@ -135,31 +106,22 @@ class Route:
     # ---- straight to the readers
 
     def _deliver(
-        self,
-        topic: Any,
-        gate: Gate,
-        cause: Message,
-        raw_key: bytes | None,
-        key: Any,
-        value: Any,
-        timestamp: float | None,
-        headers: Any,
-        schema: Any,
-        value_serializer: Any,
-        written_by: Any,
+        self, topic: Any, gate: Gate, cause: Message, key: bytes | None, written_by: Any, fields: Mapping[str, Any]
     ) -> bool:
         """Put the event into its readers' queues; False if it must go by the broker, which reports what is wrong."""
-        hop = self._hop
+        hop, value = self._hop, fields.get("value")
+        headers = topic.prepare_headers(fields["headers"]) if fields.get("headers") is not None else None
 
         def encode() -> bytes | None:
-            raw: bytes | None = topic.prepare_value(value, value_serializer, schema, dict(headers or {}))[0]
+            codec, schema = fields.get("value_serializer"), fields.get("schema")
+            raw: bytes | None = topic.prepare_value(value, codec, schema, dict(headers or {}))[0]
             return raw
 
         message = DirectMessage(
             gate,
-            key=raw_key,
+            key=key,
             headers=list(headers.items()) if isinstance(headers, dict) else (headers or ()),
-            timestamp=timestamp or time.time(),
+            timestamp=fields.get("timestamp") or time.time(),
             generation_id=hop.generation,
             encode=encode,
             cause=cause,
@@ -168,7 +130,7 @@ class Route:
         )
         try:
             events = [
-                (readers.queues, readers.event(message, key, value, plain=written_by == readers.codecs))
+                (readers.queues, readers.event(message, fields.get("key"), value, plain=written_by == readers.codecs))
                 for readers in gate.readers
             ]
         except Exception:
@@ -178,7 +140,7 @@ class Route:
                 return False
             cause.refcount += 1
             message.refcount = sum(len(queues) for queues, _ in events)
-            gate.begin(raw_key)
+            gate.begin(key)
             self.unfinished += 1
         counted = gate.direct.get(cause.tp)
         if counted is None:
@@ -216,11 +178,14 @@ class Route:
         if gate.try_open(hop.given(gate.tp)):
             return True
         now = time.monotonic()
-        if now < gate.retry_at:
+        if now < gate.retry_at or self.refused is not None:
             return False
         deadline = now + settings.open_wait_s
         while gate.state is State.CLOSED:
-            if (gate.lag(hop.given(gate.tp)) or 0) > settings.open_lag or time.monotonic() > deadline:
+            lag = gate.lag(hop.given(gate.tp))
+            if lag is None:  # nothing to wait for yet
+                return False
+            if lag > settings.open_lag or time.monotonic() > deadline:
                 gate.retry_at = time.monotonic() + settings.retry_s
                 return False
             await asyncio.sleep(POLL_S)

@@ -24,7 +24,7 @@ def stock_send() -> Send:
         def send(self: Any, **fields: Any) -> Any:
             hop = getattr(self.app, HOP, None)
             if hop is not None and len(self.topics) == 1 and (route := hop.routes.get(self.topics[0])) is not None:
-                return route.send(self, **fields)
+                return route.send(self, fields)
             return stock(self, **fields)
 
         send.stock = stock  # type: ignore[attr-defined]

@@ -1,0 +1,123 @@
+"""What a leaving key group takes along when direct events wait in the queues: the consumer without a broker."""
+
+import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import faust.transport.drivers.aiokafka
+import pytest
+from faust.types import TP
+from faust.types.tuples import ConsumerMessage
+
+from trimtab_agent.engines.faust import SteeringSettings
+from trimtab_agent.engines.faust.local.consumer import LocalConsumer, LocalTransport
+from trimtab_agent.engines.faust.local.gate import Gate, State
+from trimtab_agent.engines.faust.local.hop import LocalHop
+from trimtab_agent.engines.faust.local.message import DirectMessage
+from trimtab_agent.engines.faust.local.settings import LocalSettings
+from trimtab_agent.engines.faust.safety.fence import Fence
+
+TARGET, OTHER = TP("regrouped", 1), TP("regrouped", 2)
+
+
+@pytest.fixture
+def consumer() -> Iterator[LocalConsumer]:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    app = faust.App("ks", web_enabled=False)
+
+    async def nothing(*_: Any) -> None: ...
+
+    outside: Any = SimpleNamespace(refusal=nothing)
+    hop = LocalHop(
+        app, ["regrouped"], by_broker=nothing, outside=outside, refused=lambda: False, settings=LocalSettings()
+    )
+    transport = LocalTransport(app, hop=hop, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)
+    transport.loop = loop
+    made: Any = transport.create_consumer(
+        callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
+    )
+    made.start_at({TARGET: 10, OTHER: 0})
+    yield made
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
+def record(tp: TP, offset: int, key: bytes) -> Any:
+    message = ConsumerMessage(tp.topic, tp.partition, offset, 1.0, 1, None, key, b"1", None, tp=tp)
+    return SimpleNamespace(message=message)
+
+
+def direct(consumer: LocalConsumer, tp: TP, key: bytes) -> Any:
+    async def make() -> Gate:
+        return Gate(tp, [], {})
+
+    gates = consumer.hop.routes["regrouped"].gates
+    if tp.partition not in gates:
+        gates[tp.partition] = asyncio.get_event_loop().run_until_complete(make())
+    message = DirectMessage(
+        gates[tp.partition], key=key, headers=(), timestamp=1.0, generation_id=0, encode=lambda: b"1",
+        cause=record(TP("numbers", 0), 5, b"k").message, era=0, finished=lambda message: None,
+    )  # fmt: skip
+    gates[tp.partition].begin(key)
+    return SimpleNamespace(message=message)
+
+
+def queue(consumer: LocalConsumer, *events: Any) -> Any:
+    channel = SimpleNamespace(queue=consumer.app.FlowControlQueue(maxsize=100))
+    channel.queue._queue.extend(events)
+    for tp in (TARGET, OTHER):
+        consumer.app.topics._tp_index[tp] = [channel]
+    for event in events:
+        if not isinstance(event.message, DirectMessage):
+            consumer._note_delivery(event.message.tp, event.message.offset)
+    return channel.queue._queue
+
+
+def test_a_record_before_a_direct_event_with_its_key_stays(consumer: LocalConsumer) -> None:
+    before, same, behind, after = (record(TARGET, n, key) for n, key in enumerate([b"a", b"g", b"b", b"g"], start=10))
+    other, hop = record(OTHER, 0, b"g"), direct(consumer, TARGET, b"g")
+    left = queue(consumer, other, before, same, behind, hop, after)
+
+    consumer._purge({TARGET})
+
+    assert list(left) == [other, before, same, hop]
+    assert consumer.next_offset(TARGET) == 12
+
+
+def test_a_key_group_with_unfinished_direct_events_has_begun_events(consumer: LocalConsumer) -> None:
+    direct(consumer, TARGET, b"g")
+    assert consumer._begun({TARGET})
+    assert not consumer._begun({OTHER})
+
+
+def test_the_queues_were_given_what_is_not_being_delivered(consumer: LocalConsumer) -> None:
+    assert consumer.given(TARGET) == 10
+    consumer._note_delivery(TARGET, 10)
+    consumer._delivering = TARGET
+    assert consumer.given(TARGET) == 10
+    consumer._delivering = None
+    assert consumer.given(TARGET) == 11
+
+
+def test_blocked_partitions_get_no_direct_events(consumer: LocalConsumer) -> None:
+    direct(consumer, TARGET, b"g")
+    gate = consumer.hop.routes["regrouped"].gates[TARGET.partition]
+    consumer.block({TARGET})
+    assert gate.state is State.OFF
+
+
+def test_what_was_given_up_is_dropped_and_its_cause_is_read_again(consumer: LocalConsumer) -> None:
+    event = direct(consumer, TARGET, b"g")
+    left = queue(consumer, event, record(TARGET, 10, b"a"))
+    gate = consumer.hop.routes["regrouped"].gates[TARGET.partition]
+    gate.readers = [SimpleNamespace(queues=[consumer.app.topics._tp_index[TARGET][0].queue])]
+
+    consumer.not_finished("the rebalance continues")
+
+    assert [one.message.offset for one in left] == [10]
+    assert consumer.hop.given_up == 1
+    assert not consumer._begun({TARGET})
+    assert event.message.cause.topic not in {"numbers"}
