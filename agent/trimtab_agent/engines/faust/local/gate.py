@@ -20,13 +20,16 @@ class State(Enum):
 class Gate:
     """The gate of one owned partition of a local topic.  Offsets are those of its log."""
 
-    __slots__ = ("answer", "direct", "finished_at", "keys", "need", "own", "readers", "retry_at", "sending", "state",
-                 "tp", "unfinished")  # fmt: skip
+    __slots__ = (
+        *("answer", "direct", "finished_at", "keys", "need", "own", "queues", "readers", "retry_at", "sending"),
+        *("state", "tp", "unfinished"),
+    )
 
     def __init__(self, tp: TP, readers: Sequence[Any], direct: dict[TP, list[int]]) -> None:
         self.tp = tp
         self.readers = readers
         """Who reads the partition: one entry per type that they expect, see `values.Readers`."""
+        self.queues: list[Any] = [queue for each in readers for queue in each.queues]
         self.state = State.CLOSED
         self.need: int | None = None
         """Records before this offset must reach the queues first; None = not known yet."""

@@ -111,8 +111,7 @@ class LocalHop:
         overtake what was dropped.
         """
         self._cut_off = self.generation
-        queues = {id(q): q for route in self.routes.values() for gate in route.gates.values()
-                  for readers in gate.readers for q in readers.queues}  # fmt: skip
+        queues = {id(q): q for route in self.routes.values() for gate in route.gates.values() for q in gate.queues}
         self.era += 1
         for route in self.routes.values():
             route.unfinished = 0

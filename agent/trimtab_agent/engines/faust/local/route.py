@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 POLL_S = 0.002
 KEPT = "_trimtab_partitions"
 """Attribute of a topic object with its `Partitions`."""
-SPECIAL = ("partition", "schema", "key_serializer", "value_serializer")
-"""Arguments of a send that does not use the topic's own codecs or partitions."""
 BATCHED = "trimtab_batched"
 """Attribute of an event whose stream does not acknowledge events one by one."""
 Sent = Awaitable[RecordMetadata]
@@ -57,7 +55,8 @@ class Route:
         known: Partitions | None = topic.__dict__.get(KEPT)
         if known is None:
             known = topic.__dict__[KEPT] = Partitions(topic)
-        plain = all(fields.get(name) is None for name in SPECIAL)
+        get = fields.get
+        plain = partition is None and not (get("schema") or get("key_serializer") or get("value_serializer"))
         place = known.place(hop.producer, self.name, key) if plain and type(key) is str else None
         if place is None:
             place = await self._place(topic, key, partition, fields)
@@ -139,7 +138,7 @@ class Route:
             if cause.acked:  # by another thread
                 return False
             cause.refcount += 1
-            message.refcount = sum(len(queues) for queues, _ in events)
+            message.refcount = len(gate.queues)
             gate.begin(key)
             self.unfinished += 1
         counted = gate.direct.get(cause.tp)
@@ -227,7 +226,7 @@ class Route:
 
 
 def _full(gate: Gate) -> bool:
-    return any(queue.full() for readers in gate.readers for queue in readers.queues)
+    return any(queue.full() for queue in gate.queues)
 
 
 def note_batched(event: Event) -> None:

@@ -19,10 +19,11 @@ SCALAR_BYTES = 8
 class Readers:
     """The agents' channels of one partition that expect the same types, and so share an event."""
 
-    __slots__ = ("_app", "_channel", "_keys", "_values", "codecs", "queues")
+    __slots__ = ("_app", "_channel", "_event", "_keys", "_values", "codecs", "queues")
 
     def __init__(self, app: Any, channels: Collection[Any]) -> None:
         self._app = app
+        self._event = app.conf.Event  # Faust's settings are slow to read
         self._channel = channel = next(iter(channels))
         self.queues = [each.queue for each in channels]
         self.codecs = codecs(channel)
@@ -42,7 +43,7 @@ class Readers:
         if not same_value:
             empty = message.value is None and schema.allow_empty
             value = None if empty else schema.loads_value(app, message)
-        return app.create_event(key, value, message.headers, message)
+        return self._event(app, key, value, message.headers, message)
 
 
 def readers_of(app: Any, channels: Iterable[Any]) -> list[Readers]:

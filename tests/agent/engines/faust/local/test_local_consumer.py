@@ -113,7 +113,7 @@ def test_what_was_given_up_is_dropped_and_its_cause_is_read_again(consumer: Loca
     event = direct(consumer, TARGET, b"g")
     left = queue(consumer, event, record(TARGET, 10, b"a"))
     gate = consumer.hop.routes["regrouped"].gates[TARGET.partition]
-    gate.readers = [SimpleNamespace(queues=[consumer.app.topics._tp_index[TARGET][0].queue])]
+    gate.queues = [consumer.app.topics._tp_index[TARGET][0].queue]
 
     consumer.not_finished("the rebalance continues")
 
