@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import faust
 from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
@@ -220,9 +219,9 @@ def _topics_of(part: Any) -> Iterable[str]:
 
 
 def _single_names(local: Iterable[Any]) -> list[str]:
-    found = [(topic.topics if isinstance(topic, faust.Topic) else topic) for topic in local]
+    found = [[topic] if isinstance(topic, str) else list(topic.topics) for topic in local]
     for topics in found:
-        if not isinstance(topics, list | tuple) or len(topics) != 1:
+        if len(topics) != 1:
             raise ValueError(f"local: found {topics!r}, expected topics with one name each, and no pattern")
     return [topics[0] for topics in found]
 

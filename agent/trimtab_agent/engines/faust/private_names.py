@@ -183,9 +183,35 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         mode.utils.queues.ThrowableQueue,
         (),
-        "taking back events that no agent has begun",
+        "taking back events that no agent has begun; direct events",
         ("_putters",),
-        (("clear", ()),),
+        (("clear", ()), ("force_put_nowait", ("item",))),
+    ),
+    Private(
+        faust.Topic,
+        (),
+        "direct events",
+        (),
+        (
+            ("send", ("key", "value", "partition", "timestamp", "headers", "schema", "key_serializer")),
+            ("prepare_key", ("key", "key_serializer", "schema", "headers")),
+            ("prepare_value", ("value", "value_serializer", "schema", "headers")),
+            ("prepare_headers", ("headers",)),
+        ),
+    ),
+    Private(
+        faust.types.Message,
+        (),
+        "direct events",
+        ("topic", "acked", "refcount", "tracked", "generation_id"),
+        (("ack", ("consumer", "n")), ("on_final_ack", ("consumer",))),
+    ),
+    Private(
+        aiokafka.AIOKafkaProducer,
+        (),
+        "the partition of direct events",
+        ("_metadata",),
+        (("_partition", ("topic", "partition", "key", "value", "serialized_key", "serialized_value")),),
     ),
     Private(
         aiokafka.AIOKafkaConsumer,

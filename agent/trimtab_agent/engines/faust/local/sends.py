@@ -1,5 +1,6 @@
 """Lets `faust.Topic.send()` ask the local hop first."""
 
+import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ def stock_send() -> Send:
     stock: Any = getattr(found, "stock", found)
     if stock is found:
 
+        @functools.wraps(stock)
         def send(self: Any, **fields: Any) -> Any:
             hop = getattr(self.app, HOP, None)
             if hop is not None and len(self.topics) == 1 and (route := hop.routes.get(self.topics[0])) is not None:
