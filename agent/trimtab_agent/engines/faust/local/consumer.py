@@ -68,10 +68,14 @@ class LocalConsumer(SteeredConsumer):
         self.hop.give_up()
 
     def _begun(self, tps: Collection[TP]) -> bool:
-        return super()._begun(tps) or self.hop.unfinished(tps)
+        """Also direct events, unless the fence lets streams skip them: then their causes tell what is in work."""
+        return super()._begun(tps) or (self.hop.unfinished(tps) and not self.fence.tripped)
 
     def _clean_unacked_messages(self) -> None:
         """Wait also for the causes of direct messages that agents work on (patch fence-after-session)."""
+        if not self.fence.tripped:
+            super()._clean_unacked_messages()
+            return
         causes = [root(message) for message in self._in_hands() if isinstance(message, DirectMessage)]
         kept = [message for message in causes if message in self._unacked_messages and not message.acked]
         super()._clean_unacked_messages()

@@ -200,6 +200,12 @@ class LocalHop:
         given: int = self._app.consumer.given(tp)
         return given
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether this worker may have lost its membership: events are skipped, and come back after a rejoin."""
+        fenced: bool = self._app.consumer.fence.tripped
+        return fenced
+
     def cut_off(self, cause: Message) -> bool:
         """Whether direct events of the cause's generation were given up."""
         return self._cut_off is not None and cause.generation_id == self._cut_off

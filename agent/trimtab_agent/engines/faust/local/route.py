@@ -62,7 +62,7 @@ class Route:
             place = await self._place(topic, key, partition, fields)
         gate = self.gates.get(place[1])
         if gate is None:
-            return self._not_sent(cause) if hop.cut_off(cause) else await self._by_broker(topic, **fields)
+            return self._not_sent(cause) if hop.cut_off(cause) else await self._send_by_broker(topic, place[1], fields)
         era = hop.era
         while gate.state is State.OPEN or await self._wait_until_open(gate):
             if self.unfinished < self._settings.depth and not _full(gate):
@@ -74,18 +74,27 @@ class Route:
                 break
         if place[0] in gate.keys or not hop.is_flushed(gate.finished_at):
             await self._settle(gate, place[0])
-        if era != hop.era or hop.cut_off(cause):
+        if era != hop.era or hop.cut_off(cause) or hop.is_fenced:
             return self._not_sent(cause)
-        if gate.state is State.OFF:
-            return await self._by_broker(topic, **fields)
-        gate.begin_send()
+        return await self._send_by_broker(topic, place[1], fields)
+
+    async def _send_by_broker(self, topic: Any, partition: int, fields: Mapping[str, Any]) -> Sent:
+        """Send, and keep the partition's gate closed until the record has reached the queues."""
+        gate = self.gates.get(partition)
+        if gate is not None:
+            gate.begin_send()
         try:
-            sent = await self._by_broker(topic, **fields)
+            sent: Any = await self._by_broker(topic, **fields)
         except BaseException:
-            gate.sending -= 1
+            if gate is not None:
+                gate.sending -= 1
             raise
-        sent.add_done_callback(gate.end_send)  # type: ignore[attr-defined]
-        return sent
+        if gate is not None:
+            sent.add_done_callback(gate.end_send)
+        if (now := self.gates.get(partition)) is not None and now is not gate:  # the key group arrived meanwhile
+            now.begin_send()
+            sent.add_done_callback(now.end_send)
+        return sent  # type: ignore[no-any-return]
 
     # ---- where to
 
@@ -207,7 +216,7 @@ class Route:
         hop, era = self._hop, self._hop.era
         deadline = time.monotonic() + self._settings.settle_wait_s
         while key in gate.keys:
-            if era != hop.era:
+            if era != hop.era or hop.is_fenced:
                 return
             if time.monotonic() > deadline:
                 hop.overtaking += 1
