@@ -4,8 +4,8 @@
 
 The job has two agents: one re-keys, the other counts in a table and forwards.  A run has a fresh broker, and one worker
 that owns everything, so with the local hop all events between the agents are direct.  All events are sent before the
-clocks start; they stop when the last output is in the log, or when nothing more comes.  `stock` is Faust alone, `plug-in` without local topics,
-`local` with them.  The output has medians, and the range of the runs.
+clocks start; they stop when the last output is in the log, or when nothing more comes.  `stock` is Faust alone,
+`plug-in` without local topics, `local` with them.  The output has medians, and the range of the runs.
 """
 
 import argparse
