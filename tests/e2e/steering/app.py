@@ -180,7 +180,7 @@ async def count(stream: Any) -> None:
         if SETUP["work_s"]:
             await asyncio.sleep(SETUP["work_s"])
         await outputs.send(key=event.key, value=event.value)
-        await regrouped.send(key=f"g{event.value % 97}", value=event.value)
+        await regrouped.send(key=f"g{event.value % SETUP.get('groups', 97)}", value=event.value)
 
 
 @app.agent(numbers)
@@ -226,7 +226,8 @@ async def write_what_is_direct() -> None:
             states = [gate.state.value for route in hop.routes.values() for gate in route.gates.values()]
             told = {"direct": hop.finished, "overtaking": hop.overtaking, "given up": hop.given_up, "gates": states}
             told["refused"] = [route.refused for route in hop.routes.values() if route.refused]
-            (FOLDER / f"{WORKER}.direct").write_text(json.dumps(told))
+            (FOLDER / f"{WORKER}.told").write_text(json.dumps(told))
+            (FOLDER / f"{WORKER}.told").rename(FOLDER / f"{WORKER}.direct")
 
 
 seek = Recovery._seek_offsets

@@ -140,6 +140,7 @@ class Cluster:
             "delays_s": setup.delays_s,
             "features": self.versions[name],
             "slow_s": setup.slow_s,
+            "groups": setup.groups,
             "queue": setup.queue,
             "drain_limit_s": setup.drain_limit_s,
             "local": setup.local,

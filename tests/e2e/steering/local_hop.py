@@ -27,6 +27,10 @@ from tests.e2e.steering.scenarios import (
 from trimtab_protocol.messages.names import WorkerId
 
 
+GROUPS = 10
+"""Few, so that the next event with the same key from the same source partition is only 40 numbers away."""
+
+
 def direct(cluster: Cluster, what: str = "direct") -> int:
     """How many events were direct, overtaking or given up, of all workers that have not started again since."""
     return sum(json.loads(path.read_text())[what] for path in cluster.folder.glob("*.direct"))
@@ -47,6 +51,7 @@ def watched(act: Act, *, at_least: int = 50) -> Act:
 
 def local(scenario: Scenario, *, at_least: int = 50, **changed: object) -> Scenario:
     """A scenario of steering, with local topics."""
+    changed = {"groups": GROUPS, **changed}
     setup = replace(scenario.setup, features=(*scenario.setup.features, Feature.LOCAL), **changed)  # type: ignore[arg-type]
     return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least))
 
@@ -85,12 +90,13 @@ def killed(count: int, *, burst: int = 0, moving: bool = False) -> Act:
     return act
 
 
-def random_plans(count: int) -> Act:
-    """Hand-overs of several key groups and rebalances, in random order, some at the same time."""
+def random_plans(count: int, *, burst: int = 0) -> Act:
+    """Hand-overs of several key groups and rebalances, in random order, some at the same time, each after a burst."""
 
     async def act(cluster: Cluster) -> None:
         await begin(cluster)
         for _ in range(count):
+            await cluster.load.send_numbers(burst)
             if cluster.random.random() < 0.6:
                 await hand_overs(cluster, 2, most=4, rest_s=0.1)
             else:
@@ -156,7 +162,9 @@ _SCENARIOS = (
         setup=Setup(seed=49, rate=60.0, preload=300, slow_s=0.01, local={"depth": 16}),
         act=random_plans(6),
     ),
-    Scenario(name="local: tiny queues", setup=Setup(seed=50, **FAST, queue=4, slow_s=0.002), act=random_plans(5)),  # type: ignore[arg-type]
+    Scenario(
+        name="local: tiny queues", setup=Setup(seed=50, **FAST, queue=4, slow_s=0.002), act=random_plans(4, burst=150)
+    ),  # type: ignore[arg-type]
     Scenario(name="local: storm", setup=Setup(seed=51, rate=100.0), act=storm(6)),
     Scenario(
         name="local: storm, slow end of recovery",

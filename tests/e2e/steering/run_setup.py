@@ -67,6 +67,8 @@ class Setup:
     """By partition: size of the additional table, with `Feature.BALLAST`."""
     link_bytes_s: float = 0.0
     """What each worker reads from changelogs for hand-overs and standbys; 0 = as fast as it can."""
+    groups: int = 97
+    """Keys between the agents.  The order of two events is judged if their keys and source partitions are the same."""
     slow_s: float = 0.0
     """How long the second agent takes for an event, in each of its steps."""
     queue: int = 4096

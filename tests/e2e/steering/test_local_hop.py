@@ -15,16 +15,16 @@ MOVED = local(
     Scenario(name="hand-overs and rebalances", setup=Setup(seed=61, rate=100.0, preload=200), act=random_plans(3))
 )
 KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150)))
-SLOW = {"rate": 60.0, "preload": 100, "slow_s": 0.01, **SHORT_SESSION}
+SLOW = {"rate": 40.0, "preload": 60, "slow_s": 0.01, **SHORT_SESSION}
 DEFECTS = {
     "opens early": local(
-        Scenario(name="moved", setup=Setup(seed=62, rate=150.0, keys=16, preload=200), act=random_plans(5))
+        Scenario(name="moved", setup=Setup(seed=62, queue=8, **SLOW), act=random_plans(3, burst=200))  # type: ignore[arg-type]
     ),
     "acks first": local(
         Scenario(name="killed", setup=Setup(seed=63, **SLOW), act=killed(2, burst=200)),  # type: ignore[arg-type]
     ),
     "leaves at once": local(
-        Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=random_plans(4)),  # type: ignore[arg-type]
+        Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=random_plans(4, burst=200)),  # type: ignore[arg-type]
     ),
     "does not settle": local(Scenario(name="killed", setup=OVERFLOWING, act=killed(2, burst=150))),
 }

@@ -215,7 +215,7 @@ def _wanted(cluster: Cluster, inputs: _Inputs) -> dict[str, Counter[str]]:
     """Changelog -> key -> value, if every number counts once."""
     wanted: dict[str, Counter[str]] = {topic: Counter() for topic in cluster.changelogs if topic != RENAMED}
     for number in inputs.regrouped:
-        wanted["oracle-groups-changelog"][f"g{number % 97}"] += 1
+        wanted["oracle-groups-changelog"][f"g{number % cluster.setup.groups}"] += 1
     for number in inputs.numbers:
         key, timestamp = cluster.load.sent[number]
         wanted["oracle-counts-changelog"][key] += 1
