@@ -26,7 +26,6 @@ from tests.e2e.steering.scenarios import (
 )  # fmt: skip
 from trimtab_protocol.messages.names import WorkerId
 
-
 GROUPS = 10
 """Few, so that the next event with the same key from the same source partition is only 40 numbers away."""
 
@@ -129,7 +128,7 @@ OVERFLOWING = Setup(
     keys=16,
     preload=50,
     slow_s=0.02,
-    local={"depth": 16, "room_wait_s": 0.05, "retry_s": 0.2},
+    local={"depth": 16, "room_wait_s": 0.005, "retry_s": 0.1},
     session_s=8.0,
     took_limit_s=2.0,
 )

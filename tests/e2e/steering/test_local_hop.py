@@ -16,9 +16,10 @@ MOVED = local(
 )
 KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150)))
 SLOW = {"rate": 40.0, "preload": 60, "slow_s": 0.01, **SHORT_SESSION}
+SLOWER = {**SLOW, "rate": 20.0, "slow_s": 0.02}
 DEFECTS = {
     "opens early": local(
-        Scenario(name="moved", setup=Setup(seed=62, queue=8, **SLOW), act=random_plans(3, burst=200))  # type: ignore[arg-type]
+        Scenario(name="moved", setup=Setup(seed=62, **SLOWER), act=random_plans(4, burst=200))  # type: ignore[arg-type]
     ),
     "acks first": local(
         Scenario(name="killed", setup=Setup(seed=63, **SLOW), act=killed(2, burst=200)),  # type: ignore[arg-type]
