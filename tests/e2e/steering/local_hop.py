@@ -65,7 +65,7 @@ async def kill_any(cluster: Cluster) -> WorkerId:
     return name
 
 
-def killed(count: int, *, burst: int = 0, moving: bool = False) -> Act:
+def killed(count: int, *, burst: int = 0, moving: bool = False, after_s: float = 0.1) -> Act:
     """kill -9 of random workers, which start again: at the usual load, in a burst of it, or among hand-overs."""
 
     async def act(cluster: Cluster) -> None:
@@ -73,7 +73,7 @@ def killed(count: int, *, burst: int = 0, moving: bool = False) -> Act:
         for _ in range(count):
             if burst:
                 await cluster.load.send_numbers(burst)
-                await asyncio.sleep(cluster.random.uniform(0.1, 1.0))
+                await asyncio.sleep(cluster.random.uniform(after_s, after_s + 1.0))
             if moving:
                 await hand_overs(cluster, 2, most=3, rest_s=0.1)
                 handing = asyncio.create_task(cluster.hand_over(*cluster.pick(3), took_limit_s=3.0))
@@ -124,10 +124,10 @@ async def in_vain(cluster: Cluster) -> None:
 
 OVERFLOWING = Setup(
     seed=58,
-    rate=40.0,
+    rate=10.0,
     keys=16,
-    preload=50,
-    slow_s=0.02,
+    preload=30,
+    slow_s=0.05,
     local={"depth": 16, "room_wait_s": 0.005, "retry_s": 0.1},
     session_s=8.0,
     took_limit_s=2.0,
@@ -148,7 +148,7 @@ _SCENARIOS = (
         setup=Setup(seed=45, rate=60.0, keys=24, preload=100, slow_s=0.003, local={"depth": 16}, **SHORT_SESSION),  # type: ignore[arg-type]
         act=killed(2, burst=300, moving=True),
     ),
-    Scenario(name="local: kills, queues overflow", setup=OVERFLOWING, act=killed(2, burst=150)),
+    Scenario(name="local: kills, queues overflow", setup=OVERFLOWING, act=killed(2, burst=200, after_s=1.0)),
     Scenario(name="local: kills in hand-overs", setup=Setup(seed=46, **FAST, **SHORT_SESSION), act=kills()),  # type: ignore[arg-type]
     Scenario(name="local: stops", setup=Setup(seed=47, **FAST, **SHORT_SESSION), act=stops),  # type: ignore[arg-type]
     Scenario(
