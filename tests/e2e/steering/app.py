@@ -221,10 +221,11 @@ async def write_what_is_warm() -> None:
 @app.task
 async def write_what_is_direct() -> None:
     while Feature.LOCAL in FEATURES:
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(0.1)
         if (hop := plugin.hop) is not None:
             states = [gate.state.value for route in hop.routes.values() for gate in route.gates.values()]
             told = {"direct": hop.finished, "overtaking": hop.overtaking, "given up": hop.given_up, "gates": states}
+            told["unfinished"] = sum(route.unfinished for route in hop.routes.values())
             told["refused"] = [route.refused for route in hop.routes.values() if route.refused]
             (FOLDER / f"{WORKER}.told").write_text(json.dumps(told))
             (FOLDER / f"{WORKER}.told").rename(FOLDER / f"{WORKER}.direct")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 from dataclasses import replace
 
 from tests.e2e.steering.app_names import Feature, note_fault
@@ -26,6 +27,7 @@ from tests.e2e.steering.scenarios import (
 )  # fmt: skip
 from trimtab_protocol.messages.names import WorkerId
 
+MANY = 8
 GROUPS = 10
 """Few, so that the next event with the same key from the same source partition is only 40 numbers away."""
 
@@ -55,9 +57,24 @@ def local(scenario: Scenario, *, at_least: int = 50, **changed: object) -> Scena
     return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least))
 
 
-async def kill_any(cluster: Cluster) -> WorkerId:
-    """kill -9 of a random worker."""
-    name = cluster.random.choice(list(cluster.alive))
+async def busy(cluster: Cluster, for_s: float, limit_s: float = 15.0) -> WorkerId:
+    """A worker that has had unfinished direct events for so long.  Raises AssertionError after the limit."""
+    since: dict[WorkerId, float] = {}
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        for name in cluster.alive:
+            told = cluster.folder / f"{name}.direct"
+            if told.exists() and json.loads(told.read_text())["unfinished"] >= MANY:
+                if time.monotonic() - since.setdefault(name, time.monotonic()) >= for_s:
+                    return name
+            else:
+                since.pop(name, None)
+        await asyncio.sleep(0.05)
+    raise AssertionError("no worker has many unfinished direct events")
+
+
+async def kill(cluster: Cluster, name: WorkerId) -> WorkerId:
+    """kill -9 of a worker."""
     child = cluster.alive.pop(name)
     child.send(signal.SIGKILL)
     assert await until(lambda: not child.alive, 10.0), f"{name} lives on"
@@ -65,20 +82,25 @@ async def kill_any(cluster: Cluster) -> WorkerId:
     return name
 
 
-def killed(count: int, *, burst: int = 0, moving: bool = False, after_s: float = 0.1) -> Act:
-    """kill -9 of random workers, which start again: at the usual load, in a burst of it, or among hand-overs."""
+def killed(count: int, *, burst: int = 0, moving: bool = False, busy_s: float | None = None) -> Act:
+    """kill -9 of workers, which start again: at the usual load, in a burst of it, or among hand-overs.
+
+    A random one, or one that has had many unfinished direct events for `busy_s`.
+    """
 
     async def act(cluster: Cluster) -> None:
         await begin(cluster)
         for _ in range(count):
             if burst:
                 await cluster.load.send_numbers(burst)
-                await asyncio.sleep(cluster.random.uniform(after_s, after_s + 1.0))
+                if busy_s is None:
+                    await asyncio.sleep(cluster.random.uniform(0.1, 1.0))
             if moving:
                 await hand_overs(cluster, 2, most=3, rest_s=0.1)
                 handing = asyncio.create_task(cluster.hand_over(*cluster.pick(3), took_limit_s=3.0))
                 await asyncio.sleep(cluster.random.uniform(0.0, 0.5))
-            name = await kill_any(cluster)
+            victim = cluster.random.choice(list(cluster.alive)) if busy_s is None else await busy(cluster, busy_s)
+            name = await kill(cluster, victim)
             if moving:
                 await handing
             await cluster.settled(60.0)
@@ -124,7 +146,7 @@ async def in_vain(cluster: Cluster) -> None:
 
 OVERFLOWING = Setup(
     seed=58,
-    rate=10.0,
+    rate=40.0,
     keys=16,
     preload=30,
     slow_s=0.05,
@@ -148,7 +170,7 @@ _SCENARIOS = (
         setup=Setup(seed=45, rate=60.0, keys=24, preload=100, slow_s=0.003, local={"depth": 16}, **SHORT_SESSION),  # type: ignore[arg-type]
         act=killed(2, burst=300, moving=True),
     ),
-    Scenario(name="local: kills, queues overflow", setup=OVERFLOWING, act=killed(2, burst=200, after_s=1.0)),
+    Scenario(name="local: kills, queues overflow", setup=OVERFLOWING, act=killed(2, burst=200, busy_s=0.2)),
     Scenario(name="local: kills in hand-overs", setup=Setup(seed=46, **FAST, **SHORT_SESSION), act=kills()),  # type: ignore[arg-type]
     Scenario(name="local: stops", setup=Setup(seed=47, **FAST, **SHORT_SESSION), act=stops),  # type: ignore[arg-type]
     Scenario(

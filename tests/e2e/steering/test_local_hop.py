@@ -14,20 +14,20 @@ from tests.e2e.steering.scenarios import SHORT_SESSION, Scenario
 MOVED = local(
     Scenario(name="hand-overs and rebalances", setup=Setup(seed=61, rate=100.0, preload=200), act=random_plans(3))
 )
-KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150, after_s=1.0)))
+KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150, busy_s=0.2)))
 SLOW = {"rate": 40.0, "preload": 60, "slow_s": 0.01, **SHORT_SESSION}
-SLOWER = {**SLOW, "rate": 10.0, "slow_s": 0.05}
+SLOWER = {**SLOW, "rate": 40.0, "slow_s": 0.05}
 DEFECTS = {
     "opens early": local(
         Scenario(name="moved", setup=Setup(seed=62, **SLOWER), act=random_plans(4, burst=200))  # type: ignore[arg-type]
     ),
     "acks first": local(
-        Scenario(name="killed", setup=Setup(seed=63, **SLOWER), act=killed(2, burst=200, after_s=1.0)),  # type: ignore[arg-type]
+        Scenario(name="killed", setup=Setup(seed=63, **SLOWER), act=killed(2, burst=300, busy_s=1.5)),  # type: ignore[arg-type]
     ),
     "leaves at once": local(
         Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=random_plans(4, burst=200)),  # type: ignore[arg-type]
     ),
-    "does not settle": local(Scenario(name="killed", setup=OVERFLOWING, act=killed(2, burst=200, after_s=1.0))),
+    "does not settle": local(Scenario(name="killed", setup=OVERFLOWING, act=killed(2, burst=200, busy_s=0.2))),
 }
 
 
