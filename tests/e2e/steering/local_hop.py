@@ -131,6 +131,19 @@ def random_plans(count: int, *, burst: int = 0) -> Act:
     return act
 
 
+def bursts(count: int) -> Act:
+    """More at once than the agents' queues hold; nothing moves."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        for _ in range(count):
+            await cluster.load.send_numbers(150)
+            await asyncio.sleep(4.0)
+        await cluster.worked_off()
+
+    return act
+
+
 async def in_vain(cluster: Cluster) -> None:
     """Agents are too slow for the time that a drain may take: releases are refused, rebalances go on without them."""
     await begin(cluster)
@@ -200,4 +213,6 @@ _SCENARIOS = (
     Scenario(name="local: drain and return", setup=Setup(seed=56, **FAST), act=drain_and_return),  # type: ignore[arg-type]
     Scenario(name="local: cold plans", setup=Setup(seed=57, **FAST), act=cold_plans(5)),  # type: ignore[arg-type]
 )
-LOCAL_SCENARIOS = tuple(map(local, _SCENARIOS))
+OVERFLOW = Scenario(name="local: queues overflow, two keys", setup=replace(OVERFLOWING, rate=20.0), act=bursts(3))
+"""With two keys, all events of a source partition have the same one: each must stay behind the one before."""
+LOCAL_SCENARIOS = (*map(local, _SCENARIOS), local(OVERFLOW, groups=2))

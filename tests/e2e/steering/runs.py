@@ -5,8 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.e2e.steering.app_names import Feature
 from tests.e2e.steering.cluster import Cluster
-from tests.e2e.steering.run_setup import APP
+from tests.e2e.steering.run_setup import APP, Setup
 from tests.e2e.steering.scenarios import Scenario
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
 from trimtab_sandbox.broker import Broker
@@ -24,6 +25,11 @@ class Outcome:
     seconds: float
 
 
+def direct_events_take_s(setup: Setup) -> float:
+    """How long an input that is done may wait for the direct events that it has caused, before it can be committed."""
+    return setup.local.get("depth", 0) * setup.slow_s if Feature.LOCAL in setup.features else 0.0
+
+
 async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = print) -> Outcome:
     """Run one scenario in a folder of its own.  Raises AssertionError, TimeoutError when it does not end."""
     began = time.monotonic()
@@ -37,7 +43,7 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
             verdict = await judge(cluster)
             retired = await judge_retired(cluster, APP) if cluster.app != APP else None
         setup = scenario.setup
-        again_s = setup.commit_interval_s + COMMIT_TAKES_S
+        again_s = setup.commit_interval_s + COMMIT_TAKES_S + direct_events_take_s(setup)
         rows = pauses(cluster)
         measured = [move.pause_s for move in cluster.moves if move.pause_s is not None]
         if measured:
