@@ -29,6 +29,11 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
+TOLD = (
+    *("partitions", "windowed", "work_s", "commit_interval_s", "session_s", "heartbeat_s", "took_limit_s"),
+    *("max_poll_s", "link_bytes_s", "delays_s", "slow_s", "groups", "queue", "drain_limit_s", "local"),
+)
+"""Of the setup, what the app is told."""
 COMMAND = [sys.executable, "-m", "tests.e2e.steering.app", "worker", "-l", "info", "--without-web"]
 
 
@@ -84,7 +89,6 @@ class Cluster:
             topics += [*logs, *trimtabs_topics()]
         self.broker.create_topics(topics)
         self._server = await self.agent.serve(self.folder / "agent.sock")
-        # Apart: while a client waits for a new topic's leader it sends nothing of the others either.
         # Not the load's: while a client waits for a new topic's leader it sends nothing of the others either.
         self._placements = AIOKafkaProducer(bootstrap_servers=self.broker.address, enable_idempotence=True)
         await asyncio.gather(self.load.open(), self._placements.start())
@@ -128,22 +132,8 @@ class Cluster:
             "app": APP,
             "bootstrap": self.broker.address,
             "folder": str(self.folder),
-            "partitions": setup.partitions,
-            "windowed": setup.windowed,
-            "work_s": setup.work_s,
-            "commit_interval_s": setup.commit_interval_s,
-            "session_s": setup.session_s,
-            "heartbeat_s": setup.heartbeat_s,
-            "took_limit_s": setup.took_limit_s,
-            "max_poll_s": setup.max_poll_s,
-            "link_bytes_s": setup.link_bytes_s,
-            "delays_s": setup.delays_s,
+            **{told: getattr(setup, told) for told in TOLD},
             "features": self.versions[name],
-            "slow_s": setup.slow_s,
-            "groups": setup.groups,
-            "queue": setup.queue,
-            "drain_limit_s": setup.drain_limit_s,
-            "local": setup.local,
             "planted": self._planted,
             **changed,
         }
