@@ -7,8 +7,14 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.events import read_events
+from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_cluster_state
+from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import Topics
+
+KEPT_S = 30 * 86_400.0
+"""How far back events are kept."""
 
 
 class CommandError(Exception):
@@ -31,6 +37,14 @@ def read_known(target: Target) -> Known:
     if known.not_ready is not None:
         raise CommandError(f"no complete snapshot: {known.not_ready.reason}: {known.not_ready.detail}")
     return known
+
+
+def events_of(target: Target, now: float) -> tuple[Event, ...]:
+    """All events; none where controllers of before 0.2.0 have made the topics."""
+    try:
+        return read_events(target.connection, target.topics, now - KEPT_S).events
+    except ReadError:
+        return ()
 
 
 def view_of(known: Known, app: str | None, option: str) -> AppView:

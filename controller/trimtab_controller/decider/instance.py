@@ -1,6 +1,7 @@
 """Translates a view into a problem: arrays for the solver, or the instance file that `trimtab snapshot` writes."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.owned import Floats
@@ -29,7 +30,17 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         time_limit_s=time_limit_s,
         method=settings.planned_with,
         hosts=_hosts(view),
+        pinned=_pinned(view),
     )
+
+
+def _pinned(view: AppView) -> NDArray[np.bool_] | None:
+    """Which key groups stay where they are; None: they may all move."""
+    if not view.pinned:
+        return None
+    found = np.zeros(len(view.owned), np.bool_)
+    found[view.pinned_rows] = True
+    return found
 
 
 def _hosts(view: AppView) -> Hosts | None:

@@ -121,8 +121,15 @@ class Observations:
         )
         if isinstance(view, NotReady):
             return view
-        changed_at = execution.changed_at(app)
-        if changed_at is not None and view.start_s < changed_at:
-            detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-            return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
+        if (early := too_early(view, execution)) is not None:
+            return early
         return self.hosts.of_view(demands.of_view(view))
+
+
+def too_early(view: AppView, execution: Execution) -> NotReady | None:
+    """Why a view says nothing of the app any more: it began before its last change ended, and mixes two placements."""
+    changed_at = execution.changed_at(view.app)
+    if changed_at is None or view.start_s >= changed_at:
+        return None
+    detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+    return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.owned import Integers, Owned, OwnedTable
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -80,7 +80,8 @@ class AppView:
     bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
     `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
-    `fresh`: the app was started a short while ago, and had no state then.
+    `fresh`: the app was started a short while ago, and had no state then.  `pinned` key groups stay where they are,
+    unless their worker is being drained.
     """
 
     app: AppId
@@ -94,6 +95,7 @@ class AppView:
     kept: Sequence[Owned] = ()
     rooms: Mapping[HostId, Room] = field(default_factory=dict)
     fresh: bool = False
+    pinned: frozenset[KeyGroup] = frozenset()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
@@ -110,6 +112,12 @@ class AppView:
     def owners(self) -> dict[KeyGroup, WorkerId]:
         """The owner of each key group; large, and built at each call."""
         return self.owned.owners
+
+    @property
+    def pinned_rows(self) -> Integers:
+        """The rows of the pinned key groups in `owned`."""
+        rows = self.owned.places_of(sorted(self.pinned))
+        return rows[rows >= 0]
 
     @property
     def kept_table(self) -> OwnedTable:

@@ -7,7 +7,7 @@ is published together with the new state, so a new leader that reads the journal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.execution import handovers, resizing, scalings
+from trimtab_controller.execution import handovers, proposing, resizing, scalings
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.events import (
     AckSeen,
@@ -15,11 +15,14 @@ from trimtab_controller.execution.events import (
     Event,
     ForgetWanted,
     HostsSeen,
+    IntentsAnswered,
     Limits,
     OwnershipSeen,
     PlacementsLost,
     PlacementWanted,
     PlanDecided,
+    PlanProposed,
+    ProposalDropped,
     ReadersSeen,
     ResizeWanted,
     RestoreEnded,
@@ -73,8 +76,15 @@ class ExecutionMachine:
         step = self._step(now)
         match event:
             case PlanDecided(plan=plan, standbys=rows):
-                self._begin(step, plan)
+                self._begin(step, plan, event.id or str(step.epoch))
+                proposing.begun(step, event)
                 self._place_standbys(step, plan.app, rows)
+            case PlanProposed():
+                proposing.propose(step, event)
+            case ProposalDropped():
+                proposing.drop(step, event)
+            case IntentsAnswered():
+                proposing.answer(step, event)
             case PlacementWanted(app=app, owners=owners, standbys=rows):
                 self._adopt(step, app, owners, rows)
             case StandbysWanted(app=app, rows=rows):
@@ -139,7 +149,7 @@ class ExecutionMachine:
         if self.state.busy(app):
             raise ValueError(f"the placement of {app} belongs to its round in flight")
 
-    def _begin(self, step: Step, plan: Plan) -> None:
+    def _begin(self, step: Step, plan: Plan, name: str) -> None:
         if plan.app not in self.state.placements:
             raise ValueError(f"a plan needs a published placement, and {plan.app} has none")
         running = self.state.rounds.get(plan.app)
@@ -149,7 +159,7 @@ class ExecutionMachine:
         self._check_idle(plan.app)
         step.drop_details()
         row = Round(
-            plan=str(step.epoch),
+            plan=name,
             app=plan.app,
             reason=plan.detail,
             status=plan.status,
@@ -256,6 +266,7 @@ class ExecutionMachine:
         if wanted.app in self.state.placements and wanted.app is not None:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
             resizing.forget(step, wanted.app)
+            proposing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:

@@ -23,8 +23,9 @@ class Question:
     """A balance problem of K key groups on N workers, and how long the solver may take (seconds).
 
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
-    narrow enough to matter.  `hosts` None = no host has a limit.  `flows` (with ALBIC only) are
-    tuples per second, and `remote_cost` is the load, at each end, of a tuple per second that goes to another worker.
+    narrow enough to matter.  `pinned` key groups stay where they are, None = none does.  `hosts` None = no host has a
+    limit.  `flows` (with ALBIC only) are tuples per second, and `remote_cost` is the load, at each end, of a tuple per
+    second that goes to another worker.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -42,6 +43,7 @@ class Question:
     seed: int = 0
     hosts: "Hosts | None" = None
     traffic: "NDArray[np.float64] | None" = None  # (2, K)
+    pinned: "NDArray[np.bool_] | None" = None  # (K,)
 
     @property
     def rows(self) -> int:
