@@ -23,6 +23,8 @@ from trimtab_protocol.signing.keys import TrustedKeys
 
 KEPT_S = 10.0
 """How long answers come from what was read once: about as long as a window."""
+FRESH_S = 1.0
+"""The same for what a change is decided by: a plan that has just ended must be known."""
 WAIT_S = 10.0
 """How long a request waits for another one that is reading."""
 
@@ -60,16 +62,16 @@ class Explainer:
         return why_here(key_group, read.known, read.execution, self._watch.events)
 
     def looked(self) -> Looked:
-        """What a controller would know now, and the events that are kept.  Raises CannotSayError."""
-        read = self._newest()
+        """What a controller would know now, and the events that are kept: for a change.  Raises CannotSayError."""
+        read = self._newest(FRESH_S)
         return Looked(known=read.known, execution=read.execution, events=self._watch.events)
 
-    def _newest(self) -> Read:
+    def _newest(self, kept_s: float = KEPT_S) -> Read:
         if not self._lock.acquire(timeout=WAIT_S):
             raise CannotSayError("another request is still reading the topics: try again")
         try:
             now, kept = self._clock(), self._read
-            if kept is None or now - kept.at > KEPT_S:
+            if kept is None or now - kept.at > kept_s:
                 self._read = kept = self._look(now)
             return kept
         finally:
