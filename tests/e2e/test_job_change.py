@@ -258,7 +258,11 @@ def check_sums(bootstrap: str, orders: Orders, app: str) -> None:
     wanted = {"customers": (orders.customers, 0), "countries": (orders.countries, 0)}
     deadline = time.monotonic() + LIMIT_S
     while (found := {table: changelog(bootstrap, table, app) for table in wanted}) != wanted:
-        assert time.monotonic() < deadline, found
+        off = {
+            table: {key: (sums.get(key), rest.get(key)) for key in sums.keys() | rest if sums.get(key) != rest.get(key)}
+            for table, ((sums, _), (rest, _)) in ((table, (found[table], wanted[table])) for table in wanted)
+        }
+        assert time.monotonic() < deadline, {"found and wanted": off, "back": [back for _, back in found.values()]}
         time.sleep(1.0)
 
 

@@ -368,7 +368,7 @@ def test_that_plans_never_stop_for_a_worker_that_counts_nothing_is_found() -> No
 def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_operators_are_told() -> None:
     """The checker looks on: the third plan would be a violation."""
     told = []
-    for seed in (0, 1, 4, 5):  # with seed 7 it is given a third one: the first two end inside the band
+    for seed in (0, 2, 5, 6):  # with seed 2 the second plan ends inside the band, so no third one is asked for
         with simulating(), world_folder() as folder:
             world = World(seed, folder, CountsNothing)
             world.timeline.run_until(START_S + MANY_WINDOWS_S)

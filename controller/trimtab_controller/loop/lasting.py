@@ -1,7 +1,8 @@
 """Concerns that stay in force until enough windows in a row have shown whether they hold.
 
 Most concerns need several windows in a row.  A new leader has not seen these, and a gap in the windows begins the count
-anew.  Without this, a concern would be told as ended then, and soon after as begun again.
+anew.  Without this, a concern would be told as ended then, and soon after as begun again.  Each window shows by itself
+whether a worker was given up: that concern ends with the first window that does not show it.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from trimtab_protocol.messages.status import Status
 
 SETTLED = WINDOWS + 2
 """So many windows in a row show whether a concern holds, also if a plan makes one or two of them incomparable."""
+SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES})
 
 
 class LastingConcerns:
@@ -40,5 +42,6 @@ class LastingConcerns:
             self._end_ms = snapshot.end_ms
         shown = {(each.kind, each.app): each for each in found}
         settled = self._windows >= SETTLED
-        self.kept = () if settled else tuple(each for key, each in self._in_force.items() if key not in shown)
+        unseen = {k: c for k, c in self._in_force.items() if k not in shown and c.kind not in SHOWN_BY_EACH_WINDOW}
+        self.kept = () if settled else tuple(unseen.values())
         self._in_force = {**{(each.kind, each.app): each for each in self.kept}, **shown}

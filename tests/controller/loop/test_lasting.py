@@ -45,3 +45,11 @@ def test_a_concern_from_before_a_gap_stays_too() -> None:
     after(made, *(1000.0 + 10.0 * n for n in range(SETTLED)), found=(OVER,))
     assert after(made, 1100.0, 1110.0) == [1, 1]
     assert after(made, 1120.0, found=(OVER,)) == [0]
+
+
+def test_that_a_worker_was_given_up_ends_with_the_first_window_that_does_not_show_it() -> None:
+    made = LastingConcerns(None)
+    crashed = Concern(kind=ConcernKind.WORKER_CRASHES, app=APP, workers=(), detail="w0 crashed")
+    assert after(made, 1000.0, found=(crashed, OVER)) == [0]
+    assert after(made, 1010.0) == [1]
+    assert made.kept == (OVER,)

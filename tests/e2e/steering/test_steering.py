@@ -156,6 +156,7 @@ def test_what_was_done_twice_is_dated_by_the_fault_that_explains_it() -> None:
     assert _repeated_s(sent_twice, [9.0, 10.25, 13.0]) == 0.25
     assert _repeated_s(sent_twice, [9.0]) == math.inf
     assert _repeated_s({**sent_twice, "regrouped": once}, [11.0]) == 0.5
+    assert _repeated_s({**sent_twice, "regrouped": once}, [11.0], local=True) == 1.0
 
 
 def test_old_state_over_newer_is_a_step_back_and_a_new_window_is_none() -> None:

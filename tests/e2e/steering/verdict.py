@@ -175,7 +175,7 @@ def _judged(
         lost=lost,
         examples=tuple(number for number in inputs.numbers if number not in done["outputs"])[:EXAMPLES],
         duplicated=twice,
-        repeated_s=_repeated_s(done, cluster.faults),
+        repeated_s=_repeated_s(done, cluster.faults, local=Feature.LOCAL in cluster.setup.features),
         disorder={topic: out_of_order(read[topic], cluster.setup) for topic in ("outputs", "totals")},
         stepped_back={topic: steps_back(read[topic]) for topic in cluster.changelogs},
         wrong_keys={topic: sum(map(bool, keys.values())) for topic, keys in off.items()},
@@ -196,14 +196,15 @@ def _done(rows: Records) -> dict[int, list[float]]:
     return {number: sorted(times) for number, times in done.items()}
 
 
-def _repeated_s(done: dict[str, dict[int, list[float]]], faults: list[float]) -> float | None:
+def _repeated_s(done: dict[str, dict[int, list[float]]], faults: list[float], *, local: bool = False) -> float | None:
     """See `Verdict.repeated_s`. What was sent twice is rightly totalled twice.
 
-    Of two sends one may have skipped the broker: the other one may have been the first, before the fault.
+    With the local hop one of two sends may have skipped the broker: the other one may have been the first, before the
+    fault.
     """
     regrouped = done["regrouped"]
     firsts = [
-        min([times[0], *(regrouped.get(number, ())[:1] if topic == "totals" else ())])
+        min([times[0], *(regrouped.get(number, ())[:1] if local and topic == "totals" else ())])
         for topic, seen in done.items()
         for number, times in seen.items()
         if len(times) > 1 and not (topic == "totals" and len(regrouped.get(number, ())) > 1)
