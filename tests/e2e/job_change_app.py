@@ -31,7 +31,7 @@ app = faust.App(
     topic_replication_factor=1,
     consumer_auto_offset_reset="earliest",
     stream_wait_empty=True,
-    broker_session_timeout=6,
+    broker_session_timeout=30,  # nobody crashes here, and a worker that is given up would do events twice
     broker_heartbeat_interval=1,
     broker_commit_interval=1.0,
 )
