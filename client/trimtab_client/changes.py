@@ -1,6 +1,7 @@
 """What operators ask of the controller."""
 
 import uuid
+from collections.abc import Sequence
 
 from trimtab_client.errors import ConsoleError
 from trimtab_client.link import Link
@@ -56,6 +57,24 @@ class Changes:
     ) -> ChangeDocument:
         """Drop the name of a worker that is gone for good."""
         return self._change("forget", {"worker": worker}, reason, dry_run, key)
+
+    def approve(self, plan: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Carry out a plan that waits for approval."""
+        return self._change("approve", {"plan": plan}, reason, dry_run, key)
+
+    def reject(self, plan: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Do not carry out a plan that waits for approval."""
+        return self._change("reject", {"plan": plan}, reason, dry_run, key)
+
+    def move(
+        self, key_groups: Sequence[str], worker: str, *, reason: str, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """Move key groups of one app (`app/operator/partition`) to a worker, in a plan of their own."""
+        return self._change("move", {"key_groups": list(key_groups), "worker": worker}, reason, dry_run, key)
+
+    def undo(self, plan: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Move back what a plan has moved, in a plan of its own; a dry run tells what that costs."""
+        return self._change("undo", {"plan": plan}, reason, dry_run, key)
 
     def accept_journal(
         self, hold: str | None = None, *, reason: str, dry_run: bool = False, key: str | None = None

@@ -26,6 +26,7 @@ from trimtab_protocol.console_documents import (
     WorkerOrder,
 )
 from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
+from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,
@@ -161,6 +162,10 @@ class Reads:
             offset, epoch = offset + len(page.items), page.epoch
             if not page.items or offset >= page.total:
                 return
+
+    def proposals(self, *, app: str | None = None) -> Iterator[ProposalStatus]:
+        """Plans that wait for approval, and those that were rejected a short while ago."""
+        return self._pages(ProposalStatus, "proposals", app=app)
 
     def plans(self, *, app: str | None = None) -> Iterator[Plan]:
         """Plans in flight and past ones, newest first."""

@@ -5,11 +5,14 @@ from typing import assert_never
 from trimtab_protocol.console_documents import IntentDocument
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
+    Approve,
     Drain,
     ForgetApp,
     ForgetWorker,
     Intent,
+    MoveKeyGroups,
     Pause,
+    Reject,
     Scale,
     Stop,
     Undrain,
@@ -38,6 +41,14 @@ def _what(intent: Intent) -> tuple[str, str | None, int | None]:
             return "forget app", app, None
         case ForgetWorker(worker=worker):
             return "forget worker", worker, None
+        case Approve(plan=plan):
+            return "approve", plan, None
+        case Reject(plan=plan):
+            return "reject", plan, None
+        case MoveKeyGroups(app=app, undoes=None):
+            return "move", app, None
+        case MoveKeyGroups(undoes=plan):
+            return "undo", plan, None
         case AcceptJournal():
             return "accept journal", None, None
         case _:

@@ -10,6 +10,7 @@ from trimtab_console.watch import Watch
 from trimtab_controller.configuration import Configuration, decode
 from trimtab_controller.decider.known import Known
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.intents.plans import Looked
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_trusted_state
@@ -57,6 +58,11 @@ class Explainer:
         """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
         read = self._newest()
         return why_here(key_group, read.known, read.execution, self._watch.events)
+
+    def looked(self) -> Looked:
+        """What a controller would know now, and the events that are kept.  Raises CannotSayError."""
+        read = self._newest()
+        return Looked(known=read.known, execution=read.execution, events=self._watch.events)
 
     def _newest(self) -> Read:
         if not self._lock.acquire(timeout=WAIT_S):

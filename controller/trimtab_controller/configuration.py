@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.first import First
+from trimtab_controller.decider.modes import PlanSettings, read_plans
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.events import Limits
@@ -52,6 +53,7 @@ class Configuration:
     execution: Limits
     metrics: Listen | None
     scaling: ScalingSettings = ScalingSettings()  # noqa: RUF009 - frozen
+    plans: PlanSettings = PlanSettings()  # noqa: RUF009 - frozen
     first: First = First.ADOPT
     signing: KeyFiles | None = None
     lease_s: float = LEASE_S
@@ -88,6 +90,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         solver_time_limit_s=solver_time_limit_s,
         execution=execution,
         scaling=read_scaling(_section(fields, "scaling")),
+        plans=read_plans(_section(fields, "plans")),
         first=_read_placement(_section(fields, "placement")),
         metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
         signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),

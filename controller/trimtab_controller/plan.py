@@ -16,6 +16,18 @@ class PlanReason(StrEnum):
     LOAD_DISTANCE = "load_distance"
     FIRST = "first_placement"
     LOSS = "loss"
+    MOVE = "move"  # an operator chose its moves
+    UNDO = "undo"  # an operator takes back the moves of another plan
+
+    @property
+    def by_operator(self) -> bool:
+        """Whether an operator chose the moves."""
+        return self in (PlanReason.MOVE, PlanReason.UNDO)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may wait for approval: an operator's own word does not, nor what has no owner."""
+        return self in (PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION, PlanReason.FIRST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +60,8 @@ class MoveReason(StrEnum):
     UNDER_MEAN = "under_mean"  # it has not, but the target has less
     COLLOCATION = "collocation"  # it exchanges tuples with key groups of the target
     MAKES_ROOM = "makes_room"  # for another key group that comes in exchange
+    MOVE = "move"  # an operator moves it
+    UNDO = "undo"  # an operator takes back the move of another plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

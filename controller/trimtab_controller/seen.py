@@ -21,6 +21,8 @@ CALM = frozenset(
         SkipReason.SCALING_IN_FLIGHT,
         SkipReason.WINDOW_TOO_EARLY,
         SkipReason.TOO_FEW_WINDOWS,
+        SkipReason.DRY_RUN,
+        SkipReason.REJECTED,
     }
 )
 """Reasons to do nothing that need no action; every other reason is the name of a runbook."""

@@ -10,11 +10,13 @@ from trimtab_console.api.person import Operator, address_of
 from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
-from trimtab_controller.intents import actions
+from trimtab_console.why import CannotSayError
+from trimtab_controller.intents import actions, plans
+from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
 from trimtab_protocol.messages.intents import MAX_WORKERS
 
-MAX_NAME, MAX_REASON, MAX_KEY = 200, 2_000, 200
+MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP = 200, 2_000, 200, 500
 
 router = APIRouter(prefix="/intents", tags=["changes"])
 
@@ -63,6 +65,19 @@ class ForgetAsking(Asking):
         return self
 
 
+class PlanAsking(Asking):
+    """About one plan."""
+
+    plan: Name
+
+
+class MoveAsking(Asking):
+    """Key groups of one app as `app/operator/partition`, and the worker to which they should move."""
+
+    key_groups: Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_KEY_GROUP)]], Field(min_length=1)]
+    worker: Name
+
+
 class AcceptAsking(Asking):
     """`hold` = the id of the hold that the operator has seen, as `cluster` has it; another one is not accepted."""
 
@@ -87,6 +102,7 @@ class Counter:
         if source.desk is None or person.name is None:
             raise HTTPException(HTTPStatus.FORBIDDEN, "this console only reads")
         self._desk: Desk = source.desk
+        self._explainer = source.explainer
         self._by = person.name
         self._key = key
         self._address = address_of(request)
@@ -106,6 +122,15 @@ class Counter:
             return self._desk.carry_out(wanted, decide)
         except Refused as refused:
             raise HTTPException(refused.status, refused.detail) from refused
+
+    def look(self) -> Looked:
+        """What a controller would know now.  Raises HTTPException."""
+        if self._explainer is None:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, "this console does not read the topics")
+        try:
+            return self._explainer.looked()
+        except CannotSayError as error:
+            raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
 
 
 At = Annotated[Counter, Depends(Counter)]
@@ -158,6 +183,32 @@ def post_forget(asking: ForgetAsking, at: At) -> ChangeDocument:
         return at.hand_in("forget", asking, lambda asked: actions.forget_app(asked, app))
     assert worker is not None
     return at.hand_in("forget", asking, lambda asked: actions.forget_worker(asked, worker))
+
+
+@router.post("/approve")
+def post_approve(asking: PlanAsking, at: At) -> ChangeDocument:
+    """Carry out a plan that waits for approval."""
+    return at.hand_in("approve", asking, lambda asked: plans.approve(asked, asking.plan))
+
+
+@router.post("/reject")
+def post_reject(asking: PlanAsking, at: At) -> ChangeDocument:
+    """Do not carry out a plan that waits for approval."""
+    return at.hand_in("reject", asking, lambda asked: plans.reject(asked, asking.plan))
+
+
+@router.post("/move")
+def post_move(asking: MoveAsking, at: At) -> ChangeDocument:
+    """Move key groups of one app to a worker, in a plan of their own."""
+    looked = at.look()
+    return at.hand_in("move", asking, lambda asked: plans.move(asked, asking.key_groups, asking.worker, looked))
+
+
+@router.post("/undo")
+def post_undo(asking: PlanAsking, at: At) -> ChangeDocument:
+    """Move back what a plan has moved, in a plan of its own."""
+    looked = at.look()
+    return at.hand_in("undo", asking, lambda asked: plans.undo(asked, asking.plan, looked))
 
 
 @router.post("/accept-journal")

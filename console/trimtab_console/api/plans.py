@@ -5,8 +5,16 @@ from fastapi import APIRouter
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.plans import moves_of, plan_document
 from trimtab_protocol.console_documents import Moving, Page, Plan
+from trimtab_protocol.messages.proposals import ProposalStatus
 
 router = APIRouter()
+
+
+@router.get("/proposals")
+def get_proposals(source: From, app: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Page[ProposalStatus]:
+    """Plans that wait for approval, and those that were rejected a short while ago."""
+    rows = [row for row in source.status.proposals if app in (None, row.app)]
+    return page_of(sorted(rows, key=lambda row: (row.rejected is not None, row.at)), offset, limit)
 
 
 @router.get("/plans")

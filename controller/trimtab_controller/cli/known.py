@@ -8,8 +8,14 @@ from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.events import read_events
+from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_cluster_state
+from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import Topics
+
+KEPT_S = 30 * 86_400.0
+"""How far back events are kept."""
 
 
 class CommandError(Exception):
@@ -33,6 +39,14 @@ def read_decider(target: Target) -> tuple[Decider, float]:
     if missing is not None:
         raise CommandError(f"no complete snapshot: {missing.reason}: {missing.detail}")
     return decider, now
+
+
+def events_of(target: Target, now: float) -> tuple[Event, ...]:
+    """All events; none where controllers of before 0.2.0 have made the topics."""
+    try:
+        return read_events(target.connection, target.topics, now - KEPT_S).events
+    except ReadError:
+        return ()
 
 
 def view_of(known: Known, app: str | None, option: str) -> AppView:

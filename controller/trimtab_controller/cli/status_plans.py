@@ -7,11 +7,13 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import Status
 
 SHOWN_ROUNDS = 3
 SHOWN_PLANS = 5
+SHOWN_MOVES = 5
 
 
 def plans_in_flight(status: Status, now: float) -> Text | None:
@@ -21,6 +23,35 @@ def plans_in_flight(status: Status, now: float) -> Text | None:
     if len(rows) > SHOWN_PLANS:
         said.append(f"and {len(rows) - SHOWN_PLANS} more")
     return Text("\n".join(said)) if said else None
+
+
+def waiting_plans(status: Status, now: float) -> Text | None:
+    """The plans that wait for approval, and those that were rejected a short while ago."""
+    rows = sorted(status.proposals, key=lambda row: (row.rejected is not None, row.at))
+    said = [_waiting(row, now) for row in rows[:SHOWN_PLANS]]
+    if len(rows) > SHOWN_PLANS:
+        said.append(f"and {len(rows) - SHOWN_PLANS} more")
+    return Text("\n".join(said)) if said else None
+
+
+def _waiting(row: ProposalStatus, now: float) -> str:
+    left = ago(row.expires_at - now)
+    if row.rejected is not None:
+        return f"{row.plan} of {row.app} was {row.rejected}; nothing else is proposed for {left}, unless loads change"
+    warm = f" ({row.to_standbys} to standbys)" if row.to_standbys else ""
+    unknown = f" and that of {row.unmeasured} key groups of unknown size" if row.unmeasured else ""
+    moves = [f"  {each.key_group} from {each.source} to {each.target}" for each in row.moves[:SHOWN_MOVES]]
+    more = [f"  and {row.moves_total - SHOWN_MOVES} more"] if row.moves_total > SHOWN_MOVES else []
+    return "\n".join(
+        [
+            f"{row.plan} of {row.app}, proposed {ago(now - row.at)} ago, expires in {left}: {row.reason}",
+            f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f}), "
+            f"{row.moves_total} moves{warm}, {row.restore_bytes / 1e6:.1f} MB of state to restore{unknown}",
+            *moves,
+            *more,
+            f"trimtab approve {row.plan}, or trimtab reject {row.plan} --reason TEXT",
+        ]
+    )
 
 
 def _plan_in_flight(row: RoundStatus, now: float) -> str:

@@ -18,7 +18,7 @@ from trimtab_controller.cli.status_hosts import (
     or_unknown,
     size_of,
 )
-from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight
+from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight, waiting_plans
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Level
@@ -56,6 +56,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         (hosts_title(status, all_nodes=all_nodes), hosts_table(status, all_nodes=all_nodes)),
         ("fixed workers: plans are made around them", _fixed(status)),
         ("what workers report", _reasons(status)),
+        ("plans that wait for approval", waiting_plans(status, seen.now)),
         ("plans in flight", plans_in_flight(status, seen.now)),
         ("last plans", last_plans(status)),
         ("earlier decisions", _decisions(status)),
@@ -124,8 +125,14 @@ def _apps(status: Status) -> Table | None:
         return None
     table = Table.grid(padding=(0, 2))
     for app in status.apps:
-        table.add_row(Text(app.app), _app(app).append(_levels(app, status)))
+        table.add_row(Text(app.app), _mode(app).append(_app(app)).append(_levels(app, status)))
     return table
+
+
+def _mode(app: AppStatus) -> Text:
+    """What becomes of its plans, unless they are simply carried out."""
+    told = {"approve": "plans wait for approval\n", "dry-run": "dry run: plans are only told\n"}
+    return Text(told.get(app.mode or "", ""), "cyan")
 
 
 def _levels(app: AppStatus, status: Status) -> Text:

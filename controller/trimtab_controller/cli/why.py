@@ -10,18 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.known import CommandError, Target
+from trimtab_controller.cli.known import CommandError, Target, events_of
 from trimtab_controller.cli.operator import DONE, console, print_json
-from trimtab_controller.kafka.events import read_events
-from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.event_documents import KeyGroupWhy
-from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import parse_key_group
 
-KEPT_S = 30 * 86_400.0
-"""How far back events are kept."""
 SHOWN_TARGETS, SHOWN_MOVES = 12, 5
 
 
@@ -36,7 +31,7 @@ def run_why(args: argparse.Namespace, target: Target) -> int:
     state = read_cluster_state(target.connection, target.configuration, now)
     known = informed(state, target.configuration, now).known
     try:
-        found = why_here(key_group, known, state.found.execution, _events(target, now))
+        found = why_here(key_group, known, state.found.execution, events_of(target, now))
     except UnknownKeyGroupError as error:
         raise CommandError(str(error)) from error
     if args.json:
@@ -44,14 +39,6 @@ def run_why(args: argparse.Namespace, target: Target) -> int:
     else:
         show(found, console())
     return DONE
-
-
-def _events(target: Target, now: float) -> tuple[Event, ...]:
-    """All events; none where controllers of before 0.2.0 have made the topics."""
-    try:
-        return read_events(target.connection, target.topics, now - KEPT_S).events
-    except ReadError:
-        return ()
 
 
 def show(found: KeyGroupWhy, out: Console) -> None:

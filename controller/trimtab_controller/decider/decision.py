@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
@@ -25,11 +26,63 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """Carry out a plan.  `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysPlaced."""
+    """Carry out a plan.  `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysPlaced.
+
+    `id` = that under which it waited for approval, if it did.  `keep_until`: what it moves stays there until then
+    (epoch seconds).  `answered` = keys of the intents that this ends.
+    """
 
     plan: Plan
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     lacking: Lacking = field(default_factory=dict, compare=False)
+    id: str | None = None
+    keep_until: float | None = None
+    answered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """Let a plan wait for an operator's approval until `expires_at` (epoch seconds)."""
+
+    plan: Plan
+    expires_at: float
+
+
+class Outcome(StrEnum):
+    """Why a plan does not wait for approval any longer; events use these names."""
+
+    REJECTED = "rejected"
+    WITHDRAWN = "withdrawn"  # it does not fit any more
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalEnded:
+    """A plan does not wait for approval any longer.
+
+    `rejected_until`: nothing else is proposed for the app until then (epoch seconds).  `answered` = keys of the intents
+    that this ends.
+    """
+
+    app: AppId
+    plan: str
+    outcome: Outcome
+    detail: str
+    rejected_until: float | None = None
+    answered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """What an operator asked for is not done, for the reason in `detail`.  `what` = move, undo, approve or reject.
+
+    `answered` = keys of the intents that this ends.
+    """
+
+    what: str
+    detail: str
+    answered: tuple[str, ...]
+    app: AppId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +164,19 @@ class Resized:
     answered: tuple[str, ...] = ()
 
 
-Decision = Skip | Planned | Adopted | StandbysPlaced | PlanEnded | Scaled | Resized | Forgotten
+Decision = (
+    Skip
+    | Planned
+    | Proposed
+    | ProposalEnded
+    | Refused
+    | Adopted
+    | StandbysPlaced
+    | PlanEnded
+    | Scaled
+    | Resized
+    | Forgotten
+)
 
 
 def not_ready(found: NotReady) -> Skip:

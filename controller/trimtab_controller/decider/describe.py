@@ -6,8 +6,12 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    Outcome,
     PlanEnded,
     Planned,
+    ProposalEnded,
+    Proposed,
+    Refused,
     Resized,
     Scaled,
     Skip,
@@ -20,9 +24,14 @@ from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId
 
+REFUSED = ("move", "undo", "approve", "reject")
+"""What an operator may ask for that is refused."""
 ALL_NAMES = (
     *(("skip", str(reason)) for reason in SkipReason),
     *(("plan", str(reason)) for reason in PlanReason),
+    *(("propose", str(reason)) for reason in PlanReason if reason.may_wait),
+    *(("proposal", str(outcome)) for outcome in Outcome),
+    *(("refuse", what) for what in REFUSED),
     ("adopt", "ownership"),
     ("standbys", "standbys"),
     ("end", "loss"),
@@ -40,6 +49,12 @@ def describe(decision: Decision) -> str:
             return f"nothing: {decision.detail}"
         case Planned(plan=plan):
             return f"{plan.app}: {describe_plan(plan)}"
+        case Proposed(plan=plan):
+            return f"{plan.app}: waits for approval: {describe_plan(plan)}"
+        case ProposalEnded(plan=name):
+            return f"{decision.app}: plan {name} {decision.outcome}: {decision.detail}"
+        case Refused():
+            return f"refused: {decision.what}: {decision.detail}"
         case Adopted() | StandbysPlaced() | PlanEnded():
             return f"{decision.app}: {decision.detail}"
         case Scaled():
@@ -65,7 +80,7 @@ def describe_plan(plan: Plan) -> str:
 
 def app_of(decision: Decision) -> AppId | None:
     """The app that a decision is about; None: the cluster, or an operator's wish."""
-    return decision.plan.app if isinstance(decision, Planned) else decision.app
+    return decision.plan.app if isinstance(decision, Planned | Proposed) else decision.app
 
 
 def _moves(plan: Plan) -> str:
@@ -83,6 +98,12 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "skip", str(decision.reason)
         case Planned(plan=plan):
             return "plan", str(plan.reason)
+        case Proposed(plan=plan):
+            return "propose", str(plan.reason)
+        case ProposalEnded(outcome=outcome):
+            return "proposal", str(outcome)
+        case Refused(what=what):
+            return "refuse", what
         case Adopted():
             return "adopt", "ownership"
         case StandbysPlaced():

@@ -24,6 +24,8 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
 
     def reason_of(row: int, target: WorkerId) -> MoveReason:
         source = table.workers[table.owner[row]]
+        if reason.by_operator:
+            return MoveReason(reason.value)
         if source in draining:
             return MoveReason.DRAIN
         if reason is PlanReason.FIRST:

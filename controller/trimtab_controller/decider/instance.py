@@ -1,6 +1,7 @@
 """Translates a view into a problem: arrays for the solver, or the instance file that `trimtab snapshot` writes."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.instance_limits import limits_of_hosts
@@ -31,7 +32,17 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         method=settings.planned_with,
         hosts=_hosts(view),
         copies=view.copies,
+        pinned=_pinned(view),
     )
+
+
+def _pinned(view: AppView) -> NDArray[np.bool_] | None:
+    """Which key groups stay where they are; None: they may all move."""
+    if not view.pinned:
+        return None
+    found = np.zeros(len(view.owned), np.bool_)
+    found[view.pinned_rows] = True
+    return found
 
 
 def _hosts(view: AppView) -> Hosts | None:
@@ -101,6 +112,7 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
                 load=row.load,
                 state_bytes=state_bytes,
                 usage=usage,
+                pinned=row.key_group in view.pinned,
             )
             for row, state_bytes, usage in zip(
                 view.key_groups, view.owned.assumed_state_bytes.tolist(), usages, strict=True

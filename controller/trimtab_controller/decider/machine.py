@@ -22,7 +22,18 @@ from trimtab_controller.decider.decide import (
     to_start,
     to_stop,
 )
-from trimtab_controller.decider.decision import Adopted, Decision, Forgotten, Planned, Skip, StandbysPlaced, not_ready
+from trimtab_controller.decider.decision import (
+    Adopted,
+    Decision,
+    Forgotten,
+    Planned,
+    ProposalEnded,
+    Proposed,
+    Refused,
+    Skip,
+    StandbysPlaced,
+    not_ready,
+)
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -39,10 +50,11 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forgetting import to_forget
-from trimtab_controller.decider.hosts import with_arrivals
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
-from trimtab_controller.decider.observations import Observations
+from trimtab_controller.decider.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.observations import Observations, too_early
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode_says, told, wanted_by_operators
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import onto_copies, with_restores
@@ -52,7 +64,7 @@ from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_protocol.messages.intents import Drain, Intent, Pause
+from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -69,11 +81,13 @@ class Decider:
         acting: bool,
         scaling: ScalingSettings = ScalingSettings(),  # noqa: B008 - frozen
         first: First = First.ADOPT,
+        plans: PlanSettings = PlanSettings(),  # noqa: B008 - frozen
     ) -> None:
         self._first = FirstPlacements(first)
+        self.plans = plans
         self.settings = settings
         self._seen = Observations(
-            settings, needs, SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s)
+            settings, needs, SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s, plans)
         )
         self._needs = needs
         self._execution = execution
@@ -116,9 +130,11 @@ class Decider:
                 return self._on_snapshot(now, snapshot)
             case IntentsChanged(intents=intents):
                 was_paused = self.paused is not None
-                self.intents = intents
+                known, self.intents = self.intents, intents
                 if was_paused and self.paused is None:
                     self._seen.predictions.forgive()  # an operator who resumes has looked at the missed plans
+                if self._acting and any_at_once(known, intents):
+                    return self._at_once(now)
             case ExecutionChanged(execution=execution):
                 if any(not execution.busy(row.app) for row in self._execution.in_flight):
                     self._ended_at = now
@@ -145,6 +161,15 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self.known.not_ready = missing = self.known.without_news(now)
         return [Decided(decision=not_ready(missing))]
+
+    def _at_once(self, now: float) -> list[Action]:
+        """Decide without waiting for the next window, since an operator has just said something about a plan."""
+        if self._wanted is not None or self.known.snapshot is None:
+            return []  # the solver works: what follows its answer looks at this too
+        self._decided -= {each.app for each in self.intents if isinstance(each, MoveKeyGroups)}
+        self._decided -= self._execution.proposals.keys()
+        self._spoken = True  # a skip would only repeat what the last window led to
+        return self._next(now)
 
     def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
         """The decision that a dry run would make now, from the windows recorded so far.
@@ -202,6 +227,7 @@ class Decider:
         decision = (
             self._forget_wanted(hosts)
             or self._restore(now)
+            or self._answer_operators(now)
             or self._admit_cluster()
             or self._seen.sizes.correct(self._execution, self.intents, self.known)
             or to_start(now, self._execution, self.draining, hosts)
@@ -245,6 +271,32 @@ class Decider:
             self._seen.history.forget(found.app)
         return found
 
+    def _done_with(self, found: Decision | None) -> Decision | None:
+        """The decision; the intents that it answers are not in force any longer."""
+        if isinstance(found, Planned | ProposalEnded | Refused) and found.answered:
+            self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
+        return found
+
+    def _answer_operators(self, now: float) -> Decision | None:
+        """Answer what operators say of plans, as far as that needs no look at the cluster."""
+        found = answer_to(now, self.intents, self._execution.proposals, self.plans)
+        return self._done_with(found) if self._acting and self._held is None else None
+
+    def _by_operators(self, now: float, view: AppView) -> Decision | None:
+        """The plan that an operator wants or approves, or what becomes of one that waits for approval."""
+        waiting, band = self._execution.proposals.get(view.app), self.settings.load_distance
+        found = wanted_by_operators(now, view, waiting, self.intents, self.plans, band=band)
+        if isinstance(found, Planned):
+            held = state_held(self.known.snapshot, view.app, self._execution.placements.get(view.app))
+            found = self._begun(now, view, with_restores(found, self.known.snapshot, held))
+        return self._done_with(found)
+
+    def _begun(self, now: float, view: AppView, planned: Planned) -> Planned:
+        """A plan that is carried out, with standbys; what it predicts is remembered."""
+        self._seen.predictions.plan(now, view.app)
+        placement = self._execution.placements.get(view.app)
+        return self._seen.standbys.with_plan(now, view, placement, planned)
+
     def _admit_cluster(self) -> Skip | None:
         return admit_cluster(self._execution, paused=self.paused, held=self._held)
 
@@ -254,33 +306,46 @@ class Decider:
         view = self.known.views[app]
         if isinstance(view, NotReady):
             return not_ready(view)
-        placement = self._execution.placements.get(app)
-        if self._acting and (placed := self._first.decide(view, placement)) is not None:
-            if isinstance(placed, Planned):
-                held = state_held(self.known.snapshot, app, placement)
-                return with_restores(placed, self.known.snapshot, held)
-            return self._seen.standbys.with_adopted(now, view, placement, placed)
+        if (early := too_early(view, self._execution)) is not None:
+            return not_ready(early)
+        if self._acting and (placed := self._first_placement(now, view)) is not None:
+            return placed
         evaluation, windows = self.known.evaluations[app], self._seen.history[app].windows
-        if (changed := to_stop(view, self._execution) or self._seen.sizes.decide(now, app)) is not None:
+        is_told = self._acting and self.plans.of(app) is PlanMode.DRY_RUN
+        changed = None if is_told else to_stop(view, self._execution) or self._seen.sizes.decide(now, app)
+        if changed is not None:
             return changed
-        found = admit(now, self.view_to_plan(now, view), evaluation, self._execution, self.settings, windows=windows)
+        view = self.view_to_plan(now, view)
+        if self._acting and (asked_for := self._by_operators(now, view)) is not None:
+            return asked_for
+        found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
         return (self._seen.predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
     def view_to_plan(self, now: float, view: AppView) -> AppView:
-        """The view as plans are made with it: less room where others bring load, and where state is already."""
-        view = with_arrivals(view, self._execution.in_flight, self.known.views, self._seen.standbys.promised(now))
-        placement = self._execution.placements.get(view.app)
-        return self._seen.standbys.with_copies(view, placement, self.known.snapshot, self.settings.max_migrations)
+        """The view as plans are made with it: what may not move, where state is already, and the room that is left."""
+        return self._seen.to_plan(now, view, self._execution, self.intents)
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""
         return self._seen.standbys.followed(view, self._execution.placements.get(view.app))
 
+    def _first_placement(self, now: float, view: AppView) -> Decision | None:
+        """What the placement takes over from the reports, or the first plan of an app."""
+        app, placement = view.app, self._execution.placements.get(view.app)
+        placed = self._first.decide(view, placement)
+        if isinstance(placed, Planned):
+            held = state_held(self.known.snapshot, app, placement)
+            return as_mode_says(now, with_restores(placed, self.known.snapshot, held), self.plans)
+        if placed is None or self.plans.of(app) is not PlanMode.DRY_RUN:
+            return placed and self._seen.standbys.with_adopted(now, view, placement, placed)
+        return placed if placement is not None else told(app, placed.detail)
+
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
         if not self._acting:
             return None
-        idle = {app: view for app, view in self.known.views.items() if not self._execution.busy(app)}
+        free = [app for app in self.known.views if self.plans.of(app) is not PlanMode.DRY_RUN]
+        idle = {app: self.known.views[app] for app in free if not self._execution.busy(app)}
         return self._seen.standbys.place(now, idle, self._execution.placements)
 
     # --- an answer ------------------------------------------------------------------------------------------------
@@ -290,7 +355,7 @@ class Decider:
         if wanted is None:
             return []
         decision = self._conclude(now, wanted, answer)
-        if isinstance(decision, Planned):
+        if isinstance(decision, Planned | Proposed):
             self._in_vain.clear()  # otherwise an app that gains in every round would always come before the others
         else:
             self._in_vain[wanted.view.app] = now
@@ -304,10 +369,10 @@ class Decider:
         decision = self._judge(now, wanted, answer)
         if isinstance(decision, Skip):
             return noted(self._instead_of(now, decision), self.settings)
-        if self._acting:
-            placement = self._execution.placements.get(wanted.view.app)
-            decision = self._seen.standbys.with_plan(now, wanted.view, placement, decision)
-        return noted(decision, self.settings)
+        if not self._acting:
+            return noted(decision, self.settings)
+        settled = as_mode_says(now, decision, self.plans)
+        return noted(self._begun(now, wanted.view, settled) if isinstance(settled, Planned) else settled, self.settings)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
@@ -327,8 +392,8 @@ class Decider:
         held = state_held(self.known.snapshot, wanted.view.app, self._execution.placements.get(wanted.view.app))
         restores = what_restores(self.known.snapshot, self._execution, self._learned, held)
         decision = judge(wanted, onto_copies(wanted, answer, restores, self.settings), self.settings)
-        if isinstance(decision, Planned) and newest and (changed_ends := still_free(decision, newest)):
+        if isinstance(decision, Skip):
+            return decision
+        if newest and (changed_ends := still_free(decision, newest)):
             return not_ready(changed_ends)
-        if isinstance(decision, Planned) and self._acting:
-            self._seen.predictions.plan(now, wanted.view.app)
         return with_restores(decision, self.known.snapshot, held)

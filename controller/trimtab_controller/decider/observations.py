@@ -1,6 +1,7 @@
 """What the decider has seen: it learns from each window, and decides nothing."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.decide import Settings
@@ -9,10 +10,11 @@ from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import Histories
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.headroom import capacity_of
-from trimtab_controller.decider.hosts import HostTracker
+from trimtab_controller.decider.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
+from trimtab_controller.decider.operator_moves import pinned_in
 from trimtab_controller.decider.orphans import Orphans
 from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
@@ -23,7 +25,7 @@ from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -107,6 +109,17 @@ class Observations:
         )
         return measured
 
+    def to_plan(self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent]) -> AppView:
+        """The view as plans are made with it: what may not move, where state is already, and the room that is left.
+
+        `intents` = those in force; an operator may move more key groups at once than a plan for balance.
+        """
+        view = with_arrivals(view, execution.in_flight, self.known.views, self.standbys.promised(now))
+        wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
+        most = max(self._settings.max_migrations, *wished, 0)
+        view = self.standbys.with_copies(view, execution.placements.get(view.app), self.known.snapshot, most)
+        return replace(view, pinned=pinned_in(now, view, execution.hand_moved))
+
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
     ) -> AppView | NotReady:
@@ -121,8 +134,15 @@ class Observations:
         )
         if isinstance(view, NotReady):
             return view
-        changed_at = execution.changed_at(app)
-        if changed_at is not None and view.start_s < changed_at:
-            detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-            return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=app)
+        if (early := too_early(view, execution)) is not None:
+            return early
         return self.hosts.of_view(demands.of_view(view))
+
+
+def too_early(view: AppView, execution: Execution) -> NotReady | None:
+    """Why a view says nothing of the app any more: it began before its last change ended, and mixes two placements."""
+    changed_at = execution.changed_at(view.app)
+    if changed_at is None or view.start_s >= changed_at:
+        return None
+    detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+    return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)

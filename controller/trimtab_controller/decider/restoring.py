@@ -16,7 +16,7 @@ import numpy as np
 
 from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decide import Settings, SolveWanted
-from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.resources import resources_of
 from trimtab_controller.decider.restores import Restores
@@ -238,10 +238,8 @@ class _Change:
     gain: float
 
 
-def with_restores(decision: Planned | Skip, snapshot: Snapshot | None, held: Held) -> Planned | Skip:
-    """The decision; a plan knows the cores of its hosts, as far as they are reported, and what its targets lack."""
-    if isinstance(decision, Skip):
-        return decision
+def with_restores(decision: Planned, snapshot: Snapshot | None, held: Held) -> Planned:
+    """The plan; it knows the cores of its hosts, as far as they are reported, and what its targets lack."""
     plan = decision.plan
     hosts, rows = set(plan.hosts.values()), snapshot.hosts if snapshot else ()
     cores = {row.host: row.cores for row in rows if row.cores and row.host in hosts}

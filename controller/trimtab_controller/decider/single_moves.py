@@ -135,6 +135,7 @@ class SingleMoves:
         """The rows chosen that are not moved already, the heaviest of them if there are too many."""
         chosen = chosen.copy()
         chosen[list(self._moved)] = False
+        chosen[self._view.pinned_rows] = False
         rows: Integers = np.flatnonzero(chosen)
         most = max(1, MOST_CELLS // len(self._capacity))
         return rows if len(rows) <= most else rows[np.argsort(self._load[rows])[-most:]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from trimtab_controller.decider.owned import Owned, OwnedTable
+from trimtab_controller.decider.owned import Integers, Owned, OwnedTable
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -82,7 +82,8 @@ class AppView:
     `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
     `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
-    owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.
+    owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
+    groups stay where they are, unless their worker is being drained.
     """
 
     app: AppId
@@ -97,6 +98,7 @@ class AppView:
     rooms: Mapping[HostId, Room] = field(default_factory=dict)
     fresh: bool = False
     copies: Copies | None = None
+    pinned: frozenset[KeyGroup] = frozenset()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
@@ -113,6 +115,12 @@ class AppView:
     def owners(self) -> dict[KeyGroup, WorkerId]:
         """The owner of each key group; large, and built at each call."""
         return self.owned.owners
+
+    @property
+    def pinned_rows(self) -> Integers:
+        """The rows of the pinned key groups in `owned`."""
+        rows = self.owned.places_of(sorted(self.pinned))
+        return rows[rows >= 0]
 
     @property
     def kept_table(self) -> OwnedTable:

@@ -40,12 +40,47 @@ class Limits:
 class PlanDecided:
     """Carry out this plan.
 
-    `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysWanted.
+    `standbys` = new rows of key groups that it does not move, `lacking` as in StandbysWanted.  `id` = that of the
+    proposal which it was; None: it has not waited for approval.  `keep_until`: its key groups stay where it brings them
+    until then (epoch seconds).  `answered` = keys of the intents that this ends.
     """
 
     plan: Plan
     standbys: Mapping[KeyGroup, Owners] = field(default_factory=dict)
     lacking: Lacking = field(default_factory=dict)
+    id: str | None = None
+    keep_until: float | None = None
+    answered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanProposed:
+    """Keep this plan until an operator approves or rejects it, or until `expires_at` (epoch seconds)."""
+
+    plan: Plan
+    expires_at: float
+    answered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalDropped:
+    """The plan with this id does not wait any longer.
+
+    `rejected_until`: nothing else is proposed for the app until then (epoch seconds); None: it may be at once.
+    """
+
+    app: AppId
+    plan: str
+    detail: str
+    rejected_until: float | None = None
+    answered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentsAnswered:
+    """End the intents with these keys."""
+
+    answered: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +204,9 @@ class Resumed:
 
 Event = (
     PlanDecided
+    | PlanProposed
+    | ProposalDropped
+    | IntentsAnswered
     | PlacementWanted
     | StandbysWanted
     | StopWanted

@@ -9,6 +9,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from trimtab_controller.execution.proposal_journal import (
+    hand_moved_document,
+    proposal_document,
+    read_hand_moved,
+    read_proposal,
+)
 from trimtab_controller.execution.state import (
     AppSize,
     Execution,
@@ -60,9 +66,19 @@ def encode_entry(entry: JournalEntry) -> bytes:
         "scalings": [_scaling_document(scaling) for scaling in execution.scalings.values()],
         # Only if there are any: 0.1.0 does not know them.
         **({"sizes": [_size_document(app, size) for app, size in execution.sizes.items()]} if execution.sizes else {}),
+        **_of_operators(execution),
     }
     body = encode(document)
     return body[:-1] + _seal(body)
+
+
+def _of_operators(execution: Execution) -> dict[str, Any]:
+    """Plans that wait, and what operators moved; only if there is any: 0.1.0 does not know them."""
+    proposals, moved = execution.proposals, execution.hand_moved
+    return {
+        **({"proposals": [proposal_document(row) for row in proposals.values()]} if proposals else {}),
+        **({"hand_moved": hand_moved_document(moved)} if moved else {}),
+    }
 
 
 def _seal(body: bytes) -> bytes:
@@ -130,6 +146,10 @@ def decode_entry(payload: bytes | None) -> JournalEntry:
         sizes=dict(_read_size(row) for row in fields.objects("sizes", limit=MAX_HANDOVERS))
         if fields.has("sizes")
         else {},
+        proposals={row.app: row for row in map(read_proposal, fields.objects("proposals", limit=MAX_HANDOVERS))}
+        if fields.has("proposals")
+        else {},
+        hand_moved=read_hand_moved(fields, "hand_moved", limit=MAX_HANDOVERS) if fields.has("hand_moved") else {},
     )
     acks_read = dict(_read_offset(path, row) for path, row in fields.items("acks_read", limit=1000))
     return JournalEntry(execution=execution, acks_read=acks_read)

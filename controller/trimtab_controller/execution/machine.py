@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.execution import handovers, resizing, scalings
+from trimtab_controller.execution import handovers, proposing, resizing, scalings
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.events import (
     AckSeen,
@@ -16,12 +16,15 @@ from trimtab_controller.execution.events import (
     Event,
     ForgetWanted,
     HostsSeen,
+    IntentsAnswered,
     Lacking,
     Limits,
     OwnershipSeen,
     PlacementsLost,
     PlacementWanted,
     PlanDecided,
+    PlanProposed,
+    ProposalDropped,
     ReadersSeen,
     ResizeWanted,
     RestoreEnded,
@@ -78,8 +81,15 @@ class ExecutionMachine:
         step = self._step(now)
         match event:
             case PlanDecided(plan=plan, standbys=rows, lacking=lacking):
-                self._begin(step, plan)
+                self._begin(step, plan, event.id or str(step.epoch))
+                proposing.begun(step, event)
                 self._place_standbys(step, plan.app, rows, lacking)
+            case PlanProposed():
+                proposing.propose(step, event)
+            case ProposalDropped():
+                proposing.drop(step, event)
+            case IntentsAnswered():
+                proposing.answer(step, event)
             case PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking):
                 self._adopt(step, app, owners)
                 self._place_standbys(step, app, rows, lacking)
@@ -146,7 +156,7 @@ class ExecutionMachine:
         if self.state.busy(app):
             raise ValueError(f"the placement of {app} belongs to its round in flight")
 
-    def _begin(self, step: Step, plan: Plan) -> None:
+    def _begin(self, step: Step, plan: Plan, name: str) -> None:
         if plan.app not in self.state.placements:
             raise ValueError(f"a plan needs a published placement, and {plan.app} has none")
         running = self.state.rounds.get(plan.app)
@@ -156,7 +166,7 @@ class ExecutionMachine:
         self._check_idle(plan.app)
         step.drop_details()
         row = Round(
-            plan=str(step.epoch),
+            plan=name,
             app=plan.app,
             reason=plan.detail,
             status=plan.status,
@@ -280,6 +290,7 @@ class ExecutionMachine:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
             self._standbys.forget(wanted.app)
             resizing.forget(step, wanted.app)
+            proposing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:

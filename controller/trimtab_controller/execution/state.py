@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from trimtab_controller.execution.proposal import HandMoved, Proposal
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -210,8 +211,9 @@ class AppSize:
 class Execution:
     """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
 
-    `rounds` has one round per app, `sizes` what was done to the size of apps.  The placements are not in the journal;
-    the same transaction writes them to a topic of their own.
+    `rounds` has one round per app, `sizes` what was done to the size of apps, `proposals` the plan of each app that
+    waits for approval, `hand_moved` the key groups that stay where an operator moved them.  The placements are not in
+    the journal; the same transaction writes them to a topic of their own.
     """
 
     generation: int
@@ -220,10 +222,13 @@ class Execution:
     rounds: Mapping[AppId, Round] = field(default_factory=dict)
     scalings: Mapping[WorkerId, Scaling] = field(default_factory=dict)
     sizes: Mapping[AppId, AppSize] = field(default_factory=dict)
+    proposals: Mapping[AppId, Proposal] = field(default_factory=dict)
+    hand_moved: Mapping[KeyGroup, HandMoved] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))
-        object.__setattr__(self, "sizes", MappingProxyType(dict(self.sizes)))
+        for name in ("sizes", "proposals", "hand_moved"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         object.__setattr__(self, "rounds", MappingProxyType(dict(self.rounds)))
         object.__setattr__(self, "scalings", MappingProxyType(dict(self.scalings)))
 

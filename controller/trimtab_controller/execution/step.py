@@ -1,8 +1,10 @@
 """Collects the changes that follow from one event into one publication under one epoch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
+from trimtab_controller.execution.proposal import Proposal
 from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
@@ -74,6 +76,11 @@ class Step:
         """Replace the last stop or start of a worker."""
         scalings = {**self.execution.scalings, scaling.command.worker: scaling}
         self.execution = replace(self.execution, scalings=scalings)
+        self.changed = True
+
+    def set_proposals(self, proposals: Mapping[AppId, Proposal]) -> None:
+        """Replace the plans that wait for approval."""
+        self.execution = replace(self.execution, proposals=proposals)
         self.changed = True
 
     def close(self) -> list[Action]:

@@ -1,7 +1,18 @@
 """The operators' actions, one function each: from a request and what is known to a change.  All raise Refusal."""
 
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, app_named, one, take_back, worker_named
-from trimtab_controller.seen import SILENT_AFTER_S, State
+from trimtab_controller.intents.change import (
+    Asked,
+    Change,
+    Fault,
+    Refusal,
+    app_named,
+    known_app,
+    not_now,
+    one,
+    take_back,
+    worker_named,
+)
+from trimtab_controller.seen import SILENT_AFTER_S
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import (
     MAX_WORKERS,
@@ -32,7 +43,11 @@ def drain(asked: Asked, worker: str) -> Change:
     text = (
         f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
     )
-    return one(intent, text, (*_not_now(asked, "the drain starts", "moves"), *_nowhere_to_go(asked, name)))
+    return one(
+        intent,
+        text,
+        (*not_now(asked, "the drain starts", "moves"), *_only_told(asked, name), *_nowhere_to_go(asked, name)),
+    )
 
 
 def undrain(asked: Asked, worker: str) -> Change:
@@ -70,7 +85,7 @@ def pause(asked: Asked) -> Change:
 
 def stop(asked: Asked, app: str | None, *, with_pause: bool = False) -> Change:
     """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either."""
-    name = None if app is None else _known_app(asked, app)
+    name = None if app is None else known_app(asked, app)
     stopping = Stop(app=name, by=asked.by, at=asked.at, reason=asked.reason)
     pausing = Pause(by=asked.by, at=asked.at, reason=asked.reason)
     plans = [row.plan for row in asked.status.plans_in_flight if name in (None, row.app)] if asked.status else []
@@ -108,12 +123,12 @@ def accept_journal(asked: Asked, expected: str | None = None) -> Change:
 
 def scale(asked: Asked, app: str, workers: int) -> Change:
     """Set how many workers an app should have, whatever its demand is."""
-    name = _known_app(asked, app)
+    name = known_app(asked, app)
     if not 1 <= workers <= MAX_WORKERS:
         raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
     intent = Scale(app=name, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"{name} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {name} auto` ends that"
-    return one(intent, text, (*_not_now(asked, "it happens", "changes"), *_too_few_to_start(asked, name, workers)))
+    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_too_few_to_start(asked, name, workers)))
 
 
 def scale_auto(asked: Asked, app: str) -> Change:
@@ -121,13 +136,6 @@ def scale_auto(asked: Asked, app: str) -> Change:
     name = app_named(app)
     text = f"the size of {name} follows its demand again, as [scaling] says"
     return take_back(asked, scale_key(name), text, f"nobody has set the size of {name}")
-
-
-def _known_app(asked: Asked, app: str) -> AppId:
-    name = app_named(app)
-    if asked.apps and name not in asked.apps:
-        raise Refusal(Fault.UNKNOWN, f"no app {name!r} reports; there are {first_few(asked.apps)}")
-    return name
 
 
 def _running(asked: Asked) -> list[NodeStatus]:
@@ -148,16 +156,11 @@ def _forgotten(intent: ForgetApp | ForgetWorker, what: str) -> Change:
     return one(intent, text)
 
 
-def _not_now(asked: Asked, what: str, does: str) -> tuple[str, ...]:
-    """Why the controller does not begin at once; `what` begins then, and a controller on hold `does` nothing."""
-    why = {
-        None: f"no controller has reported yet: {what} when one leads",
-        State.SILENT: f"but no controller is running: {what} when one leads again, see `trimtab status`",
-        State.HOLD: f"but the controller is on hold and {does} nothing: `trimtab status` shows why, and how to end it",
-        State.PAUSED: f"but the controller is paused: {what} after `trimtab resume`",
-        State.DRY_RUN: "but the controller is a dry run: it only logs what it would do",
-    }
-    return (why[asked.state],) if asked.state in why else ()
+def _only_told(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
+    app = next((row.app for row in asked.nodes if row.worker == worker), None)
+    if app is None or asked.mode_of(app) != "dry-run":
+        return ()
+    return (f"but the mode of {app} is dry-run: nothing of it moves, see [plans] in controller.toml",)
 
 
 def _nowhere_to_go(asked: Asked, worker: WorkerId) -> tuple[str, ...]:

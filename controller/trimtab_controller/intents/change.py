@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trimtab_controller.seen import Seen, State
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -55,6 +56,11 @@ class Asked:
         """The workers that are known."""
         return tuple(self.status.nodes) if self.status else ()
 
+    def mode_of(self, app: AppId) -> str | None:
+        """What becomes of the plans of an app: dry-run, approve or act; None if it is not known."""
+        rows = self.status.apps if self.status else ()
+        return next((row.mode for row in rows if row.app == app), None)
+
     @property
     def apps(self) -> tuple[AppId, ...]:
         """The apps that are known."""
@@ -84,6 +90,26 @@ def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:
     if key not in asked.intents:
         return Change(key=key, records=(), text=f"nothing to do: {idle}")
     return Change(key=key, records=((key, None),), text=text)
+
+
+def not_now(asked: Asked, what: str, does: str) -> tuple[str, ...]:
+    """Why the controller does not begin at once; `what` begins then, and a controller on hold `does` nothing."""
+    why = {
+        None: f"no controller has reported yet: {what} when one leads",
+        State.SILENT: f"but no controller is running: {what} when one leads again, see `trimtab status`",
+        State.HOLD: f"but the controller is on hold and {does} nothing: `trimtab status` shows why, and how to end it",
+        State.PAUSED: f"but the controller is paused: {what} after `trimtab resume`",
+        State.DRY_RUN: "but the controller is a dry run: it only logs what it would do",
+    }
+    return (why[asked.state],) if asked.state in why else ()
+
+
+def known_app(asked: Asked, app: str) -> AppId:
+    """The app, if it reports or nothing is known.  Raises Refusal."""
+    name = app_named(app)
+    if asked.apps and name not in asked.apps:
+        raise Refusal(Fault.UNKNOWN, f"no app {name!r} reports; there are {first_few(asked.apps)}")
+    return name
 
 
 def worker_named(text: str) -> WorkerId:

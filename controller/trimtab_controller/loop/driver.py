@@ -9,17 +9,7 @@ from confluent_kafka import Message
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import (
-    Adopted,
-    Decision,
-    Forgotten,
-    PlanEnded,
-    Planned,
-    Resized,
-    Scaled,
-    Skip,
-    StandbysPlaced,
-)
+from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import ownership
@@ -37,6 +27,7 @@ from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
+from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.loop.recovery import RecoveredState, taken_over
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
@@ -112,6 +103,7 @@ class ControlLoop:
             acting=acting,
             scaling=configuration.scaling,
             first=configuration.first,
+            plans=configuration.plans,
         )
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health
@@ -288,40 +280,15 @@ class ControlLoop:
         self._telemetry.decision(self._clock(), decision, self._execution.state)
 
     def _act_on(self, decision: Decision) -> None:
-        match decision:
-            case Planned(plan=plan, standbys=rows, lacking=lacking):
-                if self._events is not None:
-                    self._events.decided(plan)
-                self._execute(executing.PlanDecided(plan=plan, standbys=rows, lacking=lacking))
-            case Adopted(app=app, owners=owners, standbys=rows, lacking=lacking):
-                self._execute(executing.PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking))
-            case StandbysPlaced(app=app, rows=rows, lacking=lacking):
-                self._execute(executing.StandbysWanted(app=app, rows=rows, lacking=lacking))
-            case PlanEnded(app=app, lost=lost, detail=detail):
-                self._execute(executing.StopWanted(app=app, reason=detail, lost=lost))
-            case Scaled(kind=kind, worker=worker, host=host, app=app):
-                self._execute(executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app))
-            case Resized():
-                self._resize(decision)
-            case Forgotten(answered=answered, app=app, worker=gone):
-                self._execute(executing.ForgetWanted(answered=answered, app=app, worker=gone))
-            case Skip():
-                pass
-            case _:
-                assert_never(decision)
+        if self._events is not None:
+            self._events.decided(decision)
+        if isinstance(decision, Resized):
+            self._resize(decision)
+        elif (event := realizing(decision)) is not None:
+            self._execute(event)
 
     def _resize(self, found: Resized) -> None:
-        start = {row.worker: row.host for row in found.start}
-        self._execute(
-            executing.ResizeWanted(
-                app=found.app,
-                start=start,
-                drain=found.drain,
-                keep=found.keep,
-                change=found.change,
-                answered=found.answered,
-            )
-        )
+        self._execute(resizing(found))
         if found.app is not None and found.short and found.change is not None:
             values = {
                 "CLUSTER": self._configuration.cluster,

@@ -13,6 +13,7 @@ from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
+from trimtab_controller.loop.status_proposals import proposal_status
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.round_status import RoundStatus
@@ -109,6 +110,9 @@ class StatusBuilder:
                 for row in rows
             ),
             intents={intent.key: intent.at for intent in decider.intents},
+            proposals=tuple(
+                proposal_status(row, execution.placements.get(app)) for app, row in execution.proposals.items()
+            ),
             balance=BalanceStatus(
                 smoothing=decider.settings.smoothing,
                 catch_up_s=decider.settings.catch_up_s,
@@ -240,6 +244,7 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                     accuracy=decider.known.capacity.accuracies.get(app),
                 ),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
+                mode=str(decider.plans.of(app)),
             )
         )
     return tuple(rows)

@@ -51,7 +51,7 @@ def problem_of(question: Question) -> Problem:
         load=question.load,
         cost_bytes=np.maximum(1.0, question.state_bytes),
         home=question.owner.astype(np.int64),
-        pinned=nothing,
+        pinned=nothing if question.pinned is None else question.pinned,
         in_flight=nothing,
         capacity=question.capacity,
         removing=question.draining,

@@ -180,22 +180,24 @@ def _default(read: Read, document: Mapping[str, Any], key: Key) -> str:
         if error.fault is not Fault.MISSING:
             raise
         return "required" if error.path == key.path else error.expected
-    values = [value for name, value in _members(decoded) if name == key.name]
+    found = [(path, value) for path, value in _members(decoded) if path[-1] == key.name]
+    own = [(path, value) for path, value in found if key.section in path]  # two sections may have a key of one name
+    values = [value for _, value in own or found]
     if len({repr(value) for value in values}) != 1:
         raise Undocumented(f"{key.path}: expected one field of this name in the configuration, found {values}")
     return _shown(values[0])
 
 
-def _members(value: object) -> Iterator[tuple[str, object]]:
-    """The fields of a configuration, at any depth."""
+def _members(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """The fields of a configuration with their paths, at any depth."""
     if isinstance(value, Mapping):
         for member in value.values():
-            yield from _members(member)
+            yield from _members(member, path)
     if dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
             member = getattr(value, field.name)
-            yield field.name, member
-            yield from _members(member)
+            yield (*path, field.name), member
+            yield from _members(member, (*path, field.name))
 
 
 def _shown(value: object) -> str:

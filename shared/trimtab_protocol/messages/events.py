@@ -33,7 +33,8 @@ class EventKind(StrEnum):
     DECISION = "decision"
     """What was decided about an app, or why nothing is done; the phase is the kind of the decision."""
     PLAN = "plan"
-    """A plan has `begun`, was `extended` or `stopped`, has `ended`, was `measured`."""
+    """A plan has `begun`, was `extended` or `stopped`, has `ended`, was `measured`; before that, where plans wait for
+    approval, it was `proposed`, then perhaps `rejected`, `withdrawn` or `expired`."""
     MOVE = "move"
     """A hand-over has `failed`; those that go well are told with the end of their plan."""
     SCALING = "scaling"

@@ -1,4 +1,4 @@
-"""Intents of operators: drain a worker, set the size of an app, pause, stop plans, accept a journal, forget.
+"""Intents of operators: drain a worker, move key groups, approve a plan, scale, pause, stop, accept a journal, forget.
 
 Operator -> controller.
 
@@ -7,10 +7,11 @@ Intents state what should be, not what to do, so they survive restarts of the co
 wrote it, `at` = when (epoch seconds), `reason` = text for the status.
 """
 
+import hashlib
 from dataclasses import dataclass
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, encode, parse
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, encode, parse
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 
 VERSION = 1
 PAUSE_KEY = "pause"
@@ -18,6 +19,10 @@ ACCEPT_KEY = "accept-journal"
 ALL = "all"
 MAX_WORKERS = 10_000
 """The most workers that an operator can ask for."""
+MAX_MOVES = 1_000
+"""The most key groups of one request to move some."""
+MAX_BYTES = 500_000
+"""Size of one intent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +148,80 @@ class Undrain:
         return f"undrain/{self.worker}"
 
 
-Intent = Drain | Pause | Stop | AcceptJournal | ForgetApp | ForgetWorker | Scale | Undrain
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approve:
+    """Carry this plan out, which waits for approval.  Said once."""
+
+    plan: str
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"approve/{self.plan}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reject:
+    """Do not carry this plan out, which waits for approval.  Said once."""
+
+    plan: str
+    by: str
+    at: float
+    reason: str
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return f"reject/{self.plan}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placing:
+    """A key group, and the worker to which it should move."""
+
+    key_group: KeyGroup
+    worker: WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveKeyGroups:
+    """Move these key groups of one app in a plan of their own.  Said once.
+
+    `undoes` = the plan whose moves these take back; None: an operator has chosen them.
+    """
+
+    moves: tuple[Placing, ...]
+    by: str
+    at: float
+    reason: str
+    undoes: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.moves) <= MAX_MOVES:
+            raise ValueError(f"found {len(self.moves)} key groups, expected 1 to {MAX_MOVES}")
+        if len({each.key_group.app for each in self.moves}) > 1:
+            raise ValueError("found key groups of several apps, expected those of one")
+        if len({each.key_group for each in self.moves}) < len(self.moves):
+            raise ValueError("found a key group twice, expected each once")
+
+    @property
+    def app(self) -> AppId:
+        """The app of the key groups."""
+        return self.moves[0].key_group.app
+
+    @property
+    def key(self) -> str:
+        """The record key: the same for the same moves."""
+        text = "\n".join(f"{each.key_group} {each.worker}" for each in self.moves)
+        return f"move/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+Intent = (
+    Drain | Pause | Stop | AcceptJournal | ForgetApp | ForgetWorker | Scale | Undrain | Approve | Reject | MoveKeyGroups
+)
 
 
 def scale_key(app: AppId) -> str:
@@ -154,6 +232,22 @@ def scale_key(app: AppId) -> str:
 def drain_key(worker: WorkerId) -> str:
     """The record key of a worker's drain."""
     return f"drain/{worker}"
+
+
+KINDS = (
+    "worker",
+    "hold",
+    "stop_app",
+    "stop_all",
+    "forget_app",
+    "forget_worker",
+    "scale_app",
+    "undrain",
+    "approve_plan",
+    "reject_plan",
+    "moves",
+)
+"""The field that says which intent a message is; a pause has none of them."""
 
 
 def encode_intent(intent: Intent) -> bytes:
@@ -176,6 +270,13 @@ def encode_intent(intent: Intent) -> bytes:
             document |= {"scale_app": app, "workers": workers}
         case Undrain(worker=worker):
             document["undrain"] = worker
+        case Approve(plan=plan):
+            document["approve_plan"] = plan
+        case Reject(plan=plan):
+            document["reject_plan"] = plan
+        case MoveKeyGroups(moves=moves, undoes=undoes):
+            document["moves"] = [[str(each.key_group), each.worker] for each in moves]
+            document |= {} if undoes is None else {"undoes": undoes}
         case Pause():
             pass
     return encode(document)
@@ -183,11 +284,10 @@ def encode_intent(intent: Intent) -> bytes:
 
 def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """The intent in a record; raises BadMessage, also when the key does not match the content."""
-    fields = parse(payload, version=VERSION, limit=10_000)
+    fields = parse(payload, version=VERSION, limit=MAX_BYTES)
     by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
-    kinds = ("worker", "hold", "stop_app", "stop_all", "forget_app", "forget_worker", "scale_app", "undrain")
-    kind = next((name for name in kinds if fields.has(name)), None)
-    name = "" if kind is None else fields.name(kind)
+    kind = next((name for name in KINDS if fields.has(name)), None)
+    name = "" if kind in (None, "moves") else fields.name(kind)
     intent: Intent
     match kind:
         case "worker":
@@ -207,8 +307,28 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
             intent = Scale(app=AppId(name), workers=workers, by=by, at=at, reason=reason)
         case "undrain":
             intent = Undrain(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case "approve_plan":
+            intent = Approve(plan=name, by=by, at=at, reason=reason)
+        case "reject_plan":
+            intent = Reject(plan=name, by=by, at=at, reason=reason)
+        case "moves":
+            undoes = fields.optional("undoes", fields.name)
+            try:
+                intent = MoveKeyGroups(moves=_read_moves(fields), by=by, at=at, reason=reason, undoes=undoes)
+            except ValueError as error:
+                raise BadMessage(Fault.RANGE, "moves", "moves that do not fit together", str(error)) from error
         case _:
             intent = Pause(by=by, at=at, reason=reason)
     if key != intent.key.encode():
         raise BadMessage(Fault.RANGE, "key", key, intent.key)
     return intent
+
+
+def _read_moves(fields: Fields) -> tuple[Placing, ...]:
+    found = []
+    for path, row in fields.items("moves", limit=MAX_MOVES):
+        if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
+            raise BadMessage(Fault.TYPE, path, row, "[key group, worker]")
+        worker = WorkerId(check_name(row[1], f"{path}[1]"))
+        found.append(Placing(key_group=parse_key_group(row[0], f"{path}[0]"), worker=worker))
+    return tuple(found)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from trimtab_protocol.messages.decode import Fields, check_integer, check_name, check_text, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
+from trimtab_protocol.messages.proposals import MAX_PROPOSALS, ProposalStatus, proposal_document, read_proposal
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
 from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capacity, read_host
@@ -79,7 +80,7 @@ class AppStatus:
     groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for;
     `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
     measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it;
-    `capacity` = how much more fits.
+    `capacity` = how much more fits; `mode` = what becomes of its plans: dry-run, approve or act.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
@@ -103,11 +104,13 @@ class AppStatus:
     unknown_load: float | None = None
     size: SizeStatus | None = None
     capacity: CapacityStatus | None = None
+    mode: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionStatus:
-    """One decision: `kind` is plan, skip, adopt, standbys, stop, start, resize; `reason` one word; `text` one line.
+    """One decision: `kind` is plan, propose, skip, adopt, standbys, stop, start, resize and so on; `reason` one word;
+    `text` one line.
 
     `app` None: it is about the cluster, or not known.
     """
@@ -162,7 +165,8 @@ class Status:
 
     `acting` False = dry run; `paused` = who paused it, and why; `window_end` = end of the last window; `coverage` =
     hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
-    `intents` = when each intent in force was written, by record key; None: not known.
+    `intents` = when each intent in force was written, by record key; None: not known.  `proposals` = plans that wait
+    for approval, at most one per app.
     """
 
     cluster: str
@@ -183,6 +187,7 @@ class Status:
     pool: tuple[PoolStatus, ...] = ()
     intents: Mapping[str, float] | None = None
     balance: BalanceStatus | None = None
+    proposals: tuple[ProposalStatus, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -222,6 +227,7 @@ def encode_status(status: Status) -> bytes:
             "hosts": [asdict(row) for row in status.hosts],
             "pool": [asdict(row) for row in status.pool],
             "balance": asdict(status.balance) if status.balance else None,
+            "proposals": [proposal_document(row) for row in status.proposals],
             "intents": None
             if status.intents is None
             else [{"key": key, "at": at} for key, at in status.intents.items()],
@@ -253,6 +259,7 @@ def decode_status(payload: bytes | None) -> Status:
         hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, read_host)) or (),
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
         balance=fields.optional("balance", lambda name: _read_balance(fields.fields(name))),
+        proposals=fields.optional("proposals", lambda name: _rows(fields, name, MAX_PROPOSALS, read_proposal)) or (),
         intents=fields.optional("intents", lambda name: dict(_rows(fields, name, MAX_INTENTS, _read_intent))),
     )
 
@@ -332,6 +339,7 @@ def _read_app(row: Fields) -> AppStatus:
         unknown_load=row.optional("unknown_load", lambda name: row.number(name, high=1.0)),
         size=row.optional("size", lambda name: read_size(row.fields(name))),
         capacity=row.optional("capacity", lambda name: read_capacity(row.fields(name))),
+        mode=row.optional("mode", row.name),
     )
 
 

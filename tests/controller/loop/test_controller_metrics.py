@@ -15,8 +15,12 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    Outcome,
     PlanEnded,
     Planned,
+    ProposalEnded,
+    Proposed,
+    Refused,
     Resized,
     Scaled,
     Skip,
@@ -298,6 +302,8 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
             for kind in (CommandKind.START, CommandKind.STOP)
             for app in (APP, None)
         ),
+        *(ProposalEnded(app=APP, plan="1.2", outcome=each, **nothing) for each in Outcome),
+        *(Refused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject")),
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
         PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
@@ -305,5 +311,6 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
         *(Forgotten(what="", answered=(), **nothing, **what) for what in ({}, {"app": APP}, {"worker": w0})),
     )
     plans = {("plan", str(reason)) for reason in PlanReason}
+    plans |= {("propose", str(reason)) for reason in PlanReason if reason.may_wait}
     assert sorted({names_of(each) for each in decisions} | plans) == sorted(ALL_NAMES)
-    assert {type(each) for each in decisions} | {Planned} == set(get_args(Decision))
+    assert {type(each) for each in decisions} | {Planned, Proposed} == set(get_args(Decision))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, OPERATOR, T0, W0, W1, W2, kg, plan, started
+from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.events import Action, Publish, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -91,7 +92,7 @@ def test_a_plan_says_why_each_move_is_made_and_what_it_does_to_the_loads() -> No
     )
     assert (begun.mean_load, begun.next and begun.next.load_distance) == (50.0, 0.25)
     log = EventLog(Topics(CLUSTER), "a:1", previous=status())
-    log.decided(wanted.plan)
+    log.decided(Planned(plan=wanted.plan))
     log.measured(
         T0, RoundMeasured(plan="1.2", app=APP, planned=1.1, load_distance=1.0, worker_loads={W0: 51.0, W2: 9.0})
     )

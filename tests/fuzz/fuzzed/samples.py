@@ -5,7 +5,20 @@ from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, EventNext
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
-from trimtab_protocol.messages.intents import AcceptJournal, Drain, ForgetApp, ForgetWorker, Pause, Scale, Stop, Undrain
+from trimtab_protocol.messages.intents import (
+    AcceptJournal,
+    Approve,
+    Drain,
+    ForgetApp,
+    ForgetWorker,
+    MoveKeyGroups,
+    Pause,
+    Placing,
+    Reject,
+    Scale,
+    Stop,
+    Undrain,
+)
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -125,6 +138,13 @@ STOP_APP = Stop(app=APP, by="ann", at=NOW, reason="lag")
 FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
 FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
 SCALE = Scale(app=APP, workers=4, by="ann", at=NOW, reason="a sale")
+APPROVE = Approve(plan="3.17", by="ann", at=NOW, reason="fine")
+REJECT = Reject(plan="3.17", by="ann", at=NOW, reason="not during the sale")
+MOVE = MoveKeyGroups(
+    moves=(Placing(key_group=KeyGroup(APP, OperatorId("sums"), 1), worker=W1),), by="ann", at=NOW, reason="profile it"
+)
+UNDO = MoveKeyGroups(moves=MOVE.moves, by="ann", at=NOW, reason="it was worse", undoes="3.16")
+ON_PLANS = (APPROVE, REJECT, MOVE, UNDO)
 UNDRAIN = Undrain(worker=W1, by="ann", at=NOW, reason="it is new")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
 WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)

@@ -19,6 +19,7 @@ from tests.fuzz.fuzzed.samples import (
     HELLO,
     HOST,
     NOW,
+    ON_PLANS,
     PART,
     PAUSE,
     PLACEMENT,
@@ -222,7 +223,10 @@ DECODERS = (
     Decoder(
         name="intent",
         samples=tuple(
-            map(write_intent, (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER, SCALE, UNDRAIN))
+            map(
+                write_intent,
+                (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER, SCALE, UNDRAIN, *ON_PLANS),
+            ),
         ),
         decode=read_intent,
         encode=write_intent,

@@ -14,6 +14,10 @@ const WATCH = {
   stop: ["#/plan", "Plans", "the plan ends; what was released arrives"],
   scale: ["#/app", "Apps", "the size of the app, and its workers on the page Cluster"],
   forget: ["#/health", "Health", "the decision that forgets it"],
+  approve: ["#/plan", "Plans", "the plan begins under the same name"],
+  reject: ["#/plan", "Plans", "the plan waits no longer"],
+  move: ["#/plan", "Plans", "a plan of its own begins"],
+  undo: ["#/plan", "Plans", "a plan of its own begins"],
   "accept-journal": ["#/health", "Health", "the hold ends, and windows are judged again"],
 };
 
@@ -121,3 +125,11 @@ export const forgetAppButton = (apps) => actionButton("Forget an app", {
 });
 
 export const acceptButton = (hold) => actionButton("Accept the journal", { action: "accept-journal", title: "Accept the journal as it is?", body: { hold }, danger: true });
+
+export const approveButton = (row) => actionButton("Approve", { action: "approve", title: `Approve plan ${row.plan}?`, label: `Approve plan ${row.plan}`, body: { plan: row.plan } });
+
+export const rejectButton = (row) => actionButton("Reject", { action: "reject", title: `Reject plan ${row.plan}?`, label: `Reject plan ${row.plan}`, body: { plan: row.plan }, danger: true });
+
+export const undoButton = (plan) => actionButton("Undo", { action: "undo", title: `Undo plan ${plan}?`, label: `Undo plan ${plan}`, body: { plan }, danger: true });
+
+export const moveButton = (keyGroup, worker) => actionButton("Move here", { action: "move", title: `Move ${keyGroup} to ${worker}?`, label: `Move ${keyGroup} to ${worker}`, body: { key_groups: [keyGroup], worker } });

@@ -1,6 +1,8 @@
 // Plans: what moves and why, predicted and measured, how far it is.
 import { maybe, name, now } from "./api.js";
 import { ago, bytes, card, clock, h, number, percent, show, table, UNKNOWN } from "./dom.js";
+import { undoButton } from "./actions.js";
+import { waiting } from "./proposals.js";
 import { whyLink } from "./why.js";
 
 const PAGE = 50;
@@ -9,11 +11,13 @@ export function plan(root, wanted) {
   const detail = card("Plan", "half", h("div")), effect = card("Load distance", "half", h("div"));
   const reasons = card("Why these moves", "wide", h("div")), loads = card("Loads of its workers", "third", h("div"));
   const moves = card("Moves", "", h("div")), list = card("Plans", "", h("div"));
+  const waits = card("Plans that wait for approval", "wide", h("div"));
   const empty = h("p", { class: "empty" }, "No plan has been made yet.");
-  root.replaceChildren(h("h1", {}, "Plans"), empty, detail, effect, reasons, loads, moves, list);
+  root.replaceChildren(h("h1", {}, "Plans"), waits, empty, detail, effect, reasons, loads, moves, list);
   let offset = 0;
 
   return async function refresh() {
+    await waiting(waits);
     const found = await maybe("plans?limit=100", { items: [] });
     const row = wanted ? found.items.find((each) => each.plan === wanted) : found.items[0];
     empty.hidden = found.items.length > 0;
@@ -50,6 +54,7 @@ function about(row) {
     h("p", { class: "muted" }, `pause of a hand-over: median ${seconds(row.pause_median_s)}, longest ${seconds(row.pause_longest_s)}`),
     row.recovery_planned_s === null ? null : h("p", { class: "muted" }, `all warm after ${seconds(row.recovery_s)}; ${seconds(row.recovery_planned_s)} planned, bound ${seconds(row.recovery_bound_s)}`),
     h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by the greedy method" : ""}`),
+    row.ended_at !== null && row.migrations ? h("p", {}, undoButton(row.plan)) : null,
   ].filter(Boolean);
 }
 

@@ -1,4 +1,5 @@
 // Why: where one key group is, since when and by which plan, and what moving it would do.
+import { moveButton } from "./actions.js";
 import { maybe, name, now } from "./api.js";
 import { bytes, card, h, number, percent, show, table, tile, UNKNOWN } from "./dom.js";
 import { when } from "./events.js";
@@ -61,6 +62,7 @@ function targetsOf(found) {
     table("If it were on another worker", [
       ["worker", (row) => row.worker], ["host", (row) => row.host], ["load distance", (row) => (row.load_distance === null ? UNKNOWN : `${number(row.load_distance, 2)} pp`), true],
       ["change", change, true], ["load of the worker", (row) => percent(row.load_pct, 1), true], ["remark", remark, "says"],
+      ["", (row) => (row.owner || row.forbidden ? "" : moveButton(found.key_group, row.worker) ?? "")],
     ], shown),
     found.targets_total > shown.length ? h("p", { class: "muted" }, `and ${number(found.targets_total - shown.length)} more`) : null,
   ];

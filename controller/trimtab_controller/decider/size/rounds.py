@@ -7,6 +7,7 @@ from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.pool import PoolWorker, restartable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import facts_of
@@ -41,6 +42,7 @@ class SeenApps:
 class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
+    `plans`: only in an app whose plans are carried out does the size change without an operator's word.
     `saved_per_tuple_s` = CPU seconds that collocation saves per tuple; `catch_up_s` as in `Settings`.  `starts` = how
     long started workers took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has
     failed, and how.
@@ -50,6 +52,7 @@ class SizeRounds:
     acting: bool
     catch_up_s: float
     saved_per_tuple_s: float = 0.0
+    plans: PlanSettings = PlanSettings()  # noqa: RUF009 - frozen
     starts: Starts = field(default_factory=Starts)
     verdicts: dict[AppId, SizeVerdict] = field(default_factory=dict)
     concerns: tuple[Concern, ...] = ()
@@ -144,7 +147,7 @@ class SizeRounds:
     def _text(self, app: AppId, verdict: SizeVerdict) -> str:
         text = verdict.detail
         if verdict.due and not self._acts(verdict):
-            text += f" ({self.settings.of(app).mode if self.acting else 'dry run'}: nothing is changed)"
+            text += f" ({self._mode(verdict)}: nothing is changed)"
         elif verdict.due and verdict.short:
             text += f", but {self._short(verdict)}"
         if app in self.waiting:
@@ -154,7 +157,17 @@ class SizeRounds:
         return text
 
     def _acts(self, verdict: SizeVerdict) -> bool:
-        return self.acting and (verdict.by_word or self.settings.of(verdict.app).mode is Mode.ACT)
+        mode = self.plans.of(verdict.app)
+        if not self.acting or mode is PlanMode.DRY_RUN:
+            return False
+        return verdict.by_word or (self.settings.of(verdict.app).mode is Mode.ACT and mode is PlanMode.ACT)
+
+    def _mode(self, verdict: SizeVerdict) -> str:
+        """The mode that keeps the size as it is."""
+        if not self.acting:
+            return "dry run"
+        mode = self.plans.of(verdict.app)
+        return str(self.settings.of(verdict.app).mode if mode is PlanMode.ACT else f"plans in mode {mode}")
 
     def _judge(self, app: AppId, seen: SeenApps, execution: Execution, word: Scale | None) -> SizeVerdict:
         view, settings = seen.views[app], self.settings.of(app)

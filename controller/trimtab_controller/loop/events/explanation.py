@@ -15,7 +15,7 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
     own = sorted((each for each in events if each.plan == plan and each.kind == EventKind.PLAN), key=lambda row: row.at)
     if not own:
         return None
-    begun = next((each for each in own if each.phase == "begun"), own[0])
+    begun = next((each for phase in ("begun", "proposed") for each in own if each.phase == phase), own[0])
     last, moves, loads = begun, dict[KeyGroup, PlannedMove](), dict[WorkerId, EventLoad]()
     for event in own:
         moves |= {row.key_group: _merged(moves.get(row.key_group), row, event) for row in event.moves}
@@ -87,6 +87,10 @@ def _reason(row: EventMove, loads: Mapping[WorkerId, float | None], mean: float 
             return f"{row.source} {_beside(loads.get(row.source), mean, 'above')}"
         case "under_mean":
             return f"{row.target} {_beside(loads.get(row.target), mean, 'below')}"
+        case "move":
+            return "an operator moved it"
+        case "undo":
+            return "an operator took back an earlier move"
         case "collocation":
             return f"it exchanged tuples with key groups on {row.target}"
         case "makes_room":
@@ -103,7 +107,7 @@ def _beside(load: float | None, mean: float | None, where: str) -> str:
 
 def next_text(event: Event) -> str | None:
     """What one more move would have brought, in words; None if the event does not say."""
-    if event.phase not in ("begun", "extended") or event.planned is None or event.mean_load is None:
+    if event.phase not in ("begun", "extended", "proposed") or event.planned is None or event.mean_load is None:
         return None
     if event.next is None:
         return "no single further move would lower the load distance"

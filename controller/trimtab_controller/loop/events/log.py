@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from trimtab_controller.decider.decision import Decision, Planned, ProposalEnded, Proposed
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_plan import measured_loads
+from trimtab_controller.loop.events.of_proposals import proposals_of_step
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.plan import Plan, PlanWhy
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind, encode_event
@@ -33,6 +35,7 @@ class EventLog:
         self._told = previous
         self._plans: dict[AppId, Plan] = {}
         self._why: dict[AppId, PlanWhy | None] = {}
+        self._ended: dict[str, ProposalEnded] = {}
         self._waiting: list[Event] = []
         self._heard: dict[str, Intent] = {}
         self._generation = 0
@@ -50,10 +53,18 @@ class EventLog:
         """Note the intents in force: one that is answered at once is over before the next status."""
         self._heard |= {intent.key: intent for intent in intents}
 
-    def decided(self, plan: Plan) -> None:
-        """Note a plan that is about to begin, for the reasons of its moves."""
-        self._plans[plan.app] = plan
-        self._why[plan.app] = plan.why
+    def decided(self, decision: Decision) -> None:
+        """Note a plan that is about to begin or to wait, for the reasons of its moves; and why one waits no longer."""
+        match decision:
+            case Planned(plan=plan):
+                self._plans[plan.app] = plan
+                self._why[plan.app] = plan.why
+            case Proposed(plan=plan):
+                self._plans[plan.app] = plan
+            case ProposalEnded(plan=name):
+                self._ended[name] = decision
+            case _:
+                pass
 
     def measured(self, now: float, found: RoundMeasured) -> None:
         """Note what a round has brought."""
@@ -79,7 +90,9 @@ class EventLog:
     def of_step(self, now: float, before: Execution, after: Execution) -> list[Record]:
         """The events of a step of the execution."""
         found = events_of_step(now, self._topics.cluster, before, after, self._plans)
+        found += proposals_of_step(now, self._topics.cluster, before, after, self._plans, self._ended)
         self._plans.clear()
+        self._ended.clear()
         return self._records(found)
 
     def of_status(self, status: Status) -> list[Record]:

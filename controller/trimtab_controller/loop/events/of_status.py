@@ -6,20 +6,27 @@ A new leader begins with the last status of its predecessor.  So nothing is told
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
+    Approve,
     Drain,
     ForgetApp,
     ForgetWorker,
     Intent,
+    MoveKeyGroups,
     Pause,
+    Reject,
     Scale,
     Stop,
     Undrain,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.status import DecisionStatus, Status
+
+TOLD_BY_EXECUTION = frozenset({"plan", "propose", "proposal"})
+"""Kinds of decisions that the execution tells of, with their moves."""
 
 
 def events_of_status(before: Status | None, after: Status, heard: Sequence[Intent]) -> list[Event]:
@@ -39,7 +46,7 @@ def _event(after: Status, kind: str, phase: str, text: str, **known: Any) -> Eve
 
 def _decisions(before: Status | None, after: Status) -> Iterator[Event]:
     for row in new_decisions(before.decisions if before else (), after.decisions):
-        if row.kind != "plan":  # which the execution tells of, with its moves
+        if row.kind not in TOLD_BY_EXECUTION:
             yield Event(
                 id="", cluster=after.cluster, at=row.at, kind=EventKind.DECISION, phase=row.kind, text=row.text,
                 reason=row.reason, app=row.app,
@@ -118,6 +125,14 @@ def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
             return f"forget app {app}", app, None
         case ForgetWorker(worker=worker):
             return f"forget worker {worker}", None, worker
+        case Approve(plan=plan):
+            return f"approve plan {plan}", None, None
+        case Reject(plan=plan):
+            return f"reject plan {plan}", None, None
+        case MoveKeyGroups(app=app, undoes=None):
+            return f"move {first_few(f'{each.key_group} to {each.worker}' for each in intent.moves)}", app, None
+        case MoveKeyGroups(app=app, undoes=plan):
+            return f"undo plan {plan}", app, None
         case AcceptJournal():
             return "carry on without the journal", None, None
         case _:

@@ -1,8 +1,11 @@
+import dataclasses
+
 import pytest
 
 from tests.shared.protocol.messages.message_samples import DRAIN
 from trimtab_protocol.messages import intents
 from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 
 def test_an_intent_stands_under_its_own_key():
@@ -14,3 +17,38 @@ def test_an_intent_stands_under_its_own_key():
     assert intents.decode_intent(b"accept-journal", intents.encode_intent(accepted)) == accepted
     with pytest.raises(BadMessage, match="accept-journal"):
         intents.decode_intent(b"pause", intents.encode_intent(accepted))
+
+
+MOVES = (
+    intents.Placing(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 1), worker=WorkerId("w1")),
+    intents.Placing(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 2), worker=WorkerId("w2")),
+)
+MOVE = intents.MoveKeyGroups(moves=MOVES, by="ann", at=1.0, reason="profile it")
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        MOVE,
+        dataclasses.replace(MOVE, undoes="3.17"),
+        intents.Approve(plan="3.17", by="ann", at=1.0, reason="fine"),
+        intents.Reject(plan="3.17", by="ann", at=1.0, reason="not now"),
+    ],
+)
+def test_what_operators_say_of_plans_is_read_as_it_was_written(intent: intents.Intent) -> None:
+    assert intents.decode_intent(intent.key.encode(), intents.encode_intent(intent)) == intent
+
+
+def test_the_same_moves_have_the_same_key() -> None:
+    assert MOVE.key == dataclasses.replace(MOVE, at=2.0, reason="again").key
+    assert MOVE.key != dataclasses.replace(MOVE, moves=MOVES[:1]).key
+
+
+def test_moves_that_do_not_fit_together_are_refused() -> None:
+    foreign = intents.Placing(key_group=KeyGroup(AppId("other"), OperatorId("sums"), 1), worker=WorkerId("w1"))
+    for moves, expected in (((), "expected 1 to 1000"), ((*MOVES, foreign), "those of one"), (MOVES[:1] * 2, "once")):
+        with pytest.raises(ValueError, match=expected):
+            dataclasses.replace(MOVE, moves=moves)
+    twice = intents.encode_intent(MOVE).replace(b"orders/sums/2", b"orders/sums/1")
+    with pytest.raises(BadMessage, match="a key group twice"):
+        intents.decode_intent(MOVE.key.encode(), twice)

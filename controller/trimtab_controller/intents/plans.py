@@ -1,0 +1,193 @@
+"""What operators ask about plans: approve or reject one, move key groups, undo a plan.  All raise Refusal."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.decision import Planned, Refused
+from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.operator_moves import VALID_S, plan_of
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, not_now, one, worker_named
+from trimtab_controller.plan import Plan
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.events import Event, EventKind
+from trimtab_protocol.messages.intents import MAX_MOVES, Approve, MoveKeyGroups, Placing, Reject
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
+from trimtab_protocol.messages.proposals import ProposalStatus
+
+KEY_GROUP = "APP/OPERATOR/N"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What a controller would know now: the last window, the state of the execution, the events that are kept."""
+
+    known: Known
+    execution: Execution
+    events: Sequence[Event] = field(default_factory=tuple)
+
+
+def approve(asked: Asked, plan: str) -> Change:
+    """Carry out a plan that waits for approval."""
+    row = _waiting(asked, plan)
+    text = f"plan {row.plan} of {row.app} begins: {cost_of(asked, row)}"
+    intent = Approve(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason)
+    return one(intent, text, not_now(asked, "it begins, if it fits then,", "moves"))
+
+
+def reject(asked: Asked, plan: str) -> Change:
+    """Do not carry out a plan that waits for approval."""
+    row = _waiting(asked, plan)
+    text = (
+        f"plan {row.plan} of {row.app} is not carried out; no other one is proposed for balance during "
+        "`[plans] approval_s`, unless loads change by more than the band"
+    )
+    return one(Reject(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason), text)
+
+
+def move(asked: Asked, key_groups: Sequence[str], worker: str, looked: Looked) -> Change:
+    """Move key groups of one app to a worker, in a plan of their own."""
+    target = worker_named(worker)
+    moves = [Placing(key_group=_parsed(text), worker=target) for text in key_groups]
+    wish = _wish(asked, moves)
+    what = f"{len(moves)} key group{'' if len(moves) == 1 else 's'} of {wish.app} to {target}"
+    stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
+    return _wanted(asked, wish, looked, what, f"; {stay}")
+
+
+def undo(asked: Asked, plan: str, looked: Looked) -> Change:
+    """Move back what a plan has moved, in a plan of its own."""
+    done, app = _done_by(plan, looked)
+    placement = looked.execution.placements.get(app)
+    owner = {each: placement.of(each.operator, each.partition)[:1] if placement else () for each in done}
+    moves = [
+        Placing(key_group=each, worker=source) for each, (source, target) in done.items() if owner[each] == (target,)
+    ]
+    if not moves:
+        raise Refusal(Fault.CONFLICT, f"nothing is left to undo: all {len(done)} key groups have moved on since")
+    wish = _wish(asked, moves, undoes=plan)
+    left = len(done) - len(moves)
+    moved_on = f"; {left} key groups have moved on since and stay where they are" if left else ""
+    what = f"plan {plan} of {app} is undone: {len(moves)} key group{'' if len(moves) == 1 else 's'} back"
+    return _wanted(asked, wish, looked, what, moved_on)
+
+
+def _wish(asked: Asked, moves: list[Placing], undoes: str | None = None) -> MoveKeyGroups:
+    if len(moves) > MAX_MOVES:
+        raise Refusal(Fault.INVALID, f"found {len(moves)} key groups, expected {MAX_MOVES} at most")
+    try:
+        return MoveKeyGroups(moves=tuple(moves), by=asked.by, at=asked.at, reason=asked.reason, undoes=undoes)
+    except ValueError as error:
+        raise Refusal(Fault.INVALID, str(error)) from error
+
+
+def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: str) -> Change:
+    """The change, after the checks that the controller makes; it makes them again."""
+    caveats = not_now(asked, "it begins", "moves")
+    if asked.mode_of(wish.app) == "dry-run":
+        raise Refusal(Fault.CONFLICT, f"the mode of {wish.app} is dry-run: nothing of it moves, see [plans]")
+    view = looked.known.views.get(wish.app)
+    if view is None and looked.known.views:
+        there = first_few(sorted(looked.known.views))
+        raise Refusal(Fault.UNKNOWN, f"no app {wish.app!r} reports; there are {there}")
+    waits = f"but nothing is planned for {wish.app} now: it waits for at most {VALID_S / 60:.0f} minutes: "
+    if not isinstance(view, AppView):
+        why = looked.known.not_ready if view is None else view
+        told = f"{why.reason}: {why.detail}" if isinstance(why, NotReady) else "nothing is known of it"
+        return one(wish, f"{what}{then}", (*caveats, waits + told))
+    if looked.execution.busy(wish.app):
+        caveats = (*caveats, f"but plan {looked.execution.rounds[wish.app].plan} is in flight: it begins after that")
+    match plan_of(asked.at, view, wish, 0.0):
+        case Refused(detail=detail):
+            raise Refusal(Fault.CONFLICT, detail.rpartition("; asked for by")[0] or detail)
+        case Planned(plan=plan):
+            told = (
+                f"{what}: load distance {plan.before:.1f} -> {plan.planned:.1f}, {_cost_of_plan(asked, plan, looked)}"
+            )
+            return one(wish, told + then, caveats)
+
+
+def _waiting(asked: Asked, plan: str) -> ProposalStatus:
+    rows = [row for row in asked.status.proposals if row.rejected is None] if asked.status else []
+    row = next((row for row in rows if row.plan == plan), None)
+    if row is None:
+        known = (
+            f"there {'are' if len(rows) > 1 else 'is'} {first_few(row.plan for row in rows)}" if rows else "none does"
+        )
+        raise Refusal(Fault.UNKNOWN, f"no plan {plan[:200]!r} waits for approval; {known}")
+    return row
+
+
+def _parsed(text: str) -> KeyGroup:
+    try:
+        return parse_key_group(text, KEY_GROUP)
+    except BadMessage as error:
+        raise Refusal(Fault.INVALID, str(error)) from error
+
+
+def _done_by(plan: str, looked: Looked) -> tuple[dict[KeyGroup, tuple[WorkerId, WorkerId]], AppId]:
+    """What a plan has moved, as key group -> (source, target): by the journal, else by the events."""
+    for app, row in looked.execution.rounds.items():
+        if row.plan == plan and row.ended_at is None:
+            raise Refusal(Fault.CONFLICT, f"plan {plan} is in flight: `trimtab stop {app}` ends it")
+        if row.plan == plan and row.handovers:
+            done = (each for each in row.handovers if each.phase is HandoverPhase.DONE)
+            return _some({kg: (each.source, each.target) for each in done for kg in each.key_groups}, plan), app
+    told = [each for each in looked.events if each.plan == plan and each.kind == EventKind.PLAN and each.app]
+    ends = [each for each in told if each.phase == "ended"]
+    if not ends or ends[-1].app is None:
+        why = "no event tells of its end" if told else "neither the journal nor an event tells of it"
+        raise Refusal(Fault.UNKNOWN, f"it is not known what plan {plan[:200]!r} moved: {why}")
+    moved = {row.key_group: (row.source, row.target) for row in ends[-1].moves if row.outcome == "done"}
+    return _some(moved, plan), ends[-1].app
+
+
+def _some(moved: Mapping[KeyGroup, tuple[WorkerId, WorkerId]], plan: str) -> dict[KeyGroup, tuple[WorkerId, WorkerId]]:
+    if not moved:
+        raise Refusal(Fault.CONFLICT, f"plan {plan} has moved nothing")
+    return dict(moved)
+
+
+def cost_of(asked: Asked, row: ProposalStatus) -> str:
+    """What a plan that waits costs, in words."""
+    moves = _moves(row.moves_total, row.to_standbys)
+    return f"{moves}, {_restored(row.restore_bytes, row.unmeasured)}{_pauses(asked, row.app)}"
+
+
+def _cost_of_plan(asked: Asked, plan: Plan, looked: Looked) -> str:
+    placement = looked.execution.placements.get(plan.app)
+    cold = [
+        each
+        for each in plan.moves
+        if placement is None or each.target not in placement.of(each.key_group.operator, each.key_group.partition)
+    ]
+    sizes = [each.state_bytes for each in cold]
+    known = sum(size for size in sizes if size is not None)
+    restored = _restored(known, sum(size is None for size in sizes))
+    return f"{_moves(len(plan.moves), len(plan.moves) - len(cold))}, {restored}{_pauses(asked, plan.app)}"
+
+
+def _moves(total: int, warm: int) -> str:
+    return f"{total} move{'' if total == 1 else 's'}" + (f" ({warm} to standbys)" if warm else "")
+
+
+def _restored(known: int, unmeasured: int) -> str:
+    more = f" and that of {unmeasured} key groups of unknown size" if unmeasured else ""
+    return f"{known / 1e6:.1f} MB of state to restore{more}"
+
+
+def _pauses(asked: Asked, app: AppId) -> str:
+    """How long a key group pauses, by the last plans of the app."""
+    rows = asked.status.rounds if asked.status else ()
+    pauses = list(_all(row.pauses_s for row in rows if row.app == app))
+    if not pauses:
+        return ", pauses not known: no plan of the app has ended"
+    median, longest = statistics.median(pauses), max(pauses)
+    return f", a pause of {median:.2f} s each (median of {len(pauses)} hand-overs, the longest {longest:.2f} s)"
+
+
+def _all(rows: Iterable[Sequence[float]]) -> Iterable[float]:
+    return (each for row in rows for each in row)

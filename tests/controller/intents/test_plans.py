@@ -1,0 +1,154 @@
+"""What operators say of plans, by what is known: approve, reject, move, undo."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
+from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, window
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase
+from trimtab_controller.intents import plans
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents.plans import Looked
+from trimtab_protocol.messages.events import Event, EventKind, EventMove
+from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Placing, Reject
+from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.status import AppStatus, Status
+
+NOW = 1012.0
+WAITING = ProposalStatus(
+    plan="1.2", app=APP, reason="load distance 15.0 above 5.0", at=1000.0, expires_at=2800.0, before=15.0, planned=5.0,
+    lower_bound=5.0, moves=(), moves_total=12, to_standbys=4, restore_bytes=34_000_000, unmeasured=2,
+)  # fmt: skip
+ROUND = RoundStatus(
+    plan="1.1", app=APP, reason="r", status="optimal", fallback=False, started_at=900.0, ended_at=910.0, before=8.6,
+    planned=0.4, after=0.7, lower_bound=0.3, migrations=3, failed=0, bytes_moved=1000, pauses_s=(0.1, 0.3, 0.2),
+)  # fmt: skip
+STATUS = Status(
+    cluster="c", at=NOW, acting=True, epoch=Epoch(1, 2), paused=None, window_end=1010.0, coverage=1.0,
+    apps=(AppStatus(app=APP, key_groups=2, load_distance=0.0, mean_load=10.0, not_ready=None, mode="approve"),),
+    proposals=(WAITING,), rounds=(ROUND,),
+)  # fmt: skip
+
+
+def asked(status: Status | None = STATUS) -> Asked:
+    return Asked(by="ann", at=NOW, reason="bench", status=status)
+
+
+def looked(present: Execution | None = None, *events: Event) -> Looked:
+    """After a window in which both workers have one key group."""
+    present = present or execution(BALANCED)
+    decider = Decider(SETTINGS, NEEDS, present, acting=False)
+    decider.record(1011.0, window(BALANCED).snapshot)
+    return Looked(known=decider.known, execution=present, events=events)
+
+
+def refused(fault: Fault, ask: object, *args: object) -> str:
+    with pytest.raises(Refusal) as refusal:
+        ask(*args)  # type: ignore[operator]
+    assert refusal.value.fault is fault
+    return str(refusal.value)
+
+
+def moves(change: Change) -> tuple[Placing, ...]:
+    [(_, intent)] = change.records
+    assert isinstance(intent, MoveKeyGroups)
+    return intent.moves
+
+
+def ended(*rows: EventMove, plan: str = "1.2") -> Event:
+    return Event(
+        id="1", cluster="c", at=990.0, kind=EventKind.PLAN, phase="ended", text="t", app=APP, plan=plan, moves=rows
+    )
+
+
+def test_a_plan_that_waits_is_approved_with_its_costs_told() -> None:
+    change = plans.approve(asked(), "1.2")
+    assert change.records == (("approve/1.2", Approve(plan="1.2", by="ann", at=NOW, reason="bench")),)
+    assert change.text == (
+        "plan 1.2 of app begins: 12 moves (4 to standbys), 34.0 MB of state to restore and that of 2 key groups of "
+        "unknown size, a pause of 0.20 s each (median of 3 hand-overs, the longest 0.30 s)"
+    )
+    paused = plans.approve(asked(replace(STATUS, paused="lunch")), "1.2")
+    assert paused.caveats == ("but the controller is paused: it begins, if it fits then, after `trimtab resume`",)
+
+
+def test_a_plan_that_waits_is_rejected() -> None:
+    change = plans.reject(asked(), "1.2")
+    assert change.records == (("reject/1.2", Reject(plan="1.2", by="ann", at=NOW, reason="bench")),)
+    assert "unless loads change by more than the band" in change.text
+
+
+def test_only_a_plan_that_waits_can_be_approved_or_rejected() -> None:
+    for ask in (plans.approve, plans.reject):
+        assert refused(Fault.UNKNOWN, ask, asked(), "1.9") == "no plan '1.9' waits for approval; there is 1.2"
+        gone = asked(replace(STATUS, proposals=(replace(WAITING, rejected="rejected by bob: no"),)))
+        assert refused(Fault.UNKNOWN, ask, gone, "1.2") == "no plan '1.2' waits for approval; none does"
+
+
+def test_a_move_tells_what_it_leads_to() -> None:
+    change = plans.move(asked(), ["app/sums/0"], W1, looked())
+    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert change.text == (
+        "1 key group of app to w1: load distance 0.0 -> 10.0, 1 move, 0.0 MB of state to restore, a pause of 0.20 s "
+        "each (median of 3 hand-overs, the longest 0.30 s); what moves stays there for `[plans] keep_moved_s`, unless "
+        "its worker is drained or lost"
+    )
+
+
+def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
+    assert refused(Fault.INVALID, plans.move, asked(), ["app/sums"], W1, looked()).startswith("APP/OPERATOR/N: found")
+    assert refused(Fault.INVALID, plans.move, asked(), ["app/sums/0", "other/sums/0"], W1, looked()).endswith("one")
+    assert refused(Fault.UNKNOWN, plans.move, asked(), ["other/sums/0"], W1, looked()) == (
+        "no app 'other' reports; there are app"
+    )
+    assert refused(Fault.CONFLICT, plans.move, asked(), ["app/sums/0"], "w9", looked()) == "app: w9 does not run"
+    dry = replace(STATUS, apps=(replace(STATUS.apps[0], mode="dry-run"),))
+    told = refused(Fault.CONFLICT, plans.move, asked(dry), ["app/sums/0"], W1, looked())
+    assert told == "the mode of app is dry-run: nothing of it moves, see [plans]"
+
+
+def test_a_move_during_a_plan_of_the_app_waits_for_its_end() -> None:
+    busy = execution(BALANCED, rounds={APP: replace(a_round(None), plan="1.3")})
+    change = plans.move(asked(), ["app/sums/0"], W1, looked(busy))
+    assert change.caveats == ("but plan 1.3 is in flight: it begins after that",)
+
+
+def test_undo_takes_back_what_a_plan_has_moved_by_its_events() -> None:
+    there = ended(EventMove(key_group=kg(0), source=W1, target=W0, outcome="done"))
+    change = plans.undo(asked(), "1.2", looked(None, there))
+    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert change.text.startswith("plan 1.2 of app is undone: 1 key group back: load distance 0.0 -> 10.0, 1 move,")
+    [(_, intent)] = change.records
+    assert isinstance(intent, MoveKeyGroups)
+    assert intent.undoes == "1.2"
+
+
+def test_undo_prefers_the_journal_and_leaves_what_has_moved_on() -> None:
+    done = Handover(
+        id="1.2-0", key_groups=(kg(0), kg(1)), previous=((W1,), (W1,)), source=W1, target=W0, source_host=HostId("h1"),
+        target_host=HostId("h0"), state_bytes=0, since=1.0, phase=HandoverPhase.DONE,
+    )  # fmt: skip
+    failed = replace(done, id="1.2-1", key_groups=(kg(2),), previous=((W1,),), phase=HandoverPhase.FAILED)
+    last = replace(a_round(950.0), handovers=(done, failed))
+    change = plans.undo(asked(), "1.2", looked(execution(BALANCED, rounds={APP: last})))
+    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert change.text.endswith("; 1 key groups have moved on since and stay where they are")
+
+
+def test_undo_is_refused_with_the_reason() -> None:
+    row = EventMove(key_group=kg(0), source=W1, target=W0, outcome="done")
+    flying = execution(BALANCED, rounds={APP: a_round(None)})
+    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", looked(flying)) == (
+        "plan 1.2 is in flight: `trimtab stop app` ends it"
+    )
+    assert "neither the journal nor an event" in refused(Fault.UNKNOWN, plans.undo, asked(), "1.9", looked())
+    failed = looked(None, ended(replace(row, outcome="failed")))
+    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", failed) == "plan 1.2 has moved nothing"
+    gone = looked(None, ended(replace(row, source=WorkerId("w7"))))
+    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
+    on = looked(None, ended(EventMove(key_group=kg(0), source=W0, target=W1, outcome="done")))
+    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", on).startswith("nothing is left to undo")
