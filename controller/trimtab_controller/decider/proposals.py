@@ -5,9 +5,11 @@ distance that was shown.  If that changes by more than the band, it is withdrawn
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from trimtab_controller.decider.decision import Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
 from trimtab_controller.decider.describe import describe_plan
+from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operator_moves import VALID_S, kind_of, plan_of, wish_for
 from trimtab_controller.decider.reasons import SkipReason
@@ -15,7 +17,7 @@ from trimtab_controller.decider.resources import filled_by
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.plan import PlanReason
+from trimtab_controller.plan import PlanReason, PlanWhy
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -114,7 +116,15 @@ def look_again(
     if approval is None:
         detail = f"{row.app}: plan {row.id} waits for approval: {describe_plan(row.plan)}"
         return Skip(reason=SkipReason.AWAITING_APPROVAL, detail=detail, app=row.app)
-    return Planned(plan=row.plan, id=row.id, answered=(approval.key,))
+    plan = replace(row.plan, why=_why_now(row, view))  # the journal does not have it
+    return Planned(plan=plan, id=row.id, answered=(approval.key,))
+
+
+def _why_now(row: Proposal, view: AppView) -> PlanWhy:
+    """Why each key group moves, by the present loads."""
+    places = view.owned.places_of(move.key_group for move in row.plan.moves).tolist()
+    moves: dict[int, WorkerId] = {place: move.target for place, move in zip(places, row.plan.moves, strict=True)}
+    return why_of(view, moves, row.plan.reason, filled_by(view, moves))
 
 
 def misfit(row: Proposal, view: AppView, *, band: float) -> str | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.ledger import Ledger, Violation
+from tests.sim.simulated.operator import MOVED_BY, Operator
 from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
@@ -58,6 +59,8 @@ class Checker:
     plans: list[tuple[float, str]] = field(default_factory=list)
     losses: list[str] = field(default_factory=list)
     """Plans that name next owners for what a lost worker had."""
+    operator: Operator | None = None
+    """Who has to approve plans, if anybody."""
     on_plan: Callable[[], None] = lambda: None
     over_capacity: Callable[[], set[WorkerId]] = set
     """The workers whose processes use more than they may, by the truth."""
@@ -171,10 +174,14 @@ class Checker:
         if self.hold_since is not None:
             share = f"{self.lost_hosts_share:.0%}"
             raise Violation(f"plan {row.plan} begins while {share} of the hosts are lost")
+        if self.operator is not None:
+            waiting = before.proposals.items() if before is not None else ()
+            self.operator.check(row, {app: each.id for app, each in waiting})
         if row.lost:
             self._see_loss(row)
             return
-        if row.before <= self.bounds.load_distance and not row.reason.startswith("drain"):
+        by_hand = row.reason.startswith(MOVED_BY)
+        if not by_hand and row.before <= self.bounds.load_distance and not row.reason.startswith("drain"):
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
         moves = sum(len(handover.key_groups) for handover in row.handovers)
         if moves > self.bounds.max_migrations:
@@ -197,7 +204,7 @@ class Checker:
 
     def _see_targets(self, row: Round) -> None:
         """Plans for balance must not give more and more to a full worker, whatever it says of its key groups."""
-        if row.reason.startswith("drain"):
+        if row.reason.startswith(("drain", MOVED_BY)):
             return
         full = {handover.target for handover in row.handovers} & self.over_capacity()
         self.given = {worker: self.given.get(worker, 0) + 1 for worker in full}

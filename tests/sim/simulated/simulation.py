@@ -32,7 +32,10 @@ MEASURED_PP = 0.4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a seed brought: rounds (windows, each with its reports and its decision), steps, plans, moved key groups."""
+    """What a seed brought: rounds (windows, each with its reports and its decision), steps, plans, moved key groups.
+
+    `approved` = plans that an operator has approved, `by_hand` = how often one has moved key groups.
+    """
 
     seed: int
     rounds: int
@@ -41,6 +44,8 @@ class Outcome:
     moved: int
     faults: int
     losses: int
+    approved: int
+    by_hand: int
     trace: str
 
 
@@ -73,6 +78,8 @@ class Simulation:
             moved=world.checker.moved,
             faults=len(self._inflicted),
             losses=len(world.checker.losses),
+            approved=len(world.operator.approved) if world.operator else 0,
+            by_hand=world.operator.moves if world.operator else 0,
             trace=world.broker.trace,
         )
 
@@ -91,6 +98,8 @@ class Simulation:
         world.checker.on_plan = lambda: None
         for heal in list(self._heals):
             heal()
+        if world.operator is not None:
+            world.operator.calm = True
 
     def _disturb_plan(self) -> None:
         """Most time no plan is in flight; what fails then is what matters most."""
@@ -161,7 +170,7 @@ class Simulation:
         if world.checker.busy:
             return "a plan is in flight"
         if world.unanswered_stops():
-            return "nobody has answered a stop"
+            return "nobody has answered what an operator said"
         if misplaced := world.checker.misplaced():
             return f"{len(misplaced)} key groups are elsewhere than placed"
         hosts = {worker: name for name, host in world.hosts.items() if not host.left for worker in host.names}

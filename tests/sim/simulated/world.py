@@ -19,11 +19,13 @@ from tests.sim.simulated.invariants import Bounds, Checker
 from tests.sim.simulated.ledger import Ledger
 from tests.sim.simulated.machine import CAPACITY_CORES, Machine
 from tests.sim.simulated.network import Network
+from tests.sim.simulated.operator import Operator
 from tests.sim.simulated.stream import StreamModel
 from tests.sim.simulated.timeline import Timeline
 from tests.sim.simulated.worker import WorkerProcess
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.loop.recovery import RecoveredState
@@ -43,6 +45,8 @@ BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min
 LIMITS = Limits(
     handovers_in_flight=2, key_groups_per_handover=2, prepare_timeout_s=15.0, handover_timeout_s=8.0, attempts=3
 )
+
+ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
 
 
 def configuration(keys: KeyFiles, key_groups_per_part: int = LIMITS.key_groups_per_part) -> Configuration:
@@ -96,6 +100,19 @@ class World:
         self.keys = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
         self.keys.create()
         self._configuration = configuration(self.keys, (128, 3)[seed % 2])
+        self.operator: Operator | None = None
+        """Who approves plans, in some clusters."""
+        if seed % 16 == 9:
+            self._configuration = replace(self._configuration, plans=ASKING)
+            self.operator = Operator(
+                seed,
+                self.timeline,
+                self.broker,
+                self.topics,
+                self.say,
+                workers=lambda: [each.id for each in self.workers()],
+                key_groups=lambda: sorted(self.ledger.accounts),
+            )
         self._older = seed % 8 == 5
         """Whether some workers have a plug-in of before, which reads placements in one record only."""
         self.rotating = False
@@ -118,6 +135,7 @@ class World:
             timeline=self.timeline,
             ledger=self.ledger,
             over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
+            operator=self.operator,
         )
         self.broker.on_stored = self._on_stored
         self.timeline.after_step = self._after_step
@@ -315,9 +333,10 @@ class World:
         self.say(Stop(app=None, by="operator", at=self.timeline.now, reason="simulated"))
 
     def unanswered_stops(self) -> int:
-        """How many stops no controller has answered."""
+        """How many stops, and words about plans, no controller has answered."""
         intents = {record.key: record.value for record in self.broker.read(self.topics.intents, 0)}
-        return sum(value is not None and (key or b"").startswith(b"stop") for key, value in intents.items())
+        said_once = (b"stop", b"approve", b"reject", b"move")
+        return sum(value is not None and (key or b"").startswith(said_once) for key, value in intents.items())
 
     def take_back(self, key: str) -> None:
         """`--undo` of either."""
