@@ -23,6 +23,8 @@ from trimtab_protocol.signing.keys import TrustedKeys
 
 KEPT_S = 10.0
 """How long answers come from what was read once: about as long as a window, or as long as reading it took."""
+FRESH_S = 1.0
+"""The same for what a change is decided by: a plan that has just ended must be known."""
 WAIT_S = 30.0
 """How long a request waits for another one that is reading."""
 
@@ -52,7 +54,7 @@ class Explainer:
         self._clock = clock
         self._lock = threading.Lock()
         self._read: Read | None = None
-        self._kept_until = 0.0
+        self._kept_until = self._fresh_until = 0.0
 
     def why(self, key_group: KeyGroup) -> KeyGroupWhy:
         """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
@@ -60,17 +62,18 @@ class Explainer:
         return why_here(key_group, read.known, read.execution, self._watch.events)
 
     def looked(self) -> Looked:
-        """What a controller would know now, and the events that are kept.  Raises CannotSayError."""
-        read = self._newest()
+        """What a controller would know now, and the events that are kept: for a change.  Raises CannotSayError."""
+        read = self._newest(fresh=True)
         return Looked(known=read.known, execution=read.execution, events=self._watch.events)
 
-    def _newest(self) -> Read:
+    def _newest(self, *, fresh: bool = False) -> Read:
         if not self._lock.acquire(timeout=WAIT_S):
             raise CannotSayError("another request is still reading the topics: try again")
         try:
             now, kept = self._clock(), self._read
-            if kept is None or now > self._kept_until:
+            if kept is None or now > (self._fresh_until if fresh else self._kept_until):
                 self._read = kept = self._look(now)
+                self._fresh_until = now + FRESH_S
                 self._kept_until = self._clock() + max(KEPT_S, self._clock() - now)
             return kept
         finally:

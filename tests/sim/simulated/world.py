@@ -80,7 +80,15 @@ class Host:
 class World:
     """Build one, then `timeline.run_until`.  `worker_type` lets a test plant a defect in the model itself."""
 
-    def __init__(self, seed: int, folder: Path, worker_type: type[WorkerProcess] = WorkerProcess) -> None:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        worker_type: type[WorkerProcess] = WorkerProcess,
+        *,
+        many_key_groups: int | None = None,
+    ) -> None:
+        """`many_key_groups`: so many, which are as busy together as the few that there are otherwise."""
         self.timeline = Timeline(seed)
         self.random: random.Random = self.timeline.random
         self.broker = Broker(self.timeline)
@@ -120,10 +128,13 @@ class World:
         """So many the app asks for; older agents do not say it."""
         self.intruder = Intruder(self.random, self.broker, self.topics)
         key_groups = self.random.choice((8, 8, 12, 12, 16))
+        share = key_groups / (many_key_groups or key_groups)
+        key_groups = many_key_groups or key_groups
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         for partition in range(key_groups):
             key_group = KeyGroup(APP, OPERATOR, partition)
-            self.ledger.open(key_group, rate=self.random.uniform(5, 50), load=self.random.uniform(0.01, 0.04))
+            rate, load = self.random.uniform(5, 50), self.random.uniform(0.01, 0.04)
+            self.ledger.open(key_group, rate=rate * share, load=load * share)
         self.checker = Checker(
             cluster=CLUSTER,
             bounds=Bounds(
