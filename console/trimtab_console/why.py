@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 
 from trimtab_console.watch import Watch
 from trimtab_controller.configuration import Configuration, decode
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents.plans import Looked
 from trimtab_controller.kafka.connection import Connection
@@ -35,9 +35,9 @@ class CannotSayError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What was read."""
+    """What was read: a decider that has seen the last windows, and the state of the execution."""
 
-    known: Known
+    decider: Decider
     execution: Execution
 
 
@@ -59,12 +59,12 @@ class Explainer:
     def why(self, key_group: KeyGroup) -> KeyGroupWhy:
         """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
         read = self._newest()
-        return why_here(key_group, read.known, read.execution, self._watch.events)
+        return why_here(key_group, read.decider.known, read.execution, self._watch.events)
 
     def looked(self) -> Looked:
         """What a controller would know now, and the events that are kept: for a change.  Raises CannotSayError."""
         read = self._newest(fresh=True)
-        return Looked(known=read.known, execution=read.execution, events=self._watch.events)
+        return Looked(decider=read.decider, execution=read.execution, events=self._watch.events)
 
     def _newest(self, *, fresh: bool = False) -> Read:
         if not self._lock.acquire(timeout=WAIT_S):
@@ -103,7 +103,7 @@ class TopicsLook:
         except (KafkaException, ReadError) as error:
             text = error_text(error) if isinstance(error, KafkaException) else str(error)
             raise CannotSayError(f"the topics cannot be read now: {text}") from error
-        return Read(known=informed(state, configuration, now).known, execution=state.found.execution)
+        return Read(decider=informed(state, configuration, now), execution=state.found.execution)
 
 
 def with_settings(configuration: Configuration, told: BalanceStatus | None) -> Configuration:

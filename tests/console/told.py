@@ -84,7 +84,7 @@ def read(fleet: Fleet) -> Read:
         acks_read={}, status=None, positions=(),
     )  # fmt: skip
     state = ClusterState(found=found, snapshots=tuple(fleet.snapshot(window) for window in range(-3, 1)))
-    return Read(known=informed(state, CONFIGURATION, NOW).known, execution=execution)
+    return Read(decider=informed(state, CONFIGURATION, NOW), execution=execution)
 
 
 def explainer_of(watch: Watch, fleet: Fleet) -> Explainer:

@@ -55,5 +55,5 @@ def _look(target: Target) -> Looked:
     """What a controller would know now."""
     now = time.time()
     state = read_cluster_state(target.connection, target.configuration, now)
-    known = informed(state, target.configuration, now).known
-    return Looked(known=known, execution=state.found.execution, events=events_of(target, now))
+    decider = informed(state, target.configuration, now)
+    return Looked(decider=decider, execution=state.found.execution, events=events_of(target, now))

@@ -321,9 +321,9 @@ class Decider:
         found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
         return (self._seen.predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
 
-    def view_to_plan(self, now: float, view: AppView) -> AppView:
-        """The view as plans are made with it: what may not move, where state is already, and the room that is left."""
-        return self._seen.to_plan(now, view, self._execution, self.intents)
+    def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
+        """The view as plans are made with it; `wishes` = intents that are not in force yet."""
+        return self._seen.to_plan(now, view, self._execution, (*self.intents, *wishes))
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""

@@ -116,7 +116,8 @@ def look_again(
     if approval is None:
         detail = f"{row.app}: plan {row.id} waits for approval: {describe_plan(row.plan)}"
         return Skip(reason=SkipReason.AWAITING_APPROVAL, detail=detail, app=row.app)
-    plan = replace(row.plan, why=_why_now(row, view))  # the journal does not have it
+    # Workers may run on other hosts by now.  Why each key group moves is not in the journal.
+    plan = replace(row.plan, hosts=view.hosts, why=_why_now(row, view))
     return Planned(plan=plan, id=row.id, answered=(approval.key,))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.operator_moves import VALID_S, plan_of
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, HandoverPhase
@@ -23,11 +24,16 @@ KEY_GROUP = "APP/OPERATOR/N"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """What a controller would know now: the last window, the state of the execution, the events that are kept."""
+    """What a controller would know now: a decider that has seen the last windows, the execution, the events kept."""
 
-    known: Known
+    decider: Decider
     execution: Execution
     events: Sequence[Event] = field(default_factory=tuple)
+
+    @property
+    def known(self) -> Known:
+        """What the last window showed."""
+        return self.decider.known
 
 
 def approve(asked: Asked, plan: str) -> Change:
@@ -100,7 +106,7 @@ def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: 
         return one(wish, f"{what}{then}", (*caveats, waits + told))
     if looked.execution.busy(wish.app):
         caveats = (*caveats, f"but plan {looked.execution.rounds[wish.app].plan} is in flight: it begins after that")
-    match plan_of(asked.at, view, wish, 0.0):
+    match plan_of(asked.at, looked.decider.view_to_plan(asked.at, view, wish), wish, 0.0):
         case Refused(detail=detail):
             raise Refusal(Fault.CONFLICT, detail.rpartition("; asked for by")[0] or detail)
         case Planned(plan=plan):

@@ -317,8 +317,10 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
                 intent = MoveKeyGroups(moves=_read_moves(fields), by=by, at=at, reason=reason, undoes=undoes)
             except ValueError as error:
                 raise BadMessage(Fault.RANGE, "moves", "moves that do not fit together", str(error)) from error
-        case _:
+        case _ if key == PAUSE_KEY.encode():
             intent = Pause(by=by, at=at, reason=reason)
+        case _:
+            raise BadMessage(Fault.RANGE, "key", key, "an intent that this version knows")
     if key != intent.key.encode():
         raise BadMessage(Fault.RANGE, "key", key, intent.key)
     return intent

@@ -43,7 +43,7 @@ def looked(present: Execution | None = None, *events: Event) -> Looked:
     present = present or execution(BALANCED)
     decider = Decider(SETTINGS, NEEDS, present, acting=False)
     decider.record(1011.0, window(BALANCED).snapshot)
-    return Looked(known=decider.known, execution=present, events=events)
+    return Looked(decider=decider, execution=present, events=events)
 
 
 def refused(fault: Fault, ask: object, *args: object) -> str:
