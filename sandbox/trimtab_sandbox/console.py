@@ -8,7 +8,7 @@ from pathlib import Path
 
 NAME, ROLE = "sandbox", "operator"
 """Whom intents of the sandbox's console name, and what they may do."""
-MAKE_LIMIT_S = 30.0
+MAKE_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -93,6 +93,16 @@ def test_an_approved_plan_begins_at_once_under_its_own_name() -> None:
     assert [(move.key_group, move.target) for move in decision.plan.moves] == [(kg(0), W1)]
 
 
+def test_an_approved_plan_knows_on_which_hosts_its_workers_run_now() -> None:
+    decider = with_proposal()
+    row = decider._execution.proposals[APP]
+    elsewhere = replace(row, plan=replace(row.plan, hosts=dict.fromkeys(row.plan.hosts, HostId("h9"))))
+    decider.on_event(1011.4, ExecutionChanged(execution=replace(decider._execution, proposals={APP: elsewhere})))
+    decision = decided(said(decider, YES))
+    assert isinstance(decision, Planned)
+    assert decision.plan.hosts == row.plan.hosts
+
+
 def test_while_nobody_decides_nothing_is_solved_again() -> None:
     decision = only(with_proposal().on_event(1021.0, later(ON_W0)))
     assert isinstance(decision, Skip)

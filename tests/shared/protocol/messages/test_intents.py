@@ -19,6 +19,12 @@ def test_an_intent_stands_under_its_own_key():
         intents.decode_intent(b"pause", intents.encode_intent(accepted))
 
 
+def test_an_intent_of_a_later_version_is_refused_by_its_key():
+    later = intents.encode_intent(DRAIN).replace(b'"worker"', b'"freeze_app"')
+    with pytest.raises(BadMessage, match=r"freeze/orders.*expected an intent that this version knows"):
+        intents.decode_intent(b"freeze/orders", later)
+
+
 MOVES = (
     intents.Placing(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 1), worker=WorkerId("w1")),
     intents.Placing(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 2), worker=WorkerId("w2")),
