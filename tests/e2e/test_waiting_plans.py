@@ -13,7 +13,7 @@ from trimtab_protocol.messages.names import KeyGroup
 
 HEAVY, LIGHT = 0.06, 0.01
 """CPU of a key group, in cores: of those that became heavier, and of all others."""
-QUIET_WINDOWS = 4
+QUIET_WINDOWS = 6
 
 
 def asking(world: World, approval_s: float) -> None:
@@ -49,14 +49,31 @@ def pass_windows(world: World, heavy: Collection[KeyGroup], until: Callable[[], 
 def next_proposal(world: World, after: str | None, heavy: Collection[KeyGroup] = ()) -> Proposal:
     """The plan that waits next, once that with the id `after` waits no more."""
 
-    def found() -> bool:
-        row = waiting(world)
-        return row is not None and row.waits and row.id != after
+    found: list[Proposal] = []
 
-    pass_windows(world, heavy, found, f"plan that waits, other than {after}")
-    row = waiting(world)
-    assert row is not None
-    return row
+    def look() -> bool:
+        row = waiting(world)
+        found[:] = [row] if row is not None and row.waits and row.id != after else []
+        return bool(found)
+
+    pass_windows(world, heavy, look, f"plan that waits, other than {after}")
+    return found[0]
+
+
+def settled(world: World, heavy: Collection[KeyGroup]) -> Proposal:
+    """The plan that waits once smoothed loads have become those of the last windows: no other one replaces it."""
+    found = next_proposal(world, None, heavy)
+    left = QUIET_WINDOWS
+
+    def look() -> bool:
+        nonlocal found, left
+        row = waiting(world)
+        left = left - 1 if row == found else QUIET_WINDOWS
+        found = row if row is not None else found
+        return left == 0
+
+    pass_windows(world, heavy, look, "plan that goes on waiting")
+    return found
 
 
 def phases(world: World, plan: str) -> list[str]:
@@ -79,7 +96,8 @@ def test_a_plan_expires_is_solved_again_rejected_and_at_last_approved(world: Wor
     asking(world, approval_s=300.0)  # the one that waits now expires soon, the next one stays
     third = next_proposal(world, second.id)
     heavy = unmoved(world, third)
-    fourth = next_proposal(world, third.id, heavy)  # the third leaves all the load that came where it is
+    next_proposal(world, third.id, heavy)  # the third leaves all the load that came where it is
+    fourth = settled(world, heavy)
     assert {move.key_group for move in fourth.plan.moves} & heavy
 
     told = world.trimtab("reject", fourth.id, "--reason", "not at noon")
@@ -94,7 +112,8 @@ def test_a_plan_expires_is_solved_again_rejected_and_at_last_approved(world: Wor
     assert waiting(world) == rejected, "nothing else is proposed"
 
     heavy = unmoved(world, fourth)
-    fifth = next_proposal(world, fourth.id, heavy)  # the loads have changed: the rejection says nothing of that
+    next_proposal(world, fourth.id, heavy)  # the loads have changed: the rejection says nothing of that
+    fifth = settled(world, heavy)
     assert [each.kind for each in world.commands] == [], "nothing has moved"
     assert "no plan 9.9 waits for approval" in world.trimtab("approve", "9.9", code=1)
 
