@@ -231,6 +231,7 @@ class Agent:
     def worker_reported(self, worker: WorkerId, statistics: Statistics) -> None:
         """Put a worker's measurements into the next report, and tell the command machine what the worker owns."""
         self._roster.report(worker, statistics)
+        self._metrics.see_sends(worker, statistics.pairs)
         for reason, count in statistics.refused.items():
             self._metrics.worker_refused.labels(worker, reason).follow(count)
         if statistics.breaches:
@@ -257,7 +258,7 @@ class Agent:
         self._reporter.leave(worker)
         self._steering.pop(worker, None)
         self._count_workers()
-        self._metrics.worker_refused.remove_by_labels({"worker": worker})
+        self._metrics.forget_worker(worker)
         self._breaches.pop(worker, None)
         self._say(logging.WARNING, "worker disconnected", worker=worker)
         self._commands.handle(WorkerDisconnected(worker=worker))

@@ -12,6 +12,7 @@ from trimtab_process.counts import Followed, from_zero
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import PairSample
 
 PAUSE_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
 REACHED: Mapping[CommandKind, tuple[Phase, ...]] = {
@@ -27,6 +28,8 @@ CLOSED = ("connections", "duplicate_worker", "flood", "held", "no_hello", "unrea
 """Why the connection of a plug-in is closed, besides a bad frame."""
 CLAMPED = ("cpu", "received", "sent", "worker_cpu")
 """The readings that have a physical limit."""
+SENT = ("local", "remote", "unknown")
+"""How tuples between key groups go."""
 DROPPED = ("msg_timed_out", "queue_full")
 """Why a report is dropped while the broker is away; other reasons are rare errors of the Kafka client."""
 
@@ -63,6 +66,11 @@ class Metrics:
         )
         text = "Times that a worker ended itself because a changelog was about to overwrite its state."
         self.state_breaches = from_zero(self._counter("worker_state_breaches", text, "worker"), workers)
+        text = (
+            "Tuples that the worker sent between key groups: local = skipped the broker, remote = went through it; "
+            "unknown = its plug-in is too old to tell."
+        )
+        self.worker_sends = self._counter("worker_sends", text, "worker", "way")
         text = "Crashes of workers that the agent started and keeps running."
         self.worker_crashes = from_zero(self._counter("worker_crashes", text, "worker"), workers)
         text = "Workers that crashed too often, or could not be started: the agent does not start them again."
@@ -82,8 +90,26 @@ class Metrics:
         )
 
     def see_worker(self, worker: WorkerId) -> None:
-        """Show that a worker that has connected refused nothing yet."""
+        """Show that a worker that has connected refused and sent nothing yet."""
         from_zero(self.worker_refused, (worker,), Fault)
+        from_zero(self.worker_sends, (worker,), SENT)
+
+    def forget_worker(self, worker: WorkerId) -> None:
+        """Drop what a worker refused and sent, because its connection has ended."""
+        for metric in (self.worker_refused, self.worker_sends):
+            metric.remove_by_labels({"worker": worker})
+
+    def see_sends(self, worker: WorkerId, pairs: Iterable[PairSample]) -> None:
+        """Count what a worker sent between key groups."""
+        local = remote = unknown = 0
+        for pair in pairs:
+            if pair.direct is None:
+                unknown += pair.tuples
+            else:
+                local += pair.direct
+                remote += pair.tuples - pair.direct
+        for way, count in zip(SENT, (local, remote, unknown), strict=True):
+            self.worker_sends.labels(worker, way).inc(count)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trimtab_agent_{name}", text, labels, registry=self.registry)

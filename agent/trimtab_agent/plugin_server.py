@@ -266,6 +266,9 @@ def _check_amounts(statistics: Statistics) -> None:
     for sample in statistics.key_groups:
         counts += (sample.tuples_in, sample.tuples_out, sample.bytes_in, sample.bytes_out, sample.state_bytes)
         counts += (sample.lag_records, sample.backlog)
+    for pair in statistics.pairs:
+        if pair.direct is not None and pair.direct > pair.tuples:
+            raise BadMessage(Fault.RANGE, "pairs", f"{pair.direct} direct tuples", f"at most all {pair.tuples}")
     largest = max((count for count in counts if count is not None), default=0)
     if largest > MAX_COUNT:
         raise BadMessage(Fault.RANGE, "key_groups", largest, f"counts of at most {MAX_COUNT}")

@@ -190,7 +190,7 @@ class Fleet:
     def _app(self, distance: float, mean: float) -> AppStatus:
         return AppStatus(
             app=APP, key_groups=self.key_groups, load_distance=distance, mean_load=mean, not_ready=None, noise=0.6,
-            collocation=0.12, missing_standbys=2, n_minus_1_pct=84.0, n_minus_1_bound_pct=82.0,
+            collocation=0.12, local_sends=0.1, missing_standbys=2, n_minus_1_pct=84.0, n_minus_1_bound_pct=82.0,
             n_minus_1_worker=self.worker(1), n_minus_1_lost=(self.worker(0),),
             fixed=(FixedStatus(worker=self.worker(0), reason="worker_not_steering", text=""),),
             stale_key_groups=1, unknown_load=0.004,

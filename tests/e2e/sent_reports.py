@@ -71,7 +71,7 @@ def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_
             )
             for partition in (2 * number, 2 * number + 1)
         ),
-        pairs=(PairSample(source=key_group(2 * number), target=key_group(5), tuples=20, bytes=160),),
+        pairs=(PairSample(source=key_group(2 * number), target=key_group(5), tuples=20, bytes=160, direct=15),),
     )
 
 
@@ -109,6 +109,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "version of a wrong type": put("v", value="1"),
         "text as CPU time": put("k", 0, "c", 0, value="fast"),
         "number as column": put("k", 0, "c", value=0.5),
+        "fraction as tuples that skipped the broker": put("e", 0, "dir", 0, value=0.5),
         "fraction as tuples": put("k", 0, "ni", 0, value=1.5),
         "object as array": put("k", value={}),
         "huge whole number": put("k", 0, "sb", 0, value=10**30),
@@ -152,6 +153,8 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         ),
         "negative tuples": put("k", 0, "ni", 1, value=-1),
         "negative pair": put("e", 0, "b", 0, value=-1),
+        "negative number that skipped the broker": put("e", 0, "dir", 0, value=-1),
+        "numbers that skipped the broker, of two lengths": put("e", 0, "dir", value=[1, None]),
         "negative time": put("t", value=-1),
         "negative memory": put("n", "mem", value=-1),
         "negative free disk": put("n", "dkf", value=-1),

@@ -203,8 +203,8 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
         assert (group.worker, group.covered_s, group.cpu) == (f"w{partition // 2}", 300.0, (0.5 + partition // 2) / 10)
         assert (group.tuples_in_s, group.tuples_out_s, group.bytes_out_s) == ((70 + partition) / 10, None, None)
         assert (group.state_bytes, group.lag_records, group.backlog) == (2**40 + partition, None, 0)
-    assert [(pair.source, pair.tuples_s, pair.bytes_s) for pair in first.pairs] == [
-        (key_group(partition), 2.0, 16.0) for partition in (0, 2, 4)
+    assert [(pair.source, pair.tuples_s, pair.bytes_s, pair.direct_s) for pair in first.pairs] == [
+        (key_group(partition), 2.0, 16.0, 1.5) for partition in (0, 2, 4)
     ]
 
     assert [on.host for on in second.hosts] == ["h0", "h1"]

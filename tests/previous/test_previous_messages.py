@@ -84,8 +84,14 @@ SNAPSHOT = replace(
     samples.SNAPSHOT,
     nodes=(replace(NODE, **NEW, also_on=()),),
     hosts=tuple(replace(each, **DISK) for each in samples.SNAPSHOT.hosts),
+    pairs=tuple(replace(each, direct_s=None) for each in samples.SNAPSHOT.pairs),
 )
-REPORT = replace(samples.REPORT, workers=(replace(WORKER, **NEW),), sample=replace(samples.REPORT.sample, **DISK))
+REPORT = replace(
+    samples.REPORT,
+    workers=(replace(WORKER, **NEW),),
+    sample=replace(samples.REPORT.sample, **DISK),
+    pairs=tuple(replace(each, direct=None) for each in samples.REPORT.pairs),
+)
 HELLO = replace(samples.HELLO, versions=versions())
 
 READ: dict[str, tuple[str, bytes]] = {
@@ -123,7 +129,7 @@ def test_a_message_is_the_same_to_both_versions(previous: Previous, name: str) -
 
 NEGOTIATED = {
     "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
-    "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field standbys"),
+    "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field pairs[0].d"),
     "snapshot": ("snapshot", encode_snapshot(samples.SNAPSHOT), "unknown_field hosts[0].disk_total_bytes"),
     "status": ("status", encode_status(samples.STATUS), "unknown_field nodes[0].used_pct"),
     "agent's journal: kept worker": ("line", encode_line(KEPT)[:-1], "out_of_range entry"),

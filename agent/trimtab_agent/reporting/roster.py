@@ -216,12 +216,17 @@ def _merge_key_groups(samples: Iterable[KeyGroupSample], scale: float) -> Iterab
 
 
 def _merge_pairs(samples: Iterable[PairSample], scale: float) -> Iterable[PairSample]:
-    sums: dict[tuple[KeyGroup, KeyGroup], tuple[int, int]] = {}
+    parts: dict[tuple[KeyGroup, KeyGroup], list[PairSample]] = {}
     for pair in samples:
-        tuples, size = sums.get((pair.source, pair.target), (0, 0))
-        sums[pair.source, pair.target] = (tuples + pair.tuples, size + pair.bytes)
-    for (source, target), (tuples, size) in sums.items():
-        yield PairSample(source=source, target=target, tuples=round(tuples * scale), bytes=round(size * scale))
+        parts.setdefault((pair.source, pair.target), []).append(pair)
+    for (source, target), pairs in parts.items():
+        yield PairSample(
+            source=source,
+            target=target,
+            tuples=round(sum(pair.tuples for pair in pairs) * scale),
+            bytes=round(sum(pair.bytes for pair in pairs) * scale),
+            direct=_count([pair.direct for pair in pairs], scale),
+        )
 
 
 def _add(values: Iterable[float | None], scale: float) -> float | None:

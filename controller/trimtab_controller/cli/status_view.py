@@ -163,7 +163,8 @@ def app_line(app: AppStatus) -> Text:
     noise = f" (noise {app.noise:.1f})" if app.noise is not None else ""
     mean = f", mean load {app.mean_load:.1f} %" if app.mean_load is not None else ""
     together = f", collocation {app.collocation:.0%}" if app.collocation is not None else ""
-    text = Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}, {app.key_groups} key groups")
+    local = f", local sends {app.local_sends:.0%}" if app.local_sends is not None else ""
+    text = Text(f"load distance {app.load_distance:.1f} pp{noise}{mean}{together}{local}, {app.key_groups} key groups")
     if app.missing_standbys:
         text.append(f", {app.missing_standbys} lack a standby", "yellow")
     if app.unknown_load:

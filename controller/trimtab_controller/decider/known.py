@@ -25,7 +25,8 @@ class Known:
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
     app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
     be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
-    number of workers of each app.  `capacity`: hosts, and how much more fits.
+    number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
+    tuples between key groups that skipped the broker; missing while unknown.
     """
 
     snapshot: Snapshot | None = None
@@ -40,6 +41,7 @@ class Known:
     survivals: dict[AppId, Survival] = field(default_factory=dict)
     sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
     capacity: Capacity = NO_CAPACITY
+    local_sends: dict[AppId, float] = field(default_factory=dict)
 
     @property
     def levels(self) -> Levels:

@@ -20,6 +20,7 @@ from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.sends import local_sends
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.unknown_load import fill_gaps
@@ -106,6 +107,7 @@ class Observations:
             survivals=dict(self.standbys.survivals),
             gaps=dict(filled.gaps),
             capacity=capacity_of(views, self.hosts),
+            local_sends=local_sends(snapshot),
         )
         return measured
 

@@ -53,6 +53,10 @@ class Metrics:
         self.load_distance = gauge("load_distance_pp", text, "app")
         text = "Share of the tuples between key groups that stay within a worker; absent while unknown."
         self.collocation = gauge("collocation_ratio", text, "app")
+        text = (
+            "Share of the tuples between key groups that skipped the broker in the last window; absent while unknown."
+        )
+        self.local_sends = gauge("local_sends_ratio", text, "app")
         text = "Key groups with fewer standbys than the app asks for; absent while unknown."
         self.missing_standbys = gauge("key_groups_without_standby", text, "app")
         text = "Highest load of a worker after the loss of any one host / its capacity; absent while unknown."
@@ -193,6 +197,10 @@ class Metrics:
         """Set load distance and collocation, for exactly the apps of the last snapshot."""
         _show(self.load_distance, {(app,): found.load_distance for app, found in evaluations.items()})
         _show(self.collocation, {(app,): found.collocation for app, found in evaluations.items()})
+
+    def see_local_sends(self, shares: Mapping[AppId, float]) -> None:
+        """Set the share of sends that skip the broker, for exactly these apps."""
+        _show(self.local_sends, {(app,): share for app, share in shares.items()})
 
     def see_use(self, use: ClusterUse) -> None:
         """Set what workers use and the backlogs of apps."""

@@ -223,6 +223,7 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                 mean_load=evaluation.mean_load if evaluation else None,
                 noise=evaluation.noise if evaluation else None,
                 collocation=evaluation.collocation if evaluation else None,
+                local_sends=decider.known.local_sends.get(app),
                 missing_standbys=decider.known.missing_standbys.get(app),
                 n_minus_1_pct=survival.worst_pct if survival else None,
                 n_minus_1_bound_pct=survival.bound_pct if survival else None,

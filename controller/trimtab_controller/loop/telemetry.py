@@ -66,6 +66,7 @@ class Telemetry:
             self._health.see_window(snapshot.end_ms / 1000.0)
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see_evaluations(decider.known.evaluations)
+        self._metrics.see_local_sends(decider.known.local_sends)
         self._metrics.see_missing_standbys(decider.known.missing_standbys)
         self._metrics.see_survivals(decider.known.survivals)
         self._metrics.see_gaps(decider.known.gaps)
@@ -111,6 +112,7 @@ class Telemetry:
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see_evaluations({})
+            self._metrics.see_local_sends({})
             self._metrics.see_missing_standbys({})
             self._metrics.see_survivals({})
             self._metrics.see_gaps({})

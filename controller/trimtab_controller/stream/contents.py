@@ -4,6 +4,7 @@ Only hosts that were seen in the whole window count; anything on other hosts is 
 limits of the message become unknown too, since otherwise the reader would refuse the whole snapshot for one host.
 """
 
+import math
 from array import array
 from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
@@ -197,6 +198,7 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
     """One window per pair in rows of kind PAIR.
 
     A pair without traffic is not reported, so the rate is taken over the covered seconds of its host, not of the pair.
+    What skipped the broker is unknown if one report that names the pair does not say it.
     """
     if not rows.num_rows:
         return ()
@@ -205,6 +207,8 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
     seconds = np.array([covered_s[name] for name in host.names])[host.codes]
     ends = ["app", "operator", "partition", "target_operator", "target_partition"]
     rates = {name: pa.array(_floats(rows, name, 0.0) / seconds) for name in ("tuples", "bytes")}
+    known = rows[KNOWN.format("direct")].to_numpy() >= rows[KNOWN.format("tuples")].to_numpy()
+    rates["direct"] = pa.array(np.where(known, _floats(rows, "direct", 0.0) / seconds, np.nan))
     summed = pa.table({name: rows[name] for name in ends} | rates).group_by(ends).aggregate([(n, "sum") for n in rates])
     return tuple(
         PairWindow(
@@ -212,8 +216,9 @@ def pair_windows(rows: pa.Table, *, covered_s: Mapping[HostId, float]) -> tuple[
             target=KeyGroup(app, target_operator, target_partition),
             tuples_s=min(tuples_s, MAX_NUMBER),
             bytes_s=min(bytes_s, MAX_NUMBER),
+            direct_s=None if math.isnan(direct_s) else min(direct_s, tuples_s, MAX_NUMBER),
         )
-        for app, operator, partition, target_operator, target_partition, tuples_s, bytes_s in sorted(
+        for app, operator, partition, target_operator, target_partition, tuples_s, bytes_s, direct_s in sorted(
             _listed(summed.select([*ends, *(f"{name}_sum" for name in rates)]))
         )
     )

@@ -110,7 +110,7 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
         "bytes_in": "x.bi[i]",
         "bytes_out": "x.bo[i]",
     },
-    Kind.PAIR: {"tuples": "x.n[i]", "bytes": "x.b[i]"},
+    Kind.PAIR: {"tuples": "x.n[i]", "bytes": "x.b[i]", "direct": "x.dir[i]"},
     Kind.OPERATOR: {},
     Kind.STANDBYS: {},
     Kind.UNKNOWN: {},

@@ -40,7 +40,7 @@ PART_TYPE = (
     "w STRING, a STRING, s STRING, cap DOUBLE, cpu DOUBLE, mem LONG, st BOOLEAN, ep ARRAY<LONG>, g LONG, "
     "m ARRAY<STRING>, o STRING, p ARRAY<LONG>, c ARRAY<DOUBLE>, ni ARRAY<LONG>, no ARRAY<LONG>, bi ARRAY<LONG>, "
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
-    "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, "
+    "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, dir ARRAY<LONG>, "
     "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING, pip BOOLEAN, "
     "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>>"
 )
@@ -82,7 +82,7 @@ def fault(*, cluster: str, key: str, value: str, report: str, ahead_ms: str, max
 
 
 # The columns of a block: the first is in every block, the others have the same length or are null.
-_COLUMNS = {"k": ("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), "e": ("fp", "tp", "n", "b")}
+_COLUMNS = {"k": ("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), "e": ("fp", "tp", "n", "b", "dir")}
 _ALL_KNOWN = {"k": ("p",), "e": ("fp", "tp", "n", "b")}
 _NAMES = {"w": "w a dap", "k": "w a o", "e": "a fo to"}
 # Fields that identify other kinds of parts; with one of them, a part would be read as that kind.
@@ -169,7 +169,7 @@ def _out_of_range(r: str) -> str:
 
 
 def _counts() -> list[str]:
-    return [f"k.{name}" for name in _COLUMNS["k"][2:]] + ["e.n", "e.b"]
+    return [f"k.{name}" for name in _COLUMNS["k"][2:]] + ["e.n", "e.b", "e.dir"]
 
 
 def _values(column: str) -> str:

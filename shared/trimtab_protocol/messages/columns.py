@@ -34,6 +34,11 @@ def columns_of(rows: Iterable[object], names: Mapping[str, str]) -> dict[str, li
     return {key: None if column.count(None) == len(listed) else column for key, column in columns.items()}
 
 
+def known_columns(rows: Iterable[object], names: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Those of `columns_of` that are known in any row: readers of before know no others."""
+    return {key: column for key, column in columns_of(rows, names).items() if column is not None}
+
+
 def read_size(fields: Fields, name: str, *, limit: int) -> int:
     """The number of samples, 1 to `limit`: the length of the column `name`, which must be present."""
     column = fields.peek(name)

@@ -127,7 +127,7 @@ class Statistics:
     unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
     to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
     its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
-    neither owns nor follows.
+    neither owns nor follows; `direct` of the pairs.
     """
 
     at_ms: int
@@ -155,7 +155,8 @@ class Statistics:
         """These statistics without the fields that an agent of this protocol version does not know."""
         if protocol >= PROTOCOL:
             return self
-        return replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=())
+        pairs = tuple(replace(pair, direct=None) for pair in self.pairs)
+        return replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=(), pairs=pairs)
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
@@ -278,7 +279,8 @@ def _key_group_document(sample: KeyGroupSample) -> dict[str, Any]:
 
 
 def _pair_document(sample: PairSample) -> dict[str, Any]:
-    return {
+    later = {} if sample.direct is None else {"d": sample.direct}
+    return later | {
         "a": sample.source.app,
         "fo": sample.source.operator,
         "fp": sample.source.partition,
@@ -311,6 +313,7 @@ def _read_pair_sample(fields: Fields) -> PairSample:
         target=_read_key_group(fields, app, "to", "tp"),
         tuples=fields.integer("n"),
         bytes=fields.integer("b"),
+        direct=fields.optional("d", fields.integer),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from trimtab_protocol.messages.columns import (
     check_once,
     columns_of,
+    known_columns,
     read_integers,
     read_known_integers,
     read_known_numbers,
@@ -172,12 +173,16 @@ class KeyGroupSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairSample:
-    """Tuples and bytes that one key group sent to another of the same app."""
+    """Tuples and bytes that one key group sent to another of the same app.
+
+    `direct` = how many of the tuples skipped the broker (local topics of Faust apps); the others went through it.
+    """
 
     source: KeyGroup
     target: KeyGroup
     tuples: int
     bytes: int
+    direct: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +252,7 @@ _KEY_GROUP_COLUMNS = {
     "bl": "backlog",
 }
 _PAIR_COLUMNS = {"fp": "source.partition", "tp": "target.partition", "n": "tuples", "b": "bytes"}
+_LATER_PAIR_COLUMNS = {"dir": "direct"}
 
 
 def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[dict[str, Any]]:
@@ -260,7 +266,10 @@ def _pair_blocks(samples: Iterable[PairSample]) -> list[dict[str, Any]]:
     blocks = defaultdict(list)
     for sample in samples:
         blocks[sample.source.app, sample.source.operator, sample.target.operator].append(sample)
-    return [{"a": a, "fo": fo, "to": to, **columns_of(rows, _PAIR_COLUMNS)} for (a, fo, to), rows in blocks.items()]
+    return [
+        {"a": a, "fo": fo, "to": to, **columns_of(rows, _PAIR_COLUMNS), **known_columns(rows, _LATER_PAIR_COLUMNS)}
+        for (a, fo, to), rows in blocks.items()
+    ]
 
 
 def _read_key_groups(fields: Fields) -> tuple[KeyGroupSample, ...]:
@@ -305,14 +314,16 @@ def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
         source, target = OperatorId(block.name("fo")), OperatorId(block.name("to"))
         ends = [read_integers(block, key, size, high=MAX_PARTITIONS) for key in ("fp", "tp")]
         counts = [read_integers(block, key, size) for key in ("n", "b")]
+        known = read_known_integers(block, "dir", size)
         samples += [
             PairSample(
                 source=KeyGroup(app, source, from_partition),
                 target=KeyGroup(app, target, to_partition),
                 tuples=tuples,
                 bytes=transferred,
+                direct=direct,
             )
-            for from_partition, to_partition, tuples, transferred in zip(*ends, *counts, strict=True)
+            for from_partition, to_partition, tuples, transferred, direct in zip(*ends, *counts, known, strict=True)
         ]
     return tuple(samples)
 

@@ -14,7 +14,9 @@ from typing import Any
 from trimtab_protocol.messages.columns import (
     check_once,
     columns_of,
+    known_columns,
     read_integers,
+    read_known_numbers,
     read_names,
     read_numbers,
     read_size,
@@ -122,12 +124,13 @@ class NodeWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairWindow:
-    """Tuples and bytes per second from one key group to another."""
+    """Tuples and bytes per second from one key group to another; `direct_s` of the tuples skipped the broker."""
 
     source: KeyGroup
     target: KeyGroup
     tuples_s: float
     bytes_s: float
+    direct_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +190,7 @@ _PAIR = {
     "tuples_s": "tuples_s",
     "bytes_s": "bytes_s",
 }
+_PAIR_LATER = {"direct_s": "direct_s"}
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -233,7 +237,7 @@ def _pair_blocks(windows: Iterable[PairWindow]) -> list[dict[str, Any]]:
     for window in windows:
         blocks[window.source[:2], window.target[:2]].append(window)
     return [
-        {"from": list(source), "to": list(target), **columns_of(rows, _PAIR)}
+        {"from": list(source), "to": list(target), **columns_of(rows, _PAIR), **known_columns(rows, _PAIR_LATER)}
         for (source, target), rows in blocks.items()
     ]
 
@@ -325,14 +329,16 @@ def _read_pairs(fields: Fields) -> tuple[PairWindow, ...]:
         source, target = _read_operator(block, "from"), _read_operator(block, "to")
         ends = [read_integers(block, name, size, high=MAX_PARTITIONS) for name in ("source", "target")]
         rates = [read_numbers(block, name, size) for name in ("tuples_s", "bytes_s")]
+        known = read_known_numbers(block, "direct_s", size)
         windows += [
             PairWindow(
                 source=KeyGroup(*source, from_partition),
                 target=KeyGroup(*target, to_partition),
                 tuples_s=tuples_s,
                 bytes_s=bytes_s,
+                direct_s=direct_s,
             )
-            for from_partition, to_partition, tuples_s, bytes_s in zip(*ends, *rates, strict=True)
+            for from_partition, to_partition, tuples_s, bytes_s, direct_s in zip(*ends, *rates, known, strict=True)
         ]
     return tuple(windows)
 

@@ -77,7 +77,8 @@ class AppStatus:
 
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
-    groups that stay within a worker; `missing_standbys` = key groups with fewer standbys than the app asks for;
+    groups that stay within a worker, `local_sends` = that skipped the broker in the last
+    window; `missing_standbys` = key groups with fewer standbys than the app asks for;
     `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
     measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it;
     `capacity` = how much more fits; `mode` = what becomes of its plans: dry-run, approve or act.
@@ -105,6 +106,7 @@ class AppStatus:
     size: SizeStatus | None = None
     capacity: CapacityStatus | None = None
     mode: str | None = None
+    local_sends: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,6 +342,7 @@ def _read_app(row: Fields) -> AppStatus:
         size=row.optional("size", lambda name: read_size(row.fields(name))),
         capacity=row.optional("capacity", lambda name: read_capacity(row.fields(name))),
         mode=row.optional("mode", row.name),
+        local_sends=row.optional("local_sends", lambda name: row.number(name, high=1.0)),
     )
 
 

@@ -24,8 +24,8 @@ def sample(partition: int = 0, cpu_s: float | None = 0.1, tuples_in: int | None 
     return KeyGroupSample(key_group=key_group(partition), worker=W0, cpu_s=cpu_s, tuples_in=tuples_in, **more)
 
 
-def pair(tuples: int) -> PairSample:
-    return PairSample(source=key_group(0), target=key_group(1), tuples=tuples, bytes=10 * tuples)
+def pair(tuples: int, direct: int | None = None) -> PairSample:
+    return PairSample(source=key_group(0), target=key_group(1), tuples=tuples, bytes=10 * tuples, direct=direct)
 
 
 def said(*samples: KeyGroupSample, interval_s: float = 1.0, **changes: Any) -> Statistics:
@@ -140,6 +140,12 @@ def test_two_statistics_in_one_interval_are_added_and_scaled_to_it() -> None:
     assert merged.key_groups == (sample(cpu_s=pytest.approx(0.3), tuples_in=20, backlog=1),)  # 1 is owned no more
     assert merged.pairs == (pair(6),)
     assert (merged.cpu_s, merged.generation, merged.complete, merged.interval_s) == (0.2, 8, True, 1.0)
+
+
+def test_what_skipped_the_broker_is_added_and_unknown_if_a_part_does_not_say_it() -> None:
+    assert merge([said(pairs=(pair(4, 4),)), said(pairs=(pair(8, 2),))], 1.0).pairs == (pair(6, 3),)
+    assert merge([said(pairs=(pair(4),)), said(pairs=(pair(8, 2),))], 1.0).pairs == (pair(6),)
+    assert merge([said(), said(pairs=(pair(8, 2),))], 1.0).pairs == (pair(4, 1),)  # without traffic there is no pair
 
 
 def test_late_statistics_are_scaled_down_so_that_rates_are_right() -> None:

@@ -54,6 +54,17 @@ def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
     assert line(None).endswith("63 key groups")
 
 
+def test_the_share_of_sends_that_skip_the_broker_is_said_if_it_is_known() -> None:
+    def line(share: float | None) -> str:
+        apps = tuple(replace(app, collocation=0.9, local_sends=share) for app in STATUS.apps)
+        [found] = [line for line in shown(replace(STATUS, apps=apps), width=120) if "load distance 2.2 pp" in line]
+        return found
+
+    assert line(0.75).endswith("mean load 50.0 %, collocation 90%, local sends 75%, 63 key groups")
+    assert line(0.0).endswith("collocation 90%, local sends 0%, 63 key groups")
+    assert line(None).endswith("collocation 90%, 63 key groups")
+
+
 def test_what_the_loss_of_a_host_leads_to_is_said_with_its_bound() -> None:
     app = replace(
         STATUS.apps[0],

@@ -55,7 +55,7 @@ def key_group(partition: int, on: Row, *, owner: str = "w0", seconds: float | No
     )
 
 
-def pair(source: int, target: int, on: Row, *, tuples: float) -> Row:
+def pair(source: int, target: int, on: Row, *, tuples: float, direct: float | None = None) -> Row:
     return on._replace(
         kind=Kind.PAIR,
         app="app",
@@ -65,8 +65,8 @@ def pair(source: int, target: int, on: Row, *, tuples: float) -> Row:
         target_partition=target,
         samples=1,
         covered_s=1.0,
-        sums=[tuples, 8 * tuples, None, None, None],
-        known_s=[1.0, 1.0, 0.0, 0.0, 0.0],
+        sums=[tuples, 8 * tuples, direct, None, None],
+        known_s=[1.0, 1.0, 0.0 if direct is None else 1.0, 0.0, 0.0],
         levels=[None] * 8,
     )
 

@@ -161,6 +161,21 @@ def test_rates_are_per_second_in_which_the_quantity_was_known() -> None:
     assert (flow.tuples_s, flow.bytes_s) == (5.0, 40.0)
 
 
+def test_what_skipped_the_broker_is_unknown_for_a_pair_if_one_report_does_not_say_it() -> None:
+    h0, h1 = host("h0", 0, 10), host("h1", 0, 10)
+    first = [pair(1, 2, h0, tuples=20, direct=15), pair(3, 4, h0, tuples=20, direct=0), pair(5, 6, h0, tuples=8)]
+    later = [pair(1, 2, h0, tuples=10, direct=10), pair(3, 4, h0, tuples=10)]  # 3 -> 4: its agent was replaced
+    other = [pair(1, 2, h1, tuples=30, direct=30), pair(5, 6, h1, tuples=8, direct=8)]  # moved from h0 to h1
+    machine = assembler()
+    machine.on_rows([*first, *other], now_ms=1_000)
+    (snapshot,) = machine.on_rows([h0, h1, *later], now_ms=10_000)
+    assert [(each.source.partition, each.tuples_s, each.direct_s) for each in snapshot.pairs] == [
+        (1, 6.0, 5.5),
+        (3, 3.0, None),
+        (5, 1.6, None),
+    ]
+
+
 def test_the_owner_is_the_worker_that_reported_last_and_all_samples_count() -> None:
     machine = assembler()
     h0, h1 = host("h0", 0, 10), host("h1", 0, 10)

@@ -88,7 +88,7 @@ KEY_GROUP_SAMPLE = KeyGroupSample(
     key_group=SUMS_1, worker=W0, cpu_s=0.02, tuples_in=10, tuples_out=1, bytes_in=2, bytes_out=3, state_bytes=4,
     lag_records=5, backlog=6,
 )  # fmt: skip
-PAIR_SAMPLE = PairSample(source=SUMS_1, target=SUMS_2, tuples=10, bytes=900)
+PAIR_SAMPLE = PairSample(source=SUMS_1, target=SUMS_2, tuples=10, bytes=900, direct=4)
 REPORT = Report(
     cluster=CLUSTER, host=HOST, at_ms=999_000, interval_s=1.0, sequence=5,
     sample=HostSample(
@@ -128,7 +128,7 @@ SNAPSHOT = Snapshot(
         ),
     ),
     key_groups=(KeyGroupWindow(key_group=SUMS_1, worker=W0, covered_s=10.0, cpu=None, tuples_in_s=1.5, backlog=3),),
-    pairs=(PairWindow(source=SUMS_1, target=SUMS_2, tuples_s=1.0, bytes_s=90.0),),
+    pairs=(PairWindow(source=SUMS_1, target=SUMS_2, tuples_s=1.0, bytes_s=90.0, direct_s=0.4),),
 )  # fmt: skip
 DRAIN = Drain(worker=W1, by="ann", at=NOW, reason="kernel update")
 PAUSE = Pause(by="ann", at=NOW, reason="release day")
@@ -173,7 +173,7 @@ STATUS = Status(
                 FixedStatus(worker=W0, reason="worker_missing", text=""),
                 FixedStatus(worker=W1, reason="worker_incomplete", text="2 of 3 reports"),
             ),
-            stale_key_groups=2, unknown_load=0.03,
+            stale_key_groups=2, unknown_load=0.03, local_sends=0.4,
             size=SizeStatus(
                 text="2 workers", workers=2, wanted=3, desired=3, demand_cores=1.9, capacity_cores=2.0, leaving=(W1,),
                 restart_s=120.0, measured_restart_s=14.5, own_settings=("max_workers = 4",),

@@ -132,7 +132,7 @@ SNAPSHOT = snapshot.Snapshot(
         ),
     ),
     key_groups=(snapshot.KeyGroupWindow(key_group=SUMS, worker="w0", covered_s=10.0, cpu=None, tuples_in_s=1.5),),
-    pairs=(snapshot.PairWindow(source=EXTRACT, target=SUMS, tuples_s=1.0, bytes_s=90.0),),
+    pairs=(snapshot.PairWindow(source=EXTRACT, target=SUMS, tuples_s=1.0, bytes_s=90.0, direct_s=0.4),),
 )
 DRAIN = intents.Drain(worker="w3", by="ann", at=5.0, reason="kernel update")
 HELLO = local.Hello(

@@ -51,7 +51,9 @@ REPORT = Report(
     ),
     pairs=(
         PairSample(source=group("a", 1), target=group("b", 2), tuples=3, bytes=4),
-        PairSample(source=group("a", 1), target=group("c", 0), tuples=5, bytes=6),
+        PairSample(source=group("a", 1), target=group("c", 0), tuples=5, bytes=6, direct=5),
+        PairSample(source=group("a", 2), target=group("c", 0), tuples=7, bytes=8),
+        PairSample(source=group("a", 2), target=group("c", 1), tuples=9, bytes=1, direct=0),
     ),
 )
 SNAPSHOT = Snapshot(
@@ -76,7 +78,8 @@ SNAPSHOT = Snapshot(
     ),
     pairs=(
         PairWindow(source=group("a", 0), target=group("b", 0), tuples_s=1.5, bytes_s=2.5),
-        PairWindow(source=group("a", 1), target=group("b", 0), tuples_s=3.0, bytes_s=0.0),
+        PairWindow(source=group("a", 1), target=group("b", 0), tuples_s=3.0, bytes_s=0.0, direct_s=0.5),
+        PairWindow(source=group("a", 1), target=group("c", 0), tuples_s=3.0, bytes_s=0.0),
     ),
 )
 
@@ -84,6 +87,18 @@ SNAPSHOT = Snapshot(
 def test_samples_of_several_workers_and_operators_come_back() -> None:
     assert decode_report(encode_report(REPORT)) == REPORT
     assert decode_snapshot(encode_snapshot(SNAPSHOT)) == SNAPSHOT
+
+
+def test_what_skipped_the_broker_is_null_where_unknown_and_absent_where_all_of_a_block_is() -> None:
+    assert [(block["to"], block.get("dir", "absent")) for block in json.loads(encode_report(REPORT))["e"]] == [
+        ("b", "absent"),
+        ("c", [5, None, 0]),
+    ]
+    pairs = json.loads(encode_snapshot(SNAPSHOT))["pairs"]
+    assert [(block["to"][1], block.get("direct_s", "absent")) for block in pairs] == [
+        ("b", [None, 0.5]),
+        ("c", "absent"),
+    ]
 
 
 def test_what_has_the_same_names_shares_a_block_and_unknown_columns_are_null() -> None:
@@ -129,6 +144,8 @@ def test_a_bad_block_is_refused_and_the_place_is_named(change: Change, fault: Fa
         (lambda document: document["key_groups"][0].update(covered_s=[1.0]), "key_groups[0].covered_s"),
         (lambda document: document["pairs"][0].update({"from": ["app"]}), "pairs[0].from"),
         (lambda document: document["pairs"][0].update(bytes_s=[0, 1e300]), "pairs[0].bytes_s[1]"),
+        (lambda document: document["pairs"][0].update(direct_s=[None, -1]), "pairs[0].direct_s[1]"),
+        (lambda document: document["pairs"][0].update(direct_s=[0]), "pairs[0].direct_s"),
     ],
 )
 def test_a_bad_block_of_a_snapshot_is_refused(change: Change, path: str) -> None:

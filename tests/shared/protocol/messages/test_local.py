@@ -17,7 +17,9 @@ def test_the_protocol_of_a_plug_in_is_what_its_versions_say(versions, protocol):
 
 
 def test_an_agent_of_the_first_protocol_is_told_nothing_that_it_refuses():
-    told = replace(STATISTICS, standbys=2, unknown="no base yet")
+    told = replace(
+        STATISTICS, standbys=2, unknown="no base yet", pairs=tuple(replace(pair, direct=3) for pair in STATISTICS.pairs)
+    )
     assert told.for_protocol(2) == told
     assert told.for_protocol(1) == STATISTICS
     assert encode_names(STATISTICS) == encode_names(told) - {"standbys", "unknown"}

@@ -1,7 +1,7 @@
 """Turns the sensor's counts of one interval into a worker's statistics by key group."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from faust.types import TP
@@ -164,20 +164,30 @@ def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | 
 
 def _pairs(taken: Taken, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
     """Traffic between key groups.  Topics that belong to no key group are outside the job."""
-    flows: dict[tuple[KeyGroup, KeyGroup], Flow] = {}
-    for (cause, target), flow in [*taken.sent.items(), *taken.direct.items()]:
+    by_broker, direct = _flows(taken.sent, key_group_of), _flows(taken.direct, key_group_of)
+    nothing = Flow()
+    samples = []
+    for source, target in sorted(by_broker.keys() | direct.keys()):
+        straight = direct.get((source, target), nothing)
+        flow = by_broker.get((source, target), nothing) + straight
+        samples.append(
+            PairSample(source=source, target=target, tuples=flow.messages, bytes=flow.bytes, direct=straight.messages)
+        )
+    return tuple(samples)
+
+
+def _flows(
+    flows: Mapping[tuple[TP | None, TP], Flow] | Mapping[tuple[TP, TP], Flow], key_group_of: KeyGroupOf
+) -> dict[tuple[KeyGroup, KeyGroup], Flow]:
+    found: dict[tuple[KeyGroup, KeyGroup], Flow] = {}
+    for (cause, target), flow in flows.items():
         ends = _ends(cause, target, key_group_of)
         if ends is not None:
-            flows[ends] = flows.get(ends, Flow()) + flow
-    return tuple(_sorted_samples(flows.items()))
+            found[ends] = found.get(ends, Flow()) + flow
+    return found
 
 
 def _ends(cause: TP | None, target: TP, key_group_of: KeyGroupOf) -> tuple[KeyGroup, KeyGroup] | None:
     source = None if cause is None else key_group_of(*cause)
     sink = key_group_of(*target)
     return None if source is None or sink is None else (source, sink)
-
-
-def _sorted_samples(flows: Iterable[tuple[tuple[KeyGroup, KeyGroup], Flow]]) -> Iterable[PairSample]:
-    for (source, target), flow in sorted(flows):
-        yield PairSample(source=source, target=target, tuples=flow.messages, bytes=flow.bytes)

@@ -102,14 +102,33 @@ def test_all_of_an_interval_by_key_group():
         (0, 0, 0, 0, None, None, None),
     ]
     assert statistics.pairs == (
-        PairSample(source=extract, target=sums, tuples=9, bytes=360),
-        PairSample(source=extract, target=group("sums", 3), tuples=1, bytes=40),
+        PairSample(source=extract, target=sums, tuples=9, bytes=360, direct=0),
+        PairSample(source=extract, target=group("sums", 3), tuples=1, bytes=40, direct=0),
     )
     assert statistics.cpu_s == pytest.approx(0.4)
     assert sum(s.cpu_s or 0 for s in statistics.key_groups) < 0.4
     assert (statistics.at_ms, statistics.interval_s, statistics.complete) == (5000, 1.0, True)
     assert (statistics.state, statistics.epoch, statistics.generation) == (WorkerState.RUNNING, Epoch(2, 7), 4)
     assert statistics.copies == (Copy(OperatorId("sums"), 3, 70),)
+
+
+def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair():
+    extract, sums = group("extract", 0), group("sums", 0)
+    taken = Taken(
+        received={TP("in", 0): Flow(10, 1000)},
+        sent={(TP("in", 0), TP("mid", 0)): Flow(2, 80), (TP("in", 0), TP("mid", 3)): Flow(1, 40)},
+        direct={(TP("in", 0), TP("mid", 0)): Flow(7, 280), (TP("mid", 0), TP("outside", 1)): Flow(5, 50)},
+        agents_ns={},
+        process_ns=400_000_000,
+    )
+
+    statistics = collect(taken, FakeStatus(owns={extract, sums}))
+
+    assert [(s.tuples_in, s.tuples_out) for s in statistics.key_groups] == [(10, 10), (7, 5)]
+    assert statistics.pairs == (
+        PairSample(source=extract, target=sums, tuples=9, bytes=360, direct=7),
+        PairSample(source=extract, target=group("sums", 3), tuples=1, bytes=40, direct=0),
+    )
 
 
 def rest(s: KeyGroupSample) -> tuple[Any, ...]:
