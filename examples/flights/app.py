@@ -88,6 +88,7 @@ if settings.plugin:
         app,
         operators={EXTRACT: [flights], SUMS: [delays, sums]},
         settings=SteeringSettings(fetch_min_bytes=1 << 16, fetch_max_wait_ms=60),  # larger fetches, as above
+        local=[delays] if settings.local else [],
     )
 
 if __name__ == "__main__":

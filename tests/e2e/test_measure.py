@@ -17,7 +17,7 @@ from flights.readback import read_table, read_topic, read_totals
 from flights.verify import compare, count_events, expected_sums, flights_sent
 from flights.wire import APP, CHANGELOG, DELAYS, EXTRACT, SOURCE, SUMS, TOTALS, partitions
 from tests.paths import EXAMPLES, ROOT, python_path
-from trimtab_protocol.messages.local import Hello, Statistics, Welcome, decode_frame, encode_frame
+from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, topic_settings
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic, free_ports
@@ -63,7 +63,7 @@ class Listener:
         hello = decode_frame((await reader.readline())[:-1])
         assert isinstance(hello, Hello)
         self.hellos[hello.worker] = hello
-        writer.write(encode_frame(Welcome(cluster="c", host=HostId("h0"), interval_s=INTERVAL_S)))
+        writer.write(encode_frame(Welcome(cluster="c", host=HostId("h0"), interval_s=INTERVAL_S, protocol=PROTOCOL)))
         while line := await reader.readline():
             frame = decode_frame(line[:-1])
             assert isinstance(frame, Statistics)
@@ -178,6 +178,37 @@ def test_two_workers_count_what_the_topics_hold_cell_by_cell(
     }
     check_counts(own_broker, listener.all())
     check_cpu(listener.all())
+
+
+def test_what_skipped_the_broker_is_what_its_log_lacks_cell_by_cell(
+    own_broker: Broker, processes: Processes, listener: Listener, tmp_path: Path
+) -> None:
+    worker = start_worker(processes, own_broker, listener, "w0", tmp_path / "w0", FLIGHTS_LOCAL="1")
+    until(lambda: listener.statistics != {} and all_owned(listener.newest()), "all owned", processes.logs)
+    flights = list(read_flights(limit=FLIGHTS))
+    with FlightProducer(own_broker.address, flights, key_groups=KEY_GROUPS, rate=500.0) as producer:
+        until(lambda: len(read_totals(own_broker.address)) >= FLIGHTS, "all flights counted", processes.logs)
+        sent = producer.stop()
+    before = len(listener.all())
+    until(lambda: len(listener.all()) >= before + 4, "two more intervals", processes.logs)
+    assert worker.stop() == 0
+
+    events = count_events(flights_sent(flights, sent), read_totals(own_broker.address))
+    assert (events.sent, events.lost, events.duplicated, events.foreign) == (FLIGHTS, 0, 0, 0)
+    caused, logged = sizes(own_broker, SOURCE)[0], sizes(own_broker, DELAYS)[0]
+    told, direct, arrived = Counter[int](), Counter[int](), Counter[int]()
+    for one in listener.all():
+        for pair in one.pairs:
+            assert pair.source == key_group(EXTRACT, pair.target.partition)
+            assert pair.direct is not None
+            told[pair.target.partition] += pair.tuples
+            direct[pair.target.partition] += pair.direct
+        for sample in one.key_groups:
+            if sample.key_group.operator == SUMS:
+                arrived[sample.key_group.partition] += sample.tuples_in or 0
+    assert told == arrived == caused
+    assert {p: told[p] - direct[p] for p in caused} == {p: logged[p] for p in caused}
+    assert sum(direct.values()) > FLIGHTS / 2
 
 
 def check_counts(broker: Broker, statistics: list[Statistics]) -> None:

@@ -10,9 +10,11 @@ NEEDED = {"FLIGHTS_BROKER": "127.0.0.1:9", "FLIGHTS_DATA_DIR": "/x", "FLIGHTS_WE
 def test_settings_come_from_the_environment():
     assert from_environment(NEEDED) == Settings(broker="127.0.0.1:9", data_dir=Path("/x"), web_port=7000)
     more = {**NEEDED, "FLIGHTS_KEY_GROUPS": "8", "FLIGHTS_WORK": "100", "FLIGHTS_COMMIT_S": "2", "FLIGHTS_PLUGIN": "0"}
+    more["FLIGHTS_LOCAL"] = "1"
     assert from_environment(more) == Settings(
-        broker="127.0.0.1:9", data_dir=Path("/x"), web_port=7000, key_groups=8, work=100, commit_s=2, plugin=False
-    )
+        broker="127.0.0.1:9", data_dir=Path("/x"), web_port=7000, key_groups=8, work=100, commit_s=2, plugin=False,
+        local=True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NEEDED)
