@@ -1,11 +1,12 @@
 """Measures what the local hop saves: CPU per event of one worker and of its broker, with and without it, in turns.
 
-    python -m benchmarks.local_hop [--runs 5] [--events 20000] [--records] [--no-table]
+    python -m benchmarks.local_hop [--runs 5] [--events 20000] [--workers 1] [--records] [--no-table]
 
-The job has two agents: one re-keys, the other counts in a table and forwards.  A run has a fresh broker, and one worker
-that owns everything, so with the local hop all events between the agents are direct.  All events are sent before the
-clocks start; they stop when the last output is in the log, or when nothing more comes.  `stock` is Faust alone,
-`plug-in` without local topics, `local` with them.  The output has medians, and the range of the runs.
+The job has two agents: one re-keys, the other counts in a table and forwards.  A run has a fresh broker.  With one
+worker, which owns everything, all events between the agents are direct with the local hop; with n workers about 1/n
+are, since keys do not follow the workers.  All events are sent before the clocks start; they stop when the last output
+is in the log, or when nothing more comes.  `stock` is Faust alone, `plug-in` without local topics, `local` with them.
+The output has medians, and the range of the runs; the CPU of workers is that of all of them.
 """
 
 import argparse
@@ -15,8 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 from confluent_kafka import Producer, TopicPartition
@@ -24,7 +27,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.paths import ROOT, python_path
 from trimtab_sandbox.broker import Broker, Topic
-from trimtab_sandbox.processes import Processes
+from trimtab_sandbox.processes import Child, Processes
 
 MODES = ("stock", "plug-in", "local")
 PARTITIONS = 8
@@ -48,7 +51,7 @@ class Cost:
     """Stock Faust may lose events that it has fetched before its first seek."""
 
 
-def measure(mode: str, *, events: int, records: bool, table: bool) -> Cost:
+def measure(mode: str, *, events: int, workers: int, records: bool, table: bool) -> Cost:
     """One run."""
     with (
         tempfile.TemporaryDirectory() as name,
@@ -65,38 +68,48 @@ def measure(mode: str, *, events: int, records: bool, table: bool) -> Cost:
             "records": records,
             "table": table,
             "gate": str(folder / "gate"),
-            "ready": str(folder / "ready"),
-            "data": str(folder / "data"),
         }
-        environment = {
-            "LOCAL_HOP_SETUP": json.dumps(setup),
-            "PYTHONPATH": python_path(ROOT),
-            "TRIMTAB_CLUSTER": "bench",
-            "TRIMTAB_WORKER": "w0",
-        }
-        worker = processes.start("worker", COMMAND, environment=environment, folder=folder)
-        _wait(lambda: (folder / "ready").exists() or not worker.alive, "the worker is not ready")
-        if not worker.alive:
-            raise RuntimeError(f"the worker has ended: {worker.log.read_text()[-2000:]}")
+        started = [_start(processes, f"w{number}", folder, setup) for number in range(workers)]
+        for worker in started:
+            _wait(lambda worker=worker: _owns(folder) == workers or not worker.alive, "the workers are not ready")  # type: ignore[misc]
+            if not worker.alive:
+                raise RuntimeError(f"a worker has ended: {worker.log.read_text()[-2000:]}")
         _send(broker.address, events)
         time.sleep(SETTLE_S)
-        measured = psutil.Process(worker.pid), psutil.Process(broker.process.pid)
+        measured = [psutil.Process(broker.process.pid), *(psutil.Process(worker.pid) for worker in started)]
         admin = AdminClient({"bootstrap.servers": broker.address})
         before, began = [_cpu_s(each) for each in measured], time.monotonic()
         (folder / "gate").touch()
-        done, grown_at, used = 0, began, [0.0, 0.0]
+        done, grown_at, used = 0, began, [0.0] * len(measured)
         while done < events and time.monotonic() - grown_at < STALL_S:
             time.sleep(POLL_S)
             if (now := _end(admin, "outputs")) > done:
                 done, grown_at = now, time.monotonic()
                 used = [_cpu_s(each) - was for each, was in zip(measured, before, strict=True)]
         return Cost(
-            worker_us=used[0] / done * 1e6,
-            broker_us=used[1] / done * 1e6,
+            worker_us=sum(used[1:]) / done * 1e6,
+            broker_us=used[0] / done * 1e6,
             events_per_s=done / (grown_at - began),
             by_broker=_end(admin, "regrouped"),
             lost=events - done,
         )
+
+
+def _start(processes: Processes, name: str, folder: Path, setup: dict[str, Any]) -> Child:
+    own = {**setup, "worker": name, "owns": str(folder / f"{name}.owns"), "data": str(folder / name)}
+    environment = {
+        "LOCAL_HOP_SETUP": json.dumps(own),
+        "PYTHONPATH": python_path(ROOT),
+        "TRIMTAB_CLUSTER": "bench",
+        "TRIMTAB_WORKER": name,
+    }
+    return processes.start(name, COMMAND, environment=environment, folder=folder)
+
+
+def _owns(folder: Path) -> int:
+    """How many workers own something, once each partition of the inputs has one owner; 0 before."""
+    owned = [path.read_text().split() for path in folder.glob("*.owns")]
+    return sum(map(bool, owned)) if sorted(chain(*owned)) == sorted(map(str, range(PARTITIONS))) else 0
 
 
 def _send(address: str, events: int) -> None:
@@ -134,6 +147,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--events", type=int, default=20_000)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--records", action="store_true", help="values are records, which are encoded and decoded")
     parser.add_argument("--no-table", action="store_true", help="the second agent only forwards")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
@@ -141,7 +155,8 @@ def main() -> None:
     costs: dict[str, list[Cost]] = {mode: [] for mode in given.modes}
     for _ in range(given.runs):
         for mode in given.modes:
-            costs[mode].append(measure(mode, events=given.events, records=given.records, table=not given.no_table))
+            options = {"workers": given.workers, "records": given.records, "table": not given.no_table}
+            costs[mode].append(measure(mode, events=given.events, **options))
             print(mode, costs[mode][-1], flush=True)
     print("mode       worker us/event     broker us/event       events/s     by broker")
     for mode, found in costs.items():

@@ -19,6 +19,7 @@ app = faust.App(
     broker=f"kafka://{SETUP['bootstrap']}",
     store="rocksdb://",
     datadir=SETUP["data"],
+    canonical_url=f"http://{SETUP['worker']}:6066",  # Faust assigns by it
     web_enabled=False,
     topic_partitions=PARTITIONS,
     topic_replication_factor=1,
@@ -63,9 +64,10 @@ async def count(stream: Any) -> None:
 
 
 @app.on_rebalance_complete.connect  # type: ignore[untyped-decorator]
-async def say_ready(*_: Any, **__: Any) -> None:
-    """Tell the benchmark that the worker has its partitions."""
-    Path(SETUP["ready"]).touch()
+async def say_what_it_owns(*_: Any, **__: Any) -> None:
+    """Tell the benchmark which partitions of the inputs the worker has."""
+    owned = sorted(tp.partition for tp in app.consumer.assignment() if tp.topic == "numbers")
+    Path(SETUP["owns"]).write_text(" ".join(map(str, owned)))
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class WorkerStatus(Protocol):
 
     @property
     def waits_for(self) -> str | None:
-        """Which of the app's topics the broker does not know yet; None = it knows all of them."""
+        """What it lacks, such as topics that the broker does not know yet; None = nothing."""
 
     @property
     def state(self) -> WorkerState:

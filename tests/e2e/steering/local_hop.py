@@ -5,9 +5,12 @@ import json
 import signal
 import time
 from dataclasses import replace
+from typing import Any
 
-from tests.e2e.steering.app_names import Feature, note_fault
-from tests.e2e.steering.cluster import Cluster, until
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.e2e.steering.app_names import Feature, named_for, note_fault
+from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.scenarios import (
     SHORT_SESSION,
@@ -25,6 +28,7 @@ from tests.e2e.steering.scenarios import (
     stops,
     storm,
 )  # fmt: skip
+from tests.e2e.steering.verdict import read_topic
 from trimtab_protocol.messages.names import WorkerId
 
 MANY = 8
@@ -157,6 +161,42 @@ async def in_vain(cluster: Cluster) -> None:
         await cluster.settled(90.0)
 
 
+def told(cluster: Cluster, what: str) -> dict[str, Any]:
+    """What each worker tells of its direct events."""
+    return {path.stem: json.loads(path.read_text())[what] for path in cluster.folder.glob("*.direct")}
+
+
+async def outside_reader(cluster: Cluster) -> None:
+    """Another group begins to read the topic between the agents: soon it misses no event, whatever then happens."""
+    topic = named_for(cluster.app, "regrouped")
+    await begin(cluster)
+    assert await until(lambda: direct(cluster) >= 200, 30.0), "events are not direct"
+    reader = Consumer({"bootstrap.servers": cluster.broker.address, "group.id": "analyst"})
+    reader.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    reader.close()
+    assert await until(lambda: all(told(cluster, "refused").values()), 30.0), "the reader is not noticed"
+    await asyncio.sleep(5.0)  # what was under way is finished
+    since, before = len(cluster.load.sent), told(cluster, "direct")
+    await hand_overs(cluster, 3, most=3)
+    await cluster.publish()
+    assert await cluster.rejoin()
+    await cluster.settled()
+    assert await cluster.terminate(worker(0)) == 0
+    cluster.start(worker(0))
+    await cluster.settled(150.0)
+    await asyncio.sleep(3.0)
+    await cluster.load.stop()
+    wanted = set(range(since, len(cluster.load.sent)))
+
+    def missed() -> set[int]:
+        rows = (row for rows in read_topic(cluster, topic).values() for row in rows)
+        return wanted - {int(value) for _, value, _ in rows if value}
+
+    assert len(wanted) > 100
+    assert await until(lambda: not missed(), 30.0), f"the reader misses {len(missed())} of {len(wanted)} events"
+    assert told(cluster, "direct") == {**before, str(worker(0)): 0}
+
+
 OVERFLOWING = Setup(
     seed=58,
     rate=40.0,
@@ -215,4 +255,20 @@ _SCENARIOS = (
 )
 OVERFLOW = Scenario(name="local: queues overflow, two keys", setup=replace(OVERFLOWING, rate=20.0), act=bursts(3))
 """With two keys, all events of a source partition have the same one: each must stay behind the one before."""
-LOCAL_SCENARIOS = (*map(local, _SCENARIOS), local(OVERFLOW, groups=2))
+OUTSIDE = Scenario(
+    name="local: outside readers",
+    setup=Setup(seed=59, rate=60.0, preload=200, local={"readers_check_s": 1.0}),
+    act=outside_reader,
+)
+STRONG = ("storm", "stops", "drains in vain", "kills among hand-overs", "kills, slow readers, few keys")
+"""Also with one key per source partition: then each event must stay behind the one before."""
+LOCAL_SCENARIOS = (
+    *map(local, _SCENARIOS),
+    local(OVERFLOW, groups=2),
+    local(OUTSIDE, at_least=0),
+    *(
+        local(replace(scenario, name=f"{scenario.name}, one key each"), groups=scenario.setup.partitions)
+        for scenario in _SCENARIOS
+        if scenario.name.removeprefix("local: ") in STRONG
+    ),
+)

@@ -150,7 +150,7 @@ def _committed(admin: AdminClient, app: AppId, topic: str) -> dict[int, int]:
 def _read_all(cluster: Cluster, app: AppId) -> dict[str, Records]:
     """All that an app has written, by the names of the first app's topics."""
     topics = ["outputs", "regrouped", "totals", *map(done_topic, cluster.load.sent_besides), *cluster.changelogs]
-    return {topic: _read(cluster, named_for(app, topic)) for topic in topics}
+    return {topic: read_topic(cluster, named_for(app, topic)) for topic in topics}
 
 
 def _judged(
@@ -277,7 +277,8 @@ def _last(rows: Records) -> dict[str, int]:
     return state
 
 
-def _read(cluster: Cluster, topic: str) -> Records:
+def read_topic(cluster: Cluster, topic: str) -> Records:
+    """All records of one topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.broker.address,

@@ -96,6 +96,7 @@ def install(
                 local_topics,
                 connection=_connection(app),
                 refused=lambda: shared.refusal is not None,
+                tell=functools.partial(setattr, shared, "not_local"),
                 settings=local_settings or LocalSettings(),
             )
     sensor = KeyGroupSensor(app) if hop is None else LocalSensor(app, hop.take_direct)

@@ -1,4 +1,11 @@
-"""Which agents feed which through local topics, and which link closes a circle."""
+"""Which agents feed which through local topics, and which link closes a circle.
+
+This cannot be told when the app is installed or starts.  What an agent reads is declared then, but not what it sends:
+that is any `send()` in its code and in what it calls.  Sinks are declared, but Faust sends to them without a key, and
+such events always go by the broker.  So a link is learned at its first send, before anything has waited on it.  Which
+link of a circle closes it may differ between workers.  Each worker keeps to its choice as long as it runs, so all
+events of a source topic take the same way there.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable

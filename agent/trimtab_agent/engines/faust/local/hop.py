@@ -37,6 +37,7 @@ class LocalHop:
         by_broker: Callable[..., Awaitable[Any]],
         outside: OutsideReaders,
         refused: Callable[[], bool],
+        tell: Callable[[str], None],
         settings: LocalSettings,
     ) -> None:
         self.settings = settings
@@ -53,6 +54,7 @@ class LocalHop:
         self._app = app
         self._outside = outside
         self._is_refused = refused
+        self._tell = tell
         self._circles = Circles()
         self._cut_off: int | None = None
         self._flushed = 0
@@ -171,6 +173,7 @@ class LocalHop:
             if route.gates and (reason := await self._outside.refusal(name)) is not None and route.refused is None:
                 log.warning("%s is not local: %s", name, reason)
                 route.refused = reason
+                self._tell(f"{name} is not local: {reason}")
                 for gate in route.gates.values():
                     if gate.state is not State.OFF:
                         gate.close()

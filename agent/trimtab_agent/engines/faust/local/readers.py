@@ -35,7 +35,7 @@ class OutsideReaders:
                     await self._ask()
                 self._asked_at = time.monotonic()
         group = self._groups.get(topic)
-        return None if group is None else f"consumer group {group!r} reads {topic}, and would miss events"
+        return None if group is None else f"consumer group {group!r} reads it too, and would miss events"
 
     async def _ask(self) -> None:
         admin = AIOKafkaAdminClient(**self._connection)

@@ -41,10 +41,14 @@ def local_hop(
     *,
     connection: Mapping[str, Any],
     refused: Callable[[], bool],
+    tell: Callable[[str], None],
     settings: LocalSettings,
 ) -> LocalHop:
-    """Give the app a local hop for these topics.  `refused` = whether the worker is not steered."""
+    """Give the app a local hop for these topics.  `refused` = whether the worker is not steered.
+
+    `tell` is called with the reason when a topic turns out not to be local.
+    """
     outside = OutsideReaders(connection, app.conf.id, interval_s=settings.readers_check_s)
-    hop = LocalHop(app, topics, by_broker=stock_send(), outside=outside, refused=refused, settings=settings)
+    hop = LocalHop(app, topics, by_broker=stock_send(), outside=outside, refused=refused, tell=tell, settings=settings)
     setattr(app, HOP, hop)
     return hop

@@ -34,12 +34,14 @@ class FaustWorkerStatus:
 
     @property
     def waits_for(self) -> str | None:
-        """What this worker lacks: topics that the broker does not know yet, or parts of the newest placement."""
+        """What this worker lacks: parts of the newest placement, topics that the broker does not know, local topics."""
         if self._shared.flaw is not None:
             return NOT_WHOLE
         missing = sorted(self._ownership.missing)
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        return f"the broker does not know these topics: {', '.join(missing[:NAMED])}{more}" if missing else None
+        if missing:
+            return f"the broker does not know these topics: {', '.join(missing[:NAMED])}{more}"
+        return self._shared.not_local
 
     @property
     def state(self) -> WorkerState:

@@ -32,7 +32,13 @@ def consumer() -> Iterator[LocalConsumer]:
 
     outside: Any = SimpleNamespace(refusal=nothing)
     hop = LocalHop(
-        app, ["regrouped"], by_broker=nothing, outside=outside, refused=lambda: False, settings=LocalSettings()
+        app,
+        ["regrouped"],
+        by_broker=nothing,
+        outside=outside,
+        refused=lambda: False,
+        tell=lambda reason: None,
+        settings=LocalSettings(),
     )
     transport = LocalTransport(app, hop=hop, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)
     transport.loop = loop

@@ -1,13 +1,16 @@
 """`install(app, local=[...])`: off by default, and what cannot be local is said."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import faust
 import pytest
+from faust.types import TP
 
 from trimtab_agent.engines.faust import install
 from trimtab_agent.engines.faust.local.consumer import LocalTransport
+from trimtab_agent.engines.faust.local.gate import Gate, State
 from trimtab_agent.engines.faust.local.sensor import LocalSensor
 from trimtab_agent.engines.faust.measure import KeyGroupSensor
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
@@ -43,6 +46,30 @@ def test_topics_are_named_by_object_or_by_name() -> None:
         assert isinstance(one.transport, LocalTransport)
         assert isinstance(plugin.sensor, LocalSensor)
         assert plugin.steering.status.refusal is None
+
+
+def test_a_topic_that_another_group_reads_is_no_longer_direct_and_the_worker_says_so() -> None:
+    one = app()
+    plugin = install(one, local=["delays", "totals"])
+    hop: Any = plugin.hop
+
+    class Outside:
+        async def refusal(self, topic: str) -> str | None:
+            return "consumer group 'analyst' reads it too" if topic == "delays" else None
+
+    async def check() -> None:
+        hop._outside = Outside()
+        for name in ("delays", "totals"):
+            gate = hop.routes[name].gates[3] = Gate(TP(name, 3), [], {})
+            gate.state = State.OPEN
+        await hop.check_readers()
+
+    asyncio.run(check())
+    assert {name: route.gates[3].state for name, route in hop.routes.items()} == {
+        "delays": State.CLOSED,
+        "totals": State.OPEN,
+    }
+    assert plugin.steering.status.waits_for == "delays is not local: consumer group 'analyst' reads it too"
 
 
 def test_a_topic_with_several_names_or_a_pattern_is_refused() -> None:
