@@ -1,5 +1,6 @@
 """The status in a few lines, in the words of `trimtab status`; `trimtab sandbox status` prints them."""
 
+from trimtab_controller.cli.status_collocation import collocation_line
 from trimtab_controller.cli.status_plans import ago, plans_in_flight
 from trimtab_controller.cli.status_view import app_line, headline
 from trimtab_controller.seen import Seen
@@ -11,7 +12,9 @@ SHOWN_DECISIONS = ("last decision", "the one before")
 def brief_status(seen: Seen) -> list[str]:
     """State and age of the last window, a line for each app, the plans in flight, the last decisions, the runbook."""
     status = seen.status
-    lines = [headline(seen).plain, *(f"{app.app}: {app_line(app).plain}" for app in status.apps[:SHOWN_APPS])]
+    lines = [headline(seen).plain]
+    for app in status.apps[:SHOWN_APPS]:
+        lines += [f"{app.app}: {line}" for line in (app_line(app).plain, collocation_line(app)) if line]
     if len(status.apps) > SHOWN_APPS:
         lines.append(f"and {len(status.apps) - SHOWN_APPS} more apps")
     in_flight = plans_in_flight(status, seen.now)

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trimtab_controller.cli.status_collocation import collocation_line
 from trimtab_controller.cli.status_hosts import (
     SHOWN_NODES,
     headroom_text,
@@ -151,6 +152,8 @@ def _app(app: AppStatus) -> Text:
     if app.not_ready or app.load_distance is None:
         return text
     text.append(_n_minus_1(app)).append(headroom_text(app))
+    if line := collocation_line(app):
+        text.append(f"\n{line}")
     return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
 
 

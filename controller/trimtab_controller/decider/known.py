@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.headroom import NO_CAPACITY, Capacity
@@ -26,7 +27,8 @@ class Known:
     app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
     be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
     number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
-    tuples between key groups that skipped the broker; missing while unknown.
+    tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
+    bring.
     """
 
     snapshot: Snapshot | None = None
@@ -42,6 +44,7 @@ class Known:
     sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
     capacity: Capacity = NO_CAPACITY
     local_sends: dict[AppId, float] = field(default_factory=dict)
+    together: dict[AppId, Together] = field(default_factory=dict)
 
     @property
     def levels(self) -> Levels:

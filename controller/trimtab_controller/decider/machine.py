@@ -269,6 +269,7 @@ class Decider:
             self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
             self._seen.liveness.forget(found.app, found.worker, reporting)
             self._seen.history.forget(found.app)
+            self._seen.remote_costs.forget(found.app)
         return found
 
     def _done_with(self, found: Decision | None) -> Decision | None:

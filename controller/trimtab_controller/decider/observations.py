@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from trimtab_controller.decider.collocation import together_in
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.demand import Demands, follow_demand
@@ -20,6 +21,7 @@ from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.remote_costs import RemoteCosts
 from trimtab_controller.decider.sends import local_sends
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standby_rounds import StandbyRounds
@@ -46,6 +48,7 @@ class Observations:
         self.standbys = StandbyRounds()
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
+        self.remote_costs = RemoteCosts()
         self.known = Known()
 
     def see(
@@ -72,6 +75,7 @@ class Observations:
         )
         if self.hosts.see(snapshot, demands.workers):
             self.history.clear()  # loads are counted in another unit now
+        self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
         raw = {app: self._observe(app, part, demands, execution, draining) for app, part in parts.items()}
         views = self.history.smoothed(raw)
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
@@ -108,6 +112,11 @@ class Observations:
             gaps=dict(filled.gaps),
             capacity=capacity_of(views, self.hosts),
             local_sends=local_sends(snapshot),
+            together={
+                app: together_in(view, self.remote_costs.of(app))
+                for app, view in views.items()
+                if isinstance(view, AppView)
+            },
         )
         return measured
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.describe import ALL_NAMES
 from trimtab_controller.decider.evaluate import Evaluation
@@ -18,6 +19,7 @@ from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
+from trimtab_models.albic.fit import Cost
 from trimtab_models.elastic import Level
 from trimtab_process.counts import Followed, from_zero
 from trimtab_protocol.messages.decode import Fault
@@ -99,6 +101,14 @@ class Metrics:
         self.headroom_bound = gauge("headroom_bound_ratio", text, "app")
         text = "Share of the workers' CPU that the fitted costs predict; absent while unknown."
         self.accuracy = gauge("prediction_accuracy_ratio", text, "app")
+        text = "CPU seconds that a tuple costs more because it goes to another worker, at its end (sending, receiving)."
+        self.remote_cost = gauge("remote_tuple_cpu_seconds", text, "app", "operator", "end")
+        text = "Standard error of trimtab_controller_remote_tuple_cpu_seconds."
+        self.remote_cost_error = gauge("remote_tuple_cpu_error_seconds", text, "app", "operator", "end")
+        text = "Share of the tuples between key groups that could stay within a worker at most; absent while unknown."
+        self.obtainable = gauge("collocation_obtainable_ratio", text, "app")
+        text = "Cores that collocation would save besides, by the costs that are significant; absent while unknown."
+        self.collocation_worth = gauge("collocation_worth_cores", text, "app")
         text = "CPU asked of the host, with what other processes use / its cores; absent while unknown."
         self.host_demand = gauge("host_demand_ratio", text, "host")
         self.host_speed = gauge("host_speed_ratio", "Speed of a core of the host, relative to other types.", "host")
@@ -241,6 +251,20 @@ class Metrics:
         _show(self.accuracy, {(app,): found for app, found in capacity.accuracies.items()})
         _show(self.host_demand, {(name,): _ratio(host.used.get("CPU")) for name, host in hosts.items()})
         _show(self.host_speed, {(name,): host.speed for name, host in hosts.items()})
+
+    def see_together(self, together: Mapping[AppId, Together]) -> None:
+        """Set what tuples between workers cost, and what collocation can bring, for exactly these apps."""
+        costs = {
+            (app, str(operator), end): cost
+            for app, found in together.items()
+            for operator, fit in found.fits.items()
+            for end, cost in (("sending", fit.sending), ("receiving", fit.receiving))
+            if isinstance(cost, Cost)
+        }
+        _show(self.remote_cost, {names: cost.value for names, cost in costs.items()})
+        _show(self.remote_cost_error, {names: cost.error for names, cost in costs.items()})
+        _show(self.obtainable, {(app,): found.obtainable for app, found in together.items()})
+        _show(self.collocation_worth, {(app,): found.worth for app, found in together.items()})
 
     def see_pool(self, workers: Mapping[AppId, int]) -> None:
         """Set the number of workers that can be started, for exactly these apps."""

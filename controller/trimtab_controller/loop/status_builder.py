@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import Concern
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import app_of, names_of
@@ -14,6 +15,7 @@ from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
 from trimtab_controller.loop.status_proposals import proposal_status
+from trimtab_models.albic.fit import Cost, Unknown
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.round_status import RoundStatus
@@ -29,6 +31,7 @@ from trimtab_protocol.messages.status import (
     Status,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
+from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
 from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
 
 KEPT_DECISIONS = 30
@@ -244,11 +247,31 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                     heaviest=str(headroom.heaviest) if headroom and headroom.heaviest else None,
                     accuracy=decider.known.capacity.accuracies.get(app),
                 ),
+                remote_costs=_collocation(decider.known.together.get(app)),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
             )
         )
     return tuple(rows)
+
+
+def _collocation(found: Together | None) -> CollocationStatus | None:
+    if found is None:
+        return None
+    return CollocationStatus(
+        operators=tuple(
+            OperatorCostStatus(operator=operator, sending=_cost(fit.sending), receiving=_cost(fit.receiving))
+            for operator, fit in found.fits.items()
+        ),
+        obtainable=found.obtainable,
+        worth_cores=found.worth,
+    )
+
+
+def _cost(cost: Cost | Unknown) -> RemoteCostStatus:
+    if isinstance(cost, Unknown):
+        return RemoteCostStatus(unknown=str(cost))
+    return RemoteCostStatus(value=cost.value, error=cost.error, significant=cost.significant)
 
 
 def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:

@@ -75,6 +75,7 @@ class Telemetry:
         self._metrics.see_hosts(snapshot)
         self._metrics.see_sizes(decider.known.sizes)
         self._metrics.see_capacity(decider.known.capacity)
+        self._metrics.see_together(decider.known.together)
         self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
         self._lasting.see(snapshot, decider.known.concerns)
         self._status_builder.kept_concerns = self._lasting.kept
@@ -121,6 +122,7 @@ class Telemetry:
             self._metrics.see_hosts(None)
             self._metrics.see_sizes({})
             self._metrics.see_capacity(NO_CAPACITY)
+            self._metrics.see_together({})
             self._metrics.see_pool({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)

@@ -1,12 +1,12 @@
 """Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines.
 
-The controller calls `solve`, `solve_on_hosts` and `problem_of`; `trimtab solve` and `trimtab simulate` also call COLA.
-Library only, not called by the running controller or by a command: `scaling`, `fit`, `history` and `potc`.
+The controller calls `solve`, `solve_on_hosts`, `problem_of` and `fit_costs`; `trimtab solve` and `trimtab simulate`
+also call COLA.  Library only, not called by the running controller or by a command: `scaling`, `history` and `potc`.
 """
 
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import encode_albic, warnings_of
-from trimtab_models.albic.fit import CostFit, Observations, Unidentified, fit_costs, prediction_error
+from trimtab_models.albic.fit import Cost, CostFit, Samples, Unknown, fit_costs
 from trimtab_models.albic.history import RateHistory
 from trimtab_models.albic.hosts import solve_on_hosts
 from trimtab_models.albic.potc import PotcFigure, potc
@@ -21,33 +21,34 @@ from trimtab_models.albic.scaling import (
     decide_scaling,
     potential,
 )
-from trimtab_models.albic.scores import Pairs, scored_pairs
+from trimtab_models.albic.scores import Pairs, scored_among, scored_pairs
 from trimtab_models.albic.solve import Params, Strategy, solve
 
 __all__ = [
     "AlbicResult",
     "CollocationProblem",
+    "Cost",
     "CostFit",
     "Direction",
-    "Observations",
     "Pairs",
     "Params",
     "PotcFigure",
     "Potential",
     "RateHistory",
     "Reason",
+    "Samples",
     "Scaling",
     "ScalingPolicy",
     "Strategy",
-    "Unidentified",
+    "Unknown",
     "decide_scaling",
     "encode_albic",
     "fit_costs",
     "load_index",
     "potc",
     "potential",
-    "prediction_error",
     "problem_of",
+    "scored_among",
     "scored_pairs",
     "solve",
     "solve_cola",

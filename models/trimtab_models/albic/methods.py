@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pymetis  # noqa: F401  (as OR-Tools, see below)
+
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools now, so that no plan waits for it)
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import ALBIC_RESULT, encode_albic, warnings_of

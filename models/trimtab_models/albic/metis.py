@@ -1,7 +1,6 @@
 """Balanced min-cut by METIS (Karypis and Kumar 1998), with a fixed seed and integer weights."""
 
 import numpy as np
-import pymetis
 
 from trimtab_models.balance.problem import Floats, Ints
 
@@ -17,6 +16,8 @@ def cut(weights: Floats, edges: Ints, edge_weights: Floats, parts: int, seed: in
     vertex = _whole(weights)
     if not len(edges):
         return _dealt(vertex, parts)
+    import pymetis  # who only looks at pairs, or predicts loads, need not have it
+
     ends = np.concatenate((edges, edges[:, ::-1]))
     order = np.argsort(ends[:, 0], kind="stable")
     start = np.concatenate(([0], np.cumsum(np.bincount(ends[:, 0], minlength=len(weights)))))

@@ -40,13 +40,18 @@ class Pairs:
 
 def scored_pairs(problem: CollocationProblem) -> Pairs:
     """The pairs that ALBIC keeps or brings together."""
-    count = len(problem.operator)
-    keys, at = np.unique(problem.source * count + problem.target, return_inverse=True)
-    rate = np.bincount(at, problem.rate, len(keys)).astype(np.float64)
+    return scored_among(problem.operator, problem.source, problem.target, problem.rate, problem.score_factor)
+
+
+def scored_among(operator: Ints, senders: Ints, receivers: Ints, rates: Floats, score_factor: float) -> Pairs:
+    """The scored pairs of K key groups, given their operators (K,), with F flows between them."""
+    count = len(operator)
+    keys, at = np.unique(senders * count + receivers, return_inverse=True)
+    rate = np.bincount(at, rates, len(keys)).astype(np.float64)
     source, target = np.divmod(keys, count) if count else (keys, keys)
     total = np.bincount(source, rate, count)
-    threshold = problem.score_factor * total[source] * (1 + RELATIVE)
-    above = (rate * _downstream(problem)[source] > threshold) & (source != target)
+    threshold = score_factor * total[source] * (1 + RELATIVE)
+    above = (rate * _downstream(operator, source, target, rate)[source] > threshold) & (source != target)
     low, high = np.minimum(source, target), np.maximum(source, target)
     pair_keys, pair_at = np.unique(low * count + high, return_inverse=True)
     chosen = np.bincount(pair_at, above, len(pair_keys)) > 0
@@ -55,12 +60,12 @@ def scored_pairs(problem: CollocationProblem) -> Pairs:
     return Pairs(first=first[chosen], second=second[chosen], rate=pair_rate[chosen])
 
 
-def _downstream(problem: CollocationProblem) -> Ints:
+def _downstream(operator: Ints, source: Ints, target: Ints, rate: Floats) -> Ints:
     """(K,) the number of downstream key groups."""
-    operators = int(problem.operator.max(initial=-1)) + 1
-    sizes = np.bincount(problem.operator, minlength=operators)
-    flowing = problem.rate > 0
-    edges = np.unique(problem.operator[problem.source[flowing]] * operators + problem.operator[problem.target[flowing]])
+    operators = int(operator.max(initial=-1)) + 1
+    sizes = np.bincount(operator, minlength=operators)
+    flowing = rate > 0
+    edges = np.unique(operator[source[flowing]] * operators + operator[target[flowing]])
     sender, receiver = np.divmod(edges, operators) if operators else (edges, edges)
     reached: Ints = np.bincount(sender, sizes[receiver], operators).astype(np.int64)
-    return reached[problem.operator]
+    return reached[operator]

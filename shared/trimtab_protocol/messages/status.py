@@ -16,6 +16,7 @@ from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
 from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capacity, read_host
 from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
+from trimtab_protocol.messages.status_collocation import CollocationStatus, read_collocation
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
 VERSION = 1
@@ -77,11 +78,11 @@ class AppStatus:
 
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
-    groups that stay within a worker, `local_sends` = that skipped the broker in the last
-    window; `missing_standbys` = key groups with fewer standbys than the app asks for;
+    groups that stay within a worker, `local_sends` = that skipped the broker in the last window; `missing_standbys` = key groups with fewer standbys than the app asks for;
     `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
     measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it;
-    `capacity` = how much more fits; `mode` = what becomes of its plans: dry-run, approve or act.
+    `capacity` = how much more fits; `mode` = what becomes of its plans: dry-run, approve or act; `remote_costs` = what
+    tuples between workers cost.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
@@ -107,6 +108,7 @@ class AppStatus:
     capacity: CapacityStatus | None = None
     mode: str | None = None
     local_sends: float | None = None
+    remote_costs: CollocationStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +345,7 @@ def _read_app(row: Fields) -> AppStatus:
         capacity=row.optional("capacity", lambda name: read_capacity(row.fields(name))),
         mode=row.optional("mode", row.name),
         local_sends=row.optional("local_sends", lambda name: row.number(name, high=1.0)),
+        remote_costs=row.optional("remote_costs", lambda name: read_collocation(row.fields(name))),
     )
 
 

@@ -7,11 +7,12 @@ import pytest
 from rich.console import Console
 
 from tests.controller.cli.status_examples import APP, LEADER, NOW, ROUND, STANDBY, STATUS, node
+from trimtab_controller.cli.status_collocation import collocation_line
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen, State, summary
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import (
     ConcernStatus,
@@ -23,6 +24,7 @@ from trimtab_protocol.messages.status import (
     Status,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
+from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 
@@ -223,6 +225,31 @@ def test_headroom_is_a_line_of_the_app() -> None:
     assert "headroom" not in " ".join(
         shown(replace(STATUS, apps=(replace(STATUS.apps[0], capacity=CapacityStatus()),)))
     )
+
+
+def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
+    def line(sending: RemoteCostStatus, receiving: RemoteCostStatus, **more: float) -> str:
+        none = RemoteCostStatus(unknown="no tuples between key groups")
+        rows = (
+            OperatorCostStatus(operator=OperatorId("head"), sending=sending, receiving=none),
+            OperatorCostStatus(operator=OperatorId("tail"), sending=none, receiving=receiving),
+        )
+        app = replace(STATUS.apps[0], remote_costs=CollocationStatus(operators=rows, **more))
+        told = " ".join(" ".join(shown(replace(STATUS, apps=(app,)))).split())
+        assert collocation_line(app) in told
+        return collocation_line(app)
+
+    dear = RemoteCostStatus(value=98.4e-6, error=12.2e-6, significant=True)
+    doubtful = RemoteCostStatus(value=-4e-6, error=20e-6)
+    unknown = RemoteCostStatus(unknown="no tuple was local")
+    assert line(dear, doubtful, obtainable=0.958, worth_cores=0.43) == (
+        "remote tuples: head sends at 98 ± 12 us more CPU each; at most 96% can be local, to save 0.43 cores"
+    )
+    assert line(doubtful, unknown, obtainable=1.0, worth_cores=0.0) == (
+        "remote tuples: no significant cost, head sends at -4 ± 20 us; at most 100% can be local"
+    )
+    assert line(unknown, unknown) == "remote tuples: their cost is unknown, no tuple was local"
+    assert collocation_line(STATUS.apps[0]) == ""
 
 
 def test_hosts_are_shown_with_what_was_measured_the_most_used_first() -> None:

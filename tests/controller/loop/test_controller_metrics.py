@@ -9,6 +9,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, W0, kg
 from tests.controller.decider.deciders import window
 from tests.controller.execution.execution_transcripts import BEGUN, PREPARING, T0
+from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import (
@@ -45,9 +46,10 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
+from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow
 
@@ -91,6 +93,27 @@ def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
+
+
+def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
+    metrics, operator = Metrics(), OperatorId("sums")
+    fit = CostFit(
+        sending=Cost(value=2e-4, error=3e-5, freedom=9.0), receiving=Unknown.ALL_REMOTE, samples=9, key_groups=9
+    )
+    labels = {"app": APP, "operator": operator, "end": "sending"}
+    get = metrics.registry.get_sample_value
+    for together, figures in (
+        ({APP: Together(fits={operator: fit}, obtainable=0.9, worth=0.4)}, (2e-4, 3e-5, None, 0.9, 0.4)),
+        ({}, (None,) * 5),
+    ):
+        metrics.see_together(together)
+        assert (
+            get("trimtab_controller_remote_tuple_cpu_seconds", labels),
+            get("trimtab_controller_remote_tuple_cpu_error_seconds", labels),
+            get("trimtab_controller_remote_tuple_cpu_seconds", {**labels, "end": "receiving"}),
+            get("trimtab_controller_collocation_obtainable_ratio", {"app": APP}),
+            get("trimtab_controller_collocation_worth_cores", {"app": APP}),
+        ) == figures
 
 
 def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:

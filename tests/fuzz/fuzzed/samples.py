@@ -49,6 +49,7 @@ from trimtab_protocol.messages.status import (
     Status,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
+from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "c"
@@ -179,6 +180,15 @@ STATUS = Status(
                 restart_s=120.0, measured_restart_s=14.5, own_settings=("max_workers = 4",),
             ),
             capacity=CapacityStatus(headroom=1.5, potential=2.0, bound=2.5, first="w0", heaviest="kg", accuracy=0.93),
+            remote_costs=CollocationStatus(
+                operators=(
+                    OperatorCostStatus(
+                        operator=OperatorId("sums"), sending=RemoteCostStatus(value=1e-4, error=2e-5, significant=True),
+                        receiving=RemoteCostStatus(unknown="no tuple was local"),
+                    ),
+                ),
+                obtainable=0.5, worth_cores=0.25,
+            ),
         ),
     ),
     pool=(PoolStatus(app=APP, worker=W1, host=HOST, capacity=0.5),),

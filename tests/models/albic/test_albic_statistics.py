@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.albic import Observations, RateHistory, Unidentified, fit_costs, prediction_error
+from trimtab_models.albic import Cost, RateHistory, Samples, Unknown, fit_costs
+from trimtab_models.albic.fit import student_quantile
 
 AB, AC = ("a", "b"), ("a", "c")
 
@@ -34,72 +35,99 @@ def test_a_weight_that_would_never_or_over_learn_is_refused(weight):
         RateHistory(weight=weight)
 
 
-def observed(random, samples=400, noise=0.0, serialise=0.02, deserialise=0.03):
-    """Two operators with their own work per tuple; what is remote varies from key group to key group."""
-    operator = random.integers(0, 2, samples)
-    received, sent = random.uniform(50, 150, samples), random.uniform(20, 60, samples)
-    remote_sent, remote_received = sent * random.random(samples), received * random.random(samples)
-    load = np.array([0.5, 1.0])[operator] + np.array([0.01, 0.04])[operator] * received
-    load = load + serialise * remote_sent + deserialise * remote_received
-    return Observations(
-        load=load * (1 + noise * random.standard_normal(samples)),
-        operator=operator,
+SENDING, RECEIVING, WORK = 20e-6, 30e-6, 200e-6
+
+
+def sampled(seed, key_groups=120, nodes=4, differ=0.0, noise=0.0):
+    """Each key group is sampled at two places of it and of its partners; `differ` = how much key groups differ."""
+    random = np.random.default_rng(seed)
+    key_group = np.tile(np.arange(key_groups), 2)
+    count = len(key_group)
+    node, rate = random.integers(0, nodes, count), random.uniform(20, 200, count)
+    sent, received = random.uniform(0.5, 2, count), random.uniform(0.5, 1, count)
+    remote_sent, remote_received = sent * random.random(count), received * random.random(count)
+    own = 1 + differ * random.standard_normal(key_groups)
+    cpu = WORK * own[key_group] * np.array([1.0, 1.5, 0.8, 1.0])[node % 4]
+    cpu = cpu + 1e-3 / rate + 5e-6 * sent + 8e-6 * received + SENDING * remote_sent + RECEIVING * remote_received
+    return Samples(
+        key_group=key_group,
+        node=node,
+        cpu=cpu * (1 + noise * random.standard_normal(count)),
+        rate=rate,
+        sent=sent,
         received=received,
         remote_sent=remote_sent,
         remote_received=remote_received,
     )
 
 
-def test_costs_are_found_exactly_without_noise():
-    fit = fit_costs(observed(np.random.default_rng(0)))
-    assert (fit.serialise_cost, fit.deserialise_cost) == (pytest.approx(0.02), pytest.approx(0.03))
-    assert fit.error < 1e-9
+def costs_of(samples):
+    fit = fit_costs(samples)
+    assert isinstance(fit.sending, Cost)
+    assert isinstance(fit.receiving, Cost)
+    return fit.sending, fit.receiving
 
 
-def test_costs_are_found_within_their_errors_under_noise():
-    fit = fit_costs(observed(np.random.default_rng(1), noise=0.05))
-    assert abs(fit.serialise_cost - 0.02) < 3 * fit.serialise_error < 0.01
-    assert abs(fit.deserialise_cost - 0.03) < 3 * fit.deserialise_error < 0.01
-    assert 0.02 < fit.error < 0.06
+def test_costs_are_found_exactly_without_noise_whatever_nodes_cost():
+    assert [each.value for each in costs_of(sampled(0))] == [pytest.approx(SENDING), pytest.approx(RECEIVING)]
 
 
-def test_a_tenth_of_wild_samples_does_not_decide():
-    random = np.random.default_rng(2)
-    clean = observed(random, noise=0.02)
-    load = clean.load.copy()
-    load[random.choice(400, 40, replace=False)] += 50
-    wild = fit_costs(replace(clean, load=load))
-    assert wild.serialise_cost == pytest.approx(0.02, abs=0.004)
-    assert wild.deserialise_cost == pytest.approx(0.03, abs=0.004)
-    assert wild.outliers > 0.1
+@pytest.mark.parametrize("seed", range(3))
+def test_costs_are_found_within_their_errors_though_key_groups_differ(seed):
+    for cost, true in zip(costs_of(sampled(seed, 500, differ=0.1, noise=0.03)), (SENDING, RECEIVING), strict=True):
+        assert abs(cost.value - true) < 3 * cost.error < 20e-6
+        assert cost.freedom > 100
 
 
-def test_costs_are_not_negative():
-    fit = fit_costs(observed(np.random.default_rng(3), noise=0.1, serialise=0.0))
-    assert fit.serialise_cost >= 0
-    assert fit.deserialise_cost == pytest.approx(0.03, abs=0.01)
+def test_a_twentieth_of_wild_samples_does_not_decide():
+    samples = sampled(2, 500, differ=0.02)
+    cpu = samples.cpu.copy()
+    cpu[np.random.default_rng(2).choice(1000, 50, replace=False)] *= 10
+    for cost, true in zip(costs_of(replace(samples, cpu=cpu)), (SENDING, RECEIVING), strict=True):
+        assert cost.value == pytest.approx(true, abs=3e-6)
+        assert cost.significant
 
 
-def test_where_all_is_remote_costs_cannot_be_told_from_work():
-    base = observed(np.random.default_rng(4))
-    assert fit_costs(replace(base, remote_received=base.received)) is Unidentified.REMOTE_ALIKE
-    alike = replace(base, remote_sent=0.5 * base.received, remote_received=np.zeros(400))
-    assert fit_costs(alike) is Unidentified.REMOTE_ALIKE
-    nothing = replace(base, remote_sent=np.zeros(400), remote_received=np.zeros(400))
-    assert fit_costs(nothing) is Unidentified.REMOTE_ALIKE
+def test_an_error_counts_key_groups_and_not_their_samples():
+    """Ten times the same samples are no more evidence."""
+    once = sampled(4, 60, differ=0.2)
+    often = Samples(**{name: np.tile(getattr(once, name), 10) for name in Samples.__slots__})
+    few, many = fit_costs(once).sending, fit_costs(often).sending
+    assert many.value == pytest.approx(few.value, rel=0.05)
+    assert many.error == pytest.approx(few.error, rel=0.1)
+    assert many.freedom == pytest.approx(few.freedom, rel=0.1)
 
 
-def test_one_end_alone_can_be_fitted():
-    base = observed(np.random.default_rng(5), deserialise=0.0)
-    fit = fit_costs(replace(base, remote_received=np.zeros(400)))
-    assert (fit.serialise_cost, fit.deserialise_cost) == (pytest.approx(0.02), 0)
+def test_what_cannot_be_told_apart_is_unknown_and_says_why():
+    base = sampled(5)
+    nothing = np.zeros(len(base.cpu))
+    assert fit_costs(replace(base, remote_received=base.received)).receiving is Unknown.ALL_REMOTE
+    assert fit_costs(replace(base, remote_received=nothing)).receiving is Unknown.ALL_LOCAL
+    assert fit_costs(replace(base, received=nothing, remote_received=nothing)).receiving is Unknown.NO_TUPLES
+    by_node = np.where(base.node == 0, base.received, nothing)
+    even = np.full(len(base.cpu), 1.0)
+    assert fit_costs(replace(base, received=even, remote_received=by_node > 0)).receiving is Unknown.ALIKE
+    both = replace(base, sent=base.received, remote_sent=base.remote_received)
+    assert (fit_costs(both).sending, fit_costs(both).receiving) == (Unknown.ALIKE, Unknown.ALIKE)
+    alone = np.where(base.key_group == 7, 0.0, even)
+    assert fit_costs(replace(base, received=even, remote_received=alone)).receiving in (Unknown.ALIKE, Unknown.FEW)
+    assert isinstance(fit_costs(replace(base, remote_received=nothing)).sending, Cost), "one end alone can be known"
 
 
 def test_few_samples_say_nothing():
-    assert fit_costs(observed(np.random.default_rng(6), samples=17)) is Unidentified.TOO_FEW
-    assert fit_costs(observed(np.random.default_rng(6), samples=0)) is Unidentified.TOO_FEW
+    for key_groups in (0, 1, 3):
+        fit = fit_costs(sampled(6, key_groups))
+        assert not isinstance(fit.sending, Cost)
+        assert not isinstance(fit.receiving, Cost)
 
 
-def test_a_prediction_is_judged_by_the_next_measurement():
-    assert prediction_error(np.array([10.0, 12.0]), np.array([10.0, 10.0])) == pytest.approx(0.1)
-    assert prediction_error(np.zeros(2), np.zeros(2)) == 0
+def test_samples_without_tuples_are_refused():
+    with pytest.raises(ValueError, match="rate"):
+        replace(sampled(7), rate=np.zeros(240))
+    with pytest.raises(ValueError, match="columns"):
+        replace(sampled(7), rate=np.ones(3))
+
+
+@pytest.mark.parametrize(("freedom", "true"), [(2, 22.327), (3, 10.215), (8, 4.501), (30, 3.385), (1e9, 3.090)])
+def test_the_quantile_of_students_t_is_that_of_the_tables(freedom, true):
+    assert student_quantile(freedom, 0.999) == pytest.approx(true, rel=0.15 if freedom < 3 else 0.03)

@@ -1,0 +1,93 @@
+"""What collocation can bring to an app: what remote tuples cost, how many could be local, what that is worth.  Pure.
+
+Only a cost that is significant counts; where none is, nothing is worth a move.  The obtainable share is an upper bound:
+all pairs that stand out (`trimtab_models.albic.scores`) together, the others as they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.view import AppView
+from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_models.albic.scores import scored_among
+from trimtab_protocol.messages.names import OperatorId
+
+SCORE_FACTOR = 1.5
+"""How many times its sender's average a flow must be to stand out (sF)."""
+MAX_FLOWS = 200_000
+"""Flows of an app up to which the obtainable share is worked out in every window, which takes some 0.2 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Together:
+    """What is known of an app.  `fits` by operator.
+
+    `obtainable` = the share of the tuples that could stay on their workers at most, `worth` = the cores that this would
+    save besides what is saved now; None = not known.
+    """
+
+    fits: Mapping[OperatorId, CostFit]
+    obtainable: float | None = None
+    worth: float | None = None
+
+
+def counted(cost: Cost | Unknown) -> float:
+    """The cost that plans count with, CPU seconds per tuple: 0 unless it is significant."""
+    return cost.value if isinstance(cost, Cost) and cost.significant else 0.0
+
+
+def is_worth(fits: Mapping[OperatorId, CostFit]) -> bool:
+    """Whether any cost is significant."""
+    return any(counted(cost) > 0.0 for fit in fits.values() for cost in (fit.sending, fit.receiving))
+
+
+def together_in(view: AppView, fits: Mapping[OperatorId, CostFit]) -> Together:
+    """What is known of the app of a view."""
+    table, flows = view.owned, flows_of(view)
+    total = float(flows.rate.sum())
+    if not total > 0.0 or len(flows.rate) > MAX_FLOWS:
+        return Together(fits=fits)
+    pairs = scored_among(table.operator, flows.source, flows.target, flows.rate, SCORE_FACTOR)
+    count = len(table)
+    low, high = np.minimum(flows.source, flows.target), np.maximum(flows.source, flows.target)
+    scored = np.isin(low * count + high, pairs.first * count + pairs.second)
+    apart = (table.owner[flows.source] != table.owner[flows.target]) & (flows.source != flows.target)
+    obtainable = float(flows.rate[scored | ~apart].sum()) / total
+    known = any(isinstance(cost, Cost) for fit in fits.values() for cost in (fit.sending, fit.receiving))
+    sending, receiving = costs_of_flows(view, flows, fits)
+    worth = float((flows.rate * (sending + receiving))[scored & apart].sum())
+    return Together(fits=fits, obtainable=obtainable, worth=worth if known else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowTable:
+    """F flows between key groups of a view, in the order of their ends: places of both ends, tuples per second."""
+
+    source: Integers
+    target: Integers
+    rate: Floats
+
+
+def flows_of(view: AppView) -> FlowTable:
+    """The flows of a view; those with key groups that are not in it are left out."""
+    table = view.owned
+    source = table.places_of(source for source, _ in view.flows)
+    target = table.places_of(target for _, target in view.flows)
+    rate = np.fromiter(view.flows.values(), np.float64, len(view.flows))
+    known = (source >= 0) & (target >= 0)
+    order = np.lexsort((target[known], source[known]))
+    return FlowTable(source=source[known][order], target=target[known][order], rate=rate[known][order])
+
+
+def costs_of_flows(view: AppView, flows: FlowTable, fits: Mapping[OperatorId, CostFit]) -> tuple[Floats, Floats]:
+    """(F,) CPU seconds per tuple at the sending and at the receiving end of each flow, if it is remote."""
+    table = view.owned
+    known = [fits.get(operator) for operator in table.operators]
+    sending = np.array([0.0 if fit is None else counted(fit.sending) for fit in known])
+    receiving = np.array([0.0 if fit is None else counted(fit.receiving) for fit in known])
+    if not len(known):
+        return np.zeros(len(flows.rate)), np.zeros(len(flows.rate))
+    return sending[table.operator[flows.source]], receiving[table.operator[flows.target]]

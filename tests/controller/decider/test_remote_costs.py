@@ -1,0 +1,128 @@
+"""What a remote tuple costs, learned from windows: found where it can be seen, unknown where it cannot."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
+from trimtab_controller.decider.remote_costs import KEEP_S, MAX_OPERATORS, RemoteCosts
+from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+
+def learned(job: TalkingJob, windows: int = 12, costs: RemoteCosts | None = None) -> RemoteCosts:
+    costs = costs or RemoteCosts()
+    for _ in range(windows):
+        costs.see(job.window(), {})
+    return costs
+
+
+def both(costs: RemoteCosts) -> tuple[Cost | Unknown, Cost | Unknown]:
+    """c_s of the operator that sends, c_d of the one that receives."""
+    found = costs.of(APP)
+    return found[HEAD].sending, found[TAIL].receiving
+
+
+def test_costs_are_found_within_their_errors_where_some_pairs_are_together() -> None:
+    for cost, true in zip(both(learned(TalkingJob(pairs=96))), (100e-6, 120e-6), strict=True):
+        assert isinstance(cost, Cost)
+        assert cost.significant
+        assert abs(cost.value - true) < 3 * cost.error < 60e-6
+
+
+def test_without_noise_they_are_exact_and_without_a_cost_there_is_none() -> None:
+    exact = both(learned(TalkingJob(noise=QUIET)))
+    assert [each.value for each in exact if isinstance(each, Cost)] == [pytest.approx(100e-6), pytest.approx(120e-6)]
+    for cost in both(learned(TalkingJob(pairs=96, sending=0.0, receiving=0.0))):
+        assert isinstance(cost, Cost)
+        assert not cost.significant
+
+
+def test_where_no_pair_is_together_or_all_are_nothing_is_known() -> None:
+    assert both(learned(TalkingJob(apart=True))) == (Unknown.ALL_REMOTE, Unknown.ALL_REMOTE)
+    together = TalkingJob(apart=True)
+    for each in range(together.pairs):
+        together.owners[kg(TAIL, each)] = together.owners[kg(HEAD, each)]
+    costs = learned(together)
+    assert both(costs) == (Unknown.ALL_LOCAL, Unknown.ALL_LOCAL)
+    assert (costs.of(APP)[HEAD].receiving, costs.of(APP)[TAIL].sending) == (Unknown.NO_TUPLES, Unknown.NO_TUPLES)
+
+
+def test_what_is_local_now_is_compared_with_what_was_remote_before() -> None:
+    job = TalkingJob(apart=True, pairs=48)
+    costs = learned(job)
+    for each in range(job.pairs):
+        job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
+    learned(job, 3, costs)
+    for cost, true in zip(both(costs), (100e-6, 120e-6), strict=True):
+        assert isinstance(cost, Cost)
+        assert cost.significant
+        assert abs(cost.value - true) < 4 * cost.error
+    learned(job, 20, costs)
+    assert all(isinstance(each, Cost) and each.significant for each in both(costs)), "past stays are kept"
+
+
+def test_one_pair_together_says_nothing() -> None:
+    job = TalkingJob(apart=True, pairs=48)
+    job.owners[kg(TAIL, 0)] = job.owners[kg(HEAD, 0)]
+    assert not any(isinstance(each, Cost) for each in both(learned(job)))
+
+
+def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
+    def marred(snapshot: Snapshot) -> Snapshot:
+        nodes = tuple(replace(row, complete=row.worker != "w0") for row in snapshot.nodes)
+        rows = tuple(replace(row, cpu=9.0) if row.worker == "w0" else row for row in snapshot.key_groups)
+        return replace(snapshot, nodes=nodes, key_groups=rows)
+
+    job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCosts()
+    for _ in range(6):
+        costs.see(marred(job.window()), {})
+    assert costs.of(APP)[HEAD].key_groups == 32
+    assert [each.value for each in both(costs) if isinstance(each, Cost)] == [
+        pytest.approx(100e-6),
+        pytest.approx(120e-6),
+    ]
+
+
+def test_a_fast_host_makes_no_tuple_cheap() -> None:
+    job = TalkingJob(noise=QUIET)
+    slow = {row.host: 1.0 if row.worker == "w0" else 0.5 for row in job.window().nodes}
+    costs = RemoteCosts()
+    for _ in range(6):
+        snapshot = job.window()
+        rows = tuple(
+            replace(row, cpu=(row.cpu or 0.0) / (1.0 if row.worker == "w0" else 0.5)) for row in snapshot.key_groups
+        )
+        costs.see(replace(snapshot, key_groups=rows), slow)
+    sending, _ = both(costs)
+    assert isinstance(sending, Cost)
+    assert sending.value == pytest.approx(100e-6)
+
+
+def test_what_is_gone_is_forgotten_and_what_can_be_invented_is_limited() -> None:
+    job = TalkingJob()
+    costs = learned(job, 3)
+    job.number += round(KEEP_S)
+    snapshot = job.window()
+    costs.see(replace(snapshot, pairs=(), key_groups=()), {})
+    assert costs.of(APP) == {}
+    for number in range(MAX_OPERATORS):
+        snapshot = job.window()
+        name = OperatorId(f"o{number}")
+        pairs = tuple(replace(row, source=kg(name, row.source.partition)) for row in snapshot.pairs)
+        rows = tuple(
+            replace(row, key_group=kg(name, row.key_group.partition)) if row.key_group.operator == HEAD else row
+            for row in snapshot.key_groups
+        )
+        costs.see(replace(snapshot, pairs=pairs, key_groups=rows), {})
+    assert len(costs._stays) == MAX_OPERATORS
+    costs.forget(APP)
+    assert costs.of(APP) == {}
+
+
+def test_there_is_a_fit_for_each_operator_that_exchanges_tuples() -> None:
+    found = learned(TalkingJob()).of(APP)
+    assert list(found) == [HEAD, TAIL]
+    assert all(isinstance(each, CostFit) for each in found.values())
+    assert RemoteCosts().of(APP) == {}
