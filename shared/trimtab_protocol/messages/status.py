@@ -78,11 +78,11 @@ class AppStatus:
 
     `load_distance` (pp) and `mean_load` (percent) are smoothed; `noise` = how much of the load distance may be noise,
     estimated from the prediction errors of the last windows (pp); `collocation` = share of the tuples between key
-    groups that stay within a worker, `local_sends` = that skipped the broker in the last window; `missing_standbys` = key groups with fewer standbys than the app asks for;
-    `fixed` = workers that take no part in plans; `stale_key_groups` = key groups whose load the last window did not
-    measure, `unknown_load` = their share of the app's load; `size` None: the controller does not judge it;
-    `capacity` = how much more fits; `mode` = what becomes of its plans: dry-run, approve or act; `remote_costs` = what
-    tuples between workers cost.
+    groups that stay within a worker, `local_sends` = that skipped the broker in the last window; `missing_standbys` =
+    key groups with fewer standbys than the app asks for; `fixed` = workers that take no part in plans;
+    `stale_key_groups` = key groups whose load the last window did not measure, `unknown_load` = their share of the
+    app's load; `size` None: the controller does not judge it; `capacity` = how much more fits; `mode` = what becomes of
+    its plans: dry-run, approve or act; `remote_costs` = what tuples between workers cost.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
