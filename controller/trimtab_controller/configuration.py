@@ -10,6 +10,8 @@ from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.first import First
 from trimtab_controller.decider.modes import PlanSettings, read_plans
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.rules.reading import read_rules
+from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
@@ -57,6 +59,7 @@ class Configuration:
     first: First = First.ADOPT
     signing: KeyFiles | None = None
     lease_s: float = LEASE_S
+    rules: tuple[Rule, ...] = ()
 
 
 def load(path: Path) -> Configuration:
@@ -94,6 +97,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         first=_read_placement(_section(fields, "placement")),
         metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
         signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
+        rules=read_rules(fields),
     )
     controller.done()
     fields.done()

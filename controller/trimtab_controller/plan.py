@@ -16,6 +16,7 @@ class PlanReason(StrEnum):
     LOAD_DISTANCE = "load_distance"
     FIRST = "first_placement"
     LOSS = "loss"
+    RULES = "rules"
     MOVE = "move"  # an operator chose its moves
     UNDO = "undo"  # an operator takes back the moves of another plan
 
@@ -27,7 +28,7 @@ class PlanReason(StrEnum):
     @property
     def may_wait(self) -> bool:
         """Whether it may wait for approval: an operator's own word does not, nor what has no owner."""
-        return self in (PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION, PlanReason.FIRST)
+        return self in (PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION, PlanReason.FIRST, PlanReason.RULES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,7 @@ class MoveReason(StrEnum):
     OVER_MEAN = "over_mean"  # the worker has more than the mean load
     UNDER_MEAN = "under_mean"  # it has not, but the target has less
     COLLOCATION = "collocation"  # it exchanges tuples with key groups of the target
+    RULE = "rule"  # a rule wants it on another worker
     MAKES_ROOM = "makes_room"  # for another key group that comes in exchange
     MOVE = "move"  # an operator moves it
     UNDO = "undo"  # an operator takes back the move of another plan

@@ -40,6 +40,7 @@ class ConcernKind(StrEnum):
     ORPHANS_CROWD = "orphans_crowd"
     TOO_FEW_WORKERS = "too_few_workers"
     SCALING_IN_VAIN = "scaling_in_vain"
+    RULES_CONFLICT = "rules_conflict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

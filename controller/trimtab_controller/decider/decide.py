@@ -1,7 +1,9 @@
 """Decide what to do about one app, and why.  Pure functions of view, evaluation and state."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, Skip, not_ready
 from trimtab_controller.decider.describe import collocation_of, method_of
@@ -12,6 +14,8 @@ from trimtab_controller.decider.fixed import refusal
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.resources import bottleneck_in, filled_by
+from trimtab_controller.decider.rules.moves import broken_by
+from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -87,9 +91,9 @@ class SolveWanted:
     balancing: bool
 
     @property
-    def draining(self) -> bool:
-        """Whether the plan is to empty a worker."""
-        return self.reason is PlanReason.DRAIN
+    def must_move(self) -> bool:
+        """Whether the plan is to empty a worker, or to do what a rule wants."""
+        return self.reason in (PlanReason.DRAIN, PlanReason.RULES)
 
 
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
@@ -185,13 +189,16 @@ def any_drift(views: Mapping[AppId, AppView | NotReady], execution: Execution) -
 def by_urgency(
     apps: Iterable[AppId], views: Mapping[AppId, AppView | NotReady], evaluations: Mapping[AppId, Evaluation]
 ) -> list[AppId]:
-    """The apps with a drain first, then those with the largest load distance; those that are not ready come last."""
+    """The apps with a drain, or with key groups that break a rule, first; then those with the largest load distance.
+
+    Those that are not ready come last.
+    """
 
     def rank(app: AppId) -> tuple[bool, float, AppId]:
         view, evaluation = views[app], evaluations.get(app)
         if evaluation is None or not isinstance(view, AppView):
             return False, -1.0, app
-        return bool(view.draining), evaluation.load_distance or 0.0, app
+        return bool(view.draining) or bool(view.misplaced.any()), evaluation.load_distance or 0.0, app
 
     return sorted(apps, key=rank, reverse=True)
 
@@ -217,7 +224,7 @@ def _changed_operators(view: AppView, placement: Placement) -> str | None:
 def admit(
     now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
 ) -> Skip | SolveWanted:
-    """Whether a plan is worth looking for.  A drain ignores the band and `min_windows`, but not the interval."""
+    """Whether a plan is worth looking for.  Drains and rules ignore band and `min_windows`, but not the interval."""
     distance, noise = evaluation.load_distance, evaluation.noise
     if distance is None or noise is None:
         return Skip(
@@ -226,9 +233,14 @@ def admit(
             app=view.app,
         )
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
+    misplaced = np.flatnonzero(view.misplaced)
     collocation = evaluation.collocation if settings.planned_with is Method.ALBIC else None
     balancing = distance > max(settings.load_distance, noise)
-    if not to_empty and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0))):
+    if (
+        not to_empty
+        and not len(misplaced)
+        and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0)))
+    ):
         return calm
     last = execution.rounds.get(view.app)
     ended_at = None if last is None else last.ended_at
@@ -238,12 +250,22 @@ def admit(
         return Skip(reason=SkipReason.TOO_SOON, detail=detail, app=view.app)
     if to_empty:
         reason, detail = PlanReason.DRAIN, "drain " + first_few(to_empty)
+    elif len(misplaced):
+        reason, detail = PlanReason.RULES, broken(view, misplaced.tolist())
     elif balancing or collocation is None:
         reason = PlanReason.LOAD_DISTANCE
         detail = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
     else:
         reason, detail = PlanReason.COLLOCATION, f"collocation {collocation:.0%}"
     return SolveWanted(view=view, reason=reason, detail=detail + around(view), balancing=balancing)
+
+
+def broken(view: AppView, misplaced: Sequence[int]) -> str:
+    """Which key groups are where a rule does not want them."""
+    row = view.owned[misplaced[0]]
+    owner = next(place for place, worker in enumerate(view.workers) if worker.id == row.owner)
+    by = names(view.places.barred(misplaced[0], owner))
+    return f"{len(misplaced)} key groups may not be where they are, such as {row.key_group} on {row.owner} by {by}"
 
 
 def around(view: AppView) -> str:
@@ -266,15 +288,18 @@ def _calm(view: AppView, distance: float, noise: float, settings: Settings, wind
 
 
 def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:
-    """Whether the solver's answer is worth carrying out, and keeps the limits of the hosts."""
+    """Whether the solver's answer is worth carrying out, and keeps rules and the limits of the hosts."""
     moves = {row: wanted.view.workers[target].id for row, target in answer.moves}
     filled = filled_by(wanted.view, moves)
     if over := [each for each in filled if each.overfills]:
         detail = f"{wanted.view.app}: the plan is refused, it would overfill {first_few(over)}"
         return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail, app=wanted.view.app)
+    if against := broken_by(wanted.view, moves):
+        detail = f"{wanted.view.app}: the plan is refused: {against}"
+        return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail, app=wanted.view.app)
     full = bottleneck_in(filled)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
-    if not answer.moves or not (wanted.draining or evened or _together_pays(answer, settings)):
+    if not answer.moves or not (wanted.must_move or evened or _together_pays(answer, settings)):
         detail = (
             f"{wanted.view.app}: {wanted.detail}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
@@ -326,6 +351,8 @@ def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
     """The drains that cannot continue, by worker and obstacle."""
     blocked: dict[tuple[WorkerId, str], list[KeyGroup]] = {}
     for stuck in answer.stuck:
+        if not view.workers[stuck.worker].draining:
+            continue  # a key group that is to leave by a rule
         key_groups = blocked.setdefault((view.workers[stuck.worker].id, stuck.obstacle), [])
         key_groups.append(view.owned[stuck.key_group].key_group)
     return [

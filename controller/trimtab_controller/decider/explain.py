@@ -20,7 +20,7 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
     before, after = SingleMoves(view), SingleMoves(view, moves, filled)
     loads, mean = before.loads, before.mean_load
     full = {each.host for each in filled if each.before > each.room * (1 + ROUNDING)}
-    table, draining = view.owned, frozenset(view.draining)
+    table, draining, misplaced = view.owned, frozenset(view.draining), view.misplaced
 
     def reason_of(row: int, target: WorkerId) -> MoveReason:
         source = table.workers[table.owner[row]]
@@ -28,6 +28,8 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
             return MoveReason(reason.value)
         if source in draining:
             return MoveReason.DRAIN
+        if misplaced[row]:
+            return MoveReason.RULE
         if reason is PlanReason.FIRST:
             return MoveReason.FIRST
         return _for_balance(view.hosts, full, source, target, loads, mean, reason)

@@ -8,13 +8,16 @@ known, stays as it is.
 Candidates are what Faust did, the even scheduler, and L/F (locality and fairness, `trimtab_models.placement`): it puts
 partitions of the same number of operators that exchange tuples into one worker.  Who sends to whom is measured in the
 first windows.  A candidate's cost is the share of the tuples that go to another worker, plus how much more key groups
-than its fair share the fullest worker has; the least cost wins, and of equal ones what moves least.
+than its fair share the fullest worker has; the least cost wins, and of equal ones what moves least.  Rules hold in all
+of them.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import numpy as np
 
 from trimtab_controller.decider.decide import drift
 from trimtab_controller.decider.decision import Adopted, Planned
@@ -133,7 +136,31 @@ def candidates(view: AppView) -> list[Candidate]:
                 for (operator, _, partition), worker in zip(instances, slots, strict=True)
             }
             named.append((scheduler.value, _renamed(view, placed, owners)))
-    return [_rated(view, name, placed) for name, placed in named]
+    return [_rated(view, name, within_rules(view, placed)) for name, placed in named]
+
+
+def within_rules(view: AppView, placed: Owners) -> Owners:
+    """The same placement with other workers for the key groups that rules keep off theirs, the least filled ones."""
+    if not view.rules:
+        return placed
+    table, where = view.owned, view.places
+    workers = {worker.id: place for place, worker in enumerate(view.workers)}
+    capacity = np.array([worker.capacity for worker in view.workers])
+    rows = dict(zip(table.owners, range(len(table)), strict=True))
+    found = {each: table[rows[each]].owner if where.frozen[rows[each]] else owner for each, owner in placed.items()}
+    counts = np.bincount([workers[owner] for owner in found.values()], minlength=len(workers)).astype(np.float64)
+    for each, owner in found.items():
+        row = rows[each]
+        if where.frozen[row] or where.may(row, workers[owner]):
+            continue
+        allowed = where.may(row, np.arange(len(workers)))
+        if not allowed.any():
+            continue
+        target = int(np.where(allowed, counts / capacity, np.inf).argmin())
+        counts[workers[owner]] -= 1
+        counts[target] += 1
+        found[each] = view.workers[target].id
+    return found
 
 
 def topology_of(view: AppView) -> Topology:

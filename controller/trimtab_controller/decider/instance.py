@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.instance_limits import limits_of_hosts
+from trimtab_controller.decider.instance_limits import add_rules, limits_of_hosts
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Question
@@ -33,6 +33,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         hosts=_hosts(view),
         copies=view.copies,
         pinned=_pinned(view),
+        placing=view.places.of_question if view.rules else None,
     )
 
 
@@ -86,8 +87,10 @@ def _flows(view: AppView) -> Flows:
 
 
 def _max_load_distance(view: AppView, settings: Settings) -> float:
-    """The largest load distance that a plan may leave: the band, or the larger limit during a drain."""
-    return settings.drain_load_distance if view.draining else settings.load_distance
+    """The largest load distance that a plan may leave: the band, or the larger limit while key groups must move."""
+    if view.draining or view.misplaced.any():
+        return settings.drain_load_distance
+    return settings.load_distance
 
 
 def _remote_cost(settings: Settings) -> float:
@@ -98,11 +101,14 @@ def _remote_cost(settings: Settings) -> float:
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
     """The same problem as an instance of the file contract."""
     known, remote_cost = view.owners, _remote_cost(settings)
-    limits, usages = limits_of_hosts(view, _traffic(view))
+    limits_of, usages = limits_of_hosts(view, _traffic(view))
+    limits = [limits_of.get(worker.host, {}) for worker in view.workers]
+    if view.rules:
+        limits = add_rules(view, limits, usages)
     return BalanceInstance(
         nodes=tuple(
-            Node(id=worker.id, capacity=worker.capacity, removing=worker.draining, limits=limits.get(worker.host, {}))
-            for worker in view.workers
+            Node(id=worker.id, capacity=worker.capacity, removing=worker.draining, limits=of_worker)
+            for worker, of_worker in zip(view.workers, limits, strict=True)
         ),
         key_groups=tuple(
             InstanceKeyGroup(
@@ -112,10 +118,14 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
                 load=row.load,
                 state_bytes=state_bytes,
                 usage=usage,
-                pinned=row.key_group in view.pinned,
+                pinned=frozen or row.key_group in view.pinned,
             )
-            for row, state_bytes, usage in zip(
-                view.key_groups, view.owned.assumed_state_bytes.tolist(), usages, strict=True
+            for row, state_bytes, usage, frozen in zip(
+                view.key_groups,
+                view.owned.assumed_state_bytes.tolist(),
+                usages,
+                view.places.frozen.tolist(),
+                strict=True,
             )
         ),
         flows=tuple(

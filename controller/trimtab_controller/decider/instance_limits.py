@@ -1,7 +1,12 @@
-"""The limits of hosts in an instance file, by the names that `trimtab_models.instances.host_limits` explains."""
+"""Limits of hosts, and rules, in an instance file, by the names that `trimtab_models.instances.host_limits` explains.
+
+A class of key groups that rules keep off some workers is a resource, of which these workers have none.
+"""
 
 import math
 from collections.abc import Mapping
+
+import numpy as np
 
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import AppView, Room
@@ -33,6 +38,21 @@ def limits_of_hosts(
             usage[name] = rate
     _add_copies(view, usages, state, limited, memory)
     return limits, usages
+
+
+def add_rules(view: AppView, limits: list[dict[str, float]], usages: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The limits of the workers with the rules besides, which are added to `usages` too.
+
+    As with any limit, what is there already may stay; that it is to leave is not part of the file.
+    """
+    found, where = [dict(each) for each in limits], view.places
+    for which, allowed in enumerate(where.allowed):
+        name = f"rules:{'+'.join(rule.name for rule in where.rules[which])}"
+        for place in np.flatnonzero(~allowed).tolist():
+            found[place][name] = 0.0
+        for row in np.flatnonzero(where.class_of == which).tolist():
+            usages[row][name] = 1.0
+    return found
 
 
 def _limits(room: Room, memory: str, *, narrow: bool) -> dict[str, float]:

@@ -58,6 +58,7 @@ from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import onto_copies, with_restores
+from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.view import AppView, NotReady
@@ -82,12 +83,16 @@ class Decider:
         scaling: ScalingSettings = ScalingSettings(),  # noqa: B008 - frozen
         first: First = First.ADOPT,
         plans: PlanSettings = PlanSettings(),  # noqa: B008 - frozen
+        rules: tuple[Rule, ...] = (),
     ) -> None:
         self._first = FirstPlacements(first)
         self.plans = plans
         self.settings = settings
         self._seen = Observations(
-            settings, needs, SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s, plans)
+            settings,
+            needs,
+            SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s, plans),
+            rules,
         )
         self._needs = needs
         self._execution = execution

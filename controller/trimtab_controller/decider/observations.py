@@ -22,6 +22,8 @@ from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.remote_costs import RemoteCosts
+from trimtab_controller.decider.rules.concerns import rule_concerns
+from trimtab_controller.decider.rules.rule import Rule, in_force
 from trimtab_controller.decider.sends import local_sends
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standby_rounds import StandbyRounds
@@ -36,7 +38,10 @@ from trimtab_protocol.messages.snapshot import Snapshot
 class Observations:
     """Follows the cluster from window to window.  `known` = what the last one showed; the trackers remember more."""
 
-    def __init__(self, settings: Settings, needs: Requirements, sizes: SizeRounds) -> None:
+    def __init__(
+        self, settings: Settings, needs: Requirements, sizes: SizeRounds, rules: tuple[Rule, ...] = ()
+    ) -> None:
+        self._rules = rules
         self._settings = settings
         self._needs = needs
         self.sizes = sizes
@@ -96,6 +101,7 @@ class Observations:
             *self.standbys.concerns,
             *self.orphans.concerns,
             *self.sizes.concerns,
+            *rule_concerns(views),
             *crash_concerns(snapshot, {worker: row.app for worker, row in self.liveness.ran.items()}),
         )
         self.known = Known(
@@ -147,7 +153,8 @@ class Observations:
             return view
         if (early := too_early(view, execution)) is not None:
             return early
-        return self.hosts.of_view(demands.of_view(view))
+        rules = in_force(self._rules, app, view.end_s)
+        return replace(self.hosts.of_view(demands.of_view(view)), rules=rules)
 
 
 def too_early(view: AppView, execution: Execution) -> NotReady | None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.resources import ROUNDING, bottleneck_in, filled_by
+from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.proposal import HandMoved
@@ -36,6 +37,8 @@ def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Pl
     """The plan that does what an operator asks for, or why it cannot be done; all of it is done, or nothing."""
     kind = kind_of(wish)
     moves, wrong = _rows(view, wish)
+    if against := broken_by(view, moves):
+        wrong.append(against)
     filled = filled_by(view, moves) if not wrong else []
     wrong += [f"it would overfill {each}" for each in filled if each.overfills]
     if wrong or not moves:
@@ -94,18 +97,24 @@ def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list
 
 
 def pinned_in(now: float, view: AppView, hand_moved: Mapping[KeyGroup, HandMoved]) -> frozenset[KeyGroup]:
-    """The key groups that stay where an operator moved them: not on workers that drain, nor on hosts over a limit."""
+    """The key groups that stay where an operator moved them.
+
+    Not on workers that drain, nor where a rule does not want them, nor on hosts over a limit.
+    """
     wanted = {key_group: row for key_group, row in hand_moved.items() if key_group.app == view.app and row.until > now}
     if not wanted:
         return frozenset()
     over = {each.host for each in filled_by(view, {}) if each.before > each.room * (1 + ROUNDING)}
     free = _free(view, over)
-    table, names = view.owned, list(wanted)
-    places = table.places_of(names).tolist()
+    table, key_groups, misplaced = view.owned, list(wanted), view.misplaced
+    places = table.places_of(key_groups).tolist()
     return frozenset(
         name
-        for name, place in zip(names, places, strict=True)
-        if place >= 0 and table.workers[table.owner[place]] == wanted[name].worker and wanted[name].worker in free
+        for name, place in zip(key_groups, places, strict=True)
+        if place >= 0
+        and not misplaced[place]
+        and table.workers[table.owner[place]] == wanted[name].worker
+        and wanted[name].worker in free
     )
 
 

@@ -12,6 +12,7 @@ from trimtab_controller.decider.orphan_targets import Chosen, choose
 from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.restores import Restores
+from trimtab_controller.decider.rules.placing import Places
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_models.elastic import Demands, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
@@ -23,6 +24,8 @@ OPERATIONS = 500_000
 """Trials of a key group on a worker in one decision; what is left then is spread evenly over light workers."""
 RESOURCES, DISK_ROW = 4, 2
 """CPU, memory, disk and link of a worker; which one is the disk."""
+BARRED_PCT = 1e6
+"""What a key group takes of a worker that a rule keeps it off, in percent."""
 MOST_AT_ONCE = 5_000
 """Orphans that one decision places, those with the highest demand first; it then takes under a tenth of a second."""
 MOST_SCHEDULED = 1_000
@@ -80,6 +83,8 @@ def place_orphans(
 ) -> Placed | None:
     """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
 
+    Rules hold for key groups as far as a worker is there that they allow.
+
     Resources are a worker's CPU, as it is asked for (`asked_pct`, or the loads of its key groups where that is not
     known), its part of the memory for state and of the free disk on its host, and the host's link: of what key groups
     receive and send, the larger counts.  `operations` limits the time: trials of a key group on a worker.  `restores`:
@@ -103,6 +108,8 @@ def place_orphans(
         ceiling=np.array([[np.inf], [FULL_PCT], [HEAVY_FROM], [np.inf]]).repeat(len(workers), axis=1),
         spared=_on_disk(table, workers, restores) if per_unit[DISK_ROW].any() else None,
     )
+    if view.rules:
+        demands = _ruled(demands, Places.of(view.rules, table, [(each.id, each.host) for each in workers]))
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
     node = matched.node.copy()
     given = np.flatnonzero(node != NOWHERE)
@@ -123,6 +130,27 @@ def place_orphans(
         forced=tuple(names[item] for item in matched.refused),
         busy_pct={workers[place].id: float(top[place]) for place in sorted(set(node.tolist()))},
         chosen=chosen,
+    )
+
+
+def _ruled(demands: Demands, where: Places) -> Demands:
+    """The demands with rules as further resources, of which barred workers have next to nothing.
+
+    Key groups without an allowed worker go to any: an outage would be worse.
+    """
+    classes = np.flatnonzero(where.allowed.any(axis=1))
+    shape = len(classes), demands.used.shape[1]
+    spared = demands.spared
+    if spared is not None:
+        amount = np.concatenate((spared.amount, np.zeros((len(classes), len(spared.node)))))
+        spared = Spared(key_group=spared.key_group, node=spared.node, amount=amount, size=spared.size)
+    return replace(
+        demands,
+        used=np.concatenate((demands.used, np.zeros(shape))),
+        demand=np.concatenate((demands.demand, where.class_of == classes[:, None])),
+        per_unit=np.concatenate((demands.per_unit, np.where(where.allowed[classes], 0.0, BARRED_PCT))),
+        ceiling=np.concatenate((demands.ceiling, np.full(shape, HEAVY_FROM))),
+        spared=spared,
     )
 
 

@@ -41,7 +41,7 @@ class PredictionTracker:
     def hold(self, wanted: SolveWanted) -> Skip | None:
         """The reason to make no plan for balance, if the app's last plans missed.  Drains continue."""
         misses = self._misses.get(wanted.view.app)
-        if wanted.draining or misses is None or not misses.holding:
+        if wanted.must_move or misses is None or not misses.holding:
             return None
         detail = f"{wanted.view.app}: {wanted.detail}, but {misses.detail}; no further plan for balance"
         return Skip(reason=SkipReason.PLANS_MISS, detail=detail, app=wanted.view.app)

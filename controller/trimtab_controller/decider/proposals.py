@@ -14,6 +14,7 @@ from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operator_moves import VALID_S, kind_of, plan_of, wish_for
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.resources import filled_by
+from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.proposal import Proposal
@@ -143,6 +144,8 @@ def misfit(row: Proposal, view: AppView, *, band: float) -> str | None:
     if away := sorted({move.target for move in plan.moves} - free):
         return f"{first_few(away)} takes no key groups now"
     moves: dict[int, WorkerId] = {place: move.target for place, move in zip(places, plan.moves, strict=True)}
+    if against := broken_by(view, moves):
+        return against
     filled = filled_by(view, moves)
     if over := [each for each in filled if each.overfills]:
         return f"it would overfill {first_few(over)}"

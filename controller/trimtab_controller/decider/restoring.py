@@ -41,12 +41,12 @@ LEVEL_MOVES, LEVEL_TARGETS, LEVEL_PARTNERS = 5, 20, 5
 def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, settings: Settings) -> Answer:
     """The answer with targets that have as little state as possible to restore; the moved key groups are the same.
 
-    A worker may get as far from the mean load as in the answer, in a drain half the band; hosts keep their limits.
-    With ALBIC the targets are chosen for collocation, and stay.
+    A worker may get as far from the mean load as in the answer, in a drain half the band; rules and the limits of hosts
+    are kept.  With ALBIC the targets are chosen for collocation, and stay.
     """
     if settings.planned_with is Method.ALBIC or not answer.moves:
         return answer
-    tolerance = BAND_SHARE * settings.load_distance if wanted.draining else 0.0
+    tolerance = BAND_SHARE * settings.load_distance if wanted.must_move else 0.0
     found = _Targets(wanted.view, answer, restores, tolerance)
     for _ in range(PASSES):
         improved = [found.improve(place) for place in range(len(answer.moves))]
@@ -101,6 +101,7 @@ class _Targets:
         used_now = np.array([each.used(at, moved[:0], moved[:0], of_host, len(hosts)) for each in resources])
         room = np.array([[each.room_of(view.rooms.get(host, UNLIMITED)) for host in hosts] for each in resources])
         self._most = np.maximum(room, used_now)
+        self._places = view.places if view.rules else None
         self.changed = False
 
     @property
@@ -202,7 +203,9 @@ class _Targets:
         return self._bytes[at] * (now - then)
 
     def _fits(self, targets: Mapping[int, int]) -> bool:
-        """Whether no worker gets further from the mean than it may, and no host carries more than it can."""
+        """Whether rules are kept, no worker gets further from the mean than it may, and no host is overfilled."""
+        if self._places and not all(self._places.may(self._key_groups[at], to) for at, to in targets.items()):
+            return False
         sums: dict[int, float] = {}
         for at, target in targets.items():
             sums[target] = sums.get(target, float(self._sums[target])) + self._load[at]

@@ -97,7 +97,7 @@ class SingleMoves:
         return self._limits.broken(row, target, worker.host, stays=worker.host == source.host)
 
     def best(self) -> SingleMove | None:
-        """The move that lowers the load distance most, within the hosts' limits; None if none lowers it."""
+        """The move that lowers the load distance most, within rules and the hosts' limits; None if none lowers it."""
         now = self.load_distance
         if now is None or not len(self.owner):
             return None
@@ -114,6 +114,9 @@ class SingleMoves:
             return
         after = self.distances(rows)
         after[:, ~self.kept] = np.inf
+        if self._view.rules:
+            everywhere = np.arange(len(self._capacity))
+            after[~self._view.places.may(rows[:, None], everywhere)] = np.inf
         yield from self._sorted(after, rows, now)
 
     def _arrivals(self, target: int, now: float) -> Iterator[SingleMove]:
@@ -123,6 +126,8 @@ class SingleMoves:
         found: list[SingleMove] = []
         for source in np.unique(self.owner[self.owner != target]).tolist():
             rows = self._unmoved(self.owner == source)
+            if self._view.rules:
+                rows = rows[self._view.places.may(rows, target)]
             if len(rows):
                 after = self.distances(rows)[:, target]
                 best = int(after.argmin())
@@ -136,6 +141,8 @@ class SingleMoves:
         chosen = chosen.copy()
         chosen[list(self._moved)] = False
         chosen[self._view.pinned_rows] = False
+        if self._view.rules:
+            chosen &= ~self._view.places.frozen
         rows: Integers = np.flatnonzero(chosen)
         most = max(1, MOST_CELLS // len(self._capacity))
         return rows if len(rows) <= most else rows[np.argsort(self._load[rows])[-most:]]

@@ -6,6 +6,8 @@ fixed workers keep what they follow, and get no more; the standbys of key groups
 disk gets more new standbys than it has room for.  The standby model chooses standbys so that after the loss of any one
 host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
+A key group is followed only by workers that rules allow for it.
+
 What following costs a worker is not measured: the plug-in charges CPU to the owner's key groups only.  It counts as
 FOLLOWING_SHARE of the key group's load.
 """
@@ -21,6 +23,7 @@ from numpy.typing import NDArray
 from trimtab_controller.decider.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.resources import free_disks
+from trimtab_controller.decider.rules.placing import Places
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.wording import first_few
 from trimtab_models.standbys import (
@@ -112,7 +115,7 @@ class Following:
     def of(cls, view: AppView, placement: Placement | None) -> "Following":
         """Those in the placement; without one there are none."""
         table = _whole(view)
-        places = {worker.id: place for place, worker in enumerate(_workers(view))}
+        places = {worker.id: place for place, worker in enumerate(view.all_workers)}
         owners = (
             np.array([places[name] for name in table.workers], np.int64)[table.owner] if len(table) else table.owner
         )
@@ -129,12 +132,19 @@ class Following:
 
     def problem(self, view: AppView, wanted: int, budget: Budget, tolerance: float) -> Problem:
         """The problem of the model; `view` may have other loads than the one that this was made for."""
-        table, workers = _whole(view), _workers(view)
+        table, workers = _whole(view), view.all_workers
         idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
         places = {worker.id: place for place, worker in enumerate(workers)}
         hosts = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
         owner = np.array([places[name] for name in table.workers], np.int64)
+        present, frozen = np.maximum(self.placed, UNPLACED), np.arange(len(table)) >= len(view.owned)
         usage, limit = self._most_followed(view, table, workers, budget)
+        if view.rules:
+            where = Places.of(view.rules, table, [(worker.id, worker.host) for worker in workers])
+            barred = (present != UNPLACED) & ~where.may(np.arange(len(table))[:, None], present)
+            present = np.where(barred & ~frozen[:, None], UNPLACED, present)
+            ruled = _by_rules(where, np.where(frozen[:, None], present, UNPLACED))
+            usage, limit = np.concatenate((usage, ruled[0])), np.concatenate((limit, ruled[1]))
         return Problem(
             owner=owner[table.owner] if len(table) else table.owner,
             load=table.load,
@@ -143,8 +153,8 @@ class Following:
             capacity=np.array([worker.capacity for worker in workers], np.float64),
             removing=np.array([worker.draining or worker.id in idle for worker in workers], np.bool_),
             levels=np.array([range(len(workers)), [hosts[worker.host] for worker in workers]], np.int64),
-            present=np.maximum(self.placed, UNPLACED),
-            frozen=np.arange(len(table)) >= len(view.owned),
+            present=present,
+            frozen=frozen,
             wanted=wanted,
             usage=usage,
             limit=limit,
@@ -182,7 +192,7 @@ class Following:
     def bytes_followed(self, view: AppView) -> dict[WorkerId, float]:
         """Bytes of state that each worker follows."""
         rows, columns = np.nonzero(self.placed >= 0)
-        state, workers = _whole(view).assumed_state_bytes, _workers(view)
+        state, workers = _whole(view).assumed_state_bytes, view.all_workers
         sums = np.bincount(self.placed[rows, columns], state[rows], len(workers))
         return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
 
@@ -199,7 +209,7 @@ class Following:
         """
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
         found = rated(problem, kept_standbys(problem))
-        domain, worker, workers = found.score.worst_domain, found.score.worst_worker, _workers(view)
+        domain, worker, workers = found.score.worst_domain, found.score.worst_worker, view.all_workers
         if not wanted or found.score.missing or worker < 0 or not problem.due.any():
             return None
         return Survival(
@@ -221,7 +231,7 @@ class Following:
     def _rows(self, view: AppView, problem: Problem, found: StandbyResult) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
-        table, names = _whole(view), [worker.id for worker in _workers(view)]
+        table, names = _whole(view), [worker.id for worker in view.all_workers]
         new, kept = is_new(problem, found.assignment), kept_standbys(problem) != UNPLACED
         lacks, refused = _fitting(view, problem, found.assignment, new & changed[:, np.newaxis])
         rows, lacking = {}, {}
@@ -237,11 +247,24 @@ class Following:
         return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=missing, lacking=lacking)
 
 
+def _by_rules(where: Places, stays: Integers) -> tuple[Floats, Floats]:
+    """(C, K) which key groups are of each class, and (C, N) how many of them each worker may follow.
+
+    Workers that a class may not be on follow those that stay (K, P), which they follow already, and no others.
+    """
+    of_class = where.class_of == np.arange(len(where.allowed))[:, None]
+    limit = np.where(where.allowed, np.inf, 0.0)
+    for row, chosen in zip(limit, of_class, strict=True):
+        followed = stays[chosen]
+        row[:] = np.maximum(row, np.bincount(followed[followed != UNPLACED], minlength=len(row)))
+    return of_class.astype(np.float64), limit
+
+
 def _fitting(
     view: AppView, problem: Problem, assignment: Integers, new: NDArray[np.bool_]
 ) -> tuple[dict[int, dict[HostId, int]], NDArray[np.bool_]]:
     """Bytes that the new standbys of key groups restore, by host; and (K,) those for which a disk has no room."""
-    disks, hosts = free_disks(view), [worker.host for worker in _workers(view)]
+    disks, hosts = free_disks(view), [worker.host for worker in view.all_workers]
     written: dict[HostId, float] = {}
     lacking: dict[int, dict[HostId, int]] = {}
     refused = np.zeros(len(assignment), np.bool_)
@@ -258,11 +281,6 @@ def _fitting(
             written |= after
             lacking[place] = lacks
     return lacking, refused
-
-
-def _workers(view: AppView) -> tuple[Worker, ...]:
-    """The workers of the view, the fixed ones last as far as they are known."""
-    return (*view.workers, *(each.worker for each in view.fixed if each.worker is not None))
 
 
 def _whole(view: AppView) -> OwnedTable:

@@ -7,8 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trimtab_controller.decider.owned import Integers, Owned, OwnedTable
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
+from trimtab_controller.decider.rules.placing import Places
+from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -83,7 +88,7 @@ class AppView:
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
     `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
     owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
-    groups stay where they are, unless their worker is being drained.
+    groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app.
     """
 
     app: AppId
@@ -99,6 +104,7 @@ class AppView:
     fresh: bool = False
     copies: Copies | None = None
     pinned: frozenset[KeyGroup] = frozenset()
+    rules: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
@@ -143,6 +149,29 @@ class AppView:
     def hosts(self) -> dict[WorkerId, HostId]:
         """The host of every worker."""
         return {worker.id: worker.host for worker in self.workers}
+
+    @cached_property
+    def places(self) -> Places:
+        """Where `key_groups` may be among `workers`, by the rules."""
+        return Places.of(self.rules, self.owned, [(worker.id, worker.host) for worker in self.workers])
+
+    @property
+    def misplaced(self) -> NDArray[np.bool_]:
+        """(K,) the key groups that are to leave their worker by a rule, if there is another one for them."""
+        table = self.owned
+        if not self.rules or not len(table):
+            return np.zeros(len(table), np.bool_)
+        places = {worker.id: place for place, worker in enumerate(self.workers)}
+        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
+        room = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
+        found: NDArray[np.bool_] = self.places.misplaced(owner) & room[self.places.class_of]
+        return found
+
+    @property
+    def all_workers(self) -> tuple[Worker, ...]:
+        """The workers, the fixed ones last as far as they are known."""
+        return (*self.workers, *(each.worker for each in self.fixed if each.worker is not None))
 
     @property
     def memory_stays(self) -> bool:

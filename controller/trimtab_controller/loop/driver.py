@@ -104,6 +104,7 @@ class ControlLoop:
             scaling=configuration.scaling,
             first=configuration.first,
             plans=configuration.plans,
+            rules=configuration.rules,
         )
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health

@@ -58,7 +58,14 @@ def read_trusted_state(
 def informed(state: ClusterState, configuration: Configuration, now: float) -> Decider:
     """A dry-run decider that has seen the state; it ignores pause and minimum interval."""
     settings = replace(configuration.balance, min_interval_s=0.0)
-    decider = Decider(settings, configuration.needs, state.found.execution, acting=False, scaling=configuration.scaling)
+    decider = Decider(
+        settings,
+        configuration.needs,
+        state.found.execution,
+        acting=False,
+        scaling=configuration.scaling,
+        rules=configuration.rules,
+    )
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))
     if (hold := state.found.hold) is not None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from trimtab_controller.decider.copies import Held, copies_of_one, state_held
 from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
@@ -179,6 +180,7 @@ def _free(view: AppView, at: int, row: Owners, moves: SingleMoves) -> Iterator[W
     for target, worker in enumerate(view.workers):
         limit = None if target == source else moves.limit(at, target)
         forbidden = "it is being drained" if worker.draining and target != source else None
+        forbidden = forbidden or _by_rule(view, at, target, source)
         yield WhyTarget(
             worker=worker.id,
             host=worker.host,
@@ -189,6 +191,14 @@ def _free(view: AppView, at: int, row: Owners, moves: SingleMoves) -> Iterator[W
             standby=worker.id in row[1:],
             forbidden=forbidden or (f"it would overfill {limit}" if limit else None),
         )
+
+
+def _by_rule(view: AppView, at: int, target: int, source: int) -> str | None:
+    """The rules that keep a key group off a worker, or where it is."""
+    if not view.rules or target == source:
+        return None
+    by = view.places.against(at, target)
+    return f"{names(by)}: {'; '.join(rule.reason for rule in by)}" if by else None
 
 
 def _not_free(view: AppView, row: Owners) -> Iterator[WhyTarget]:

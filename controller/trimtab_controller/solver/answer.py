@@ -23,10 +23,10 @@ class Question:
     """A balance problem of K key groups on N workers, and how long the solver may take (seconds).
 
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
-    narrow enough to matter.  `hosts` None = no host has a limit.  `copies` = where state is already, None = nowhere, or
-    no disk and no memory is small enough to matter.  `pinned` key groups stay where they are, None = none does.
-    `flows` (with ALBIC only) are tuples per second, and `remote_cost` is the load, at each end, of a tuple per second
-    that goes to another worker.
+    narrow enough to matter.  `hosts` None = no host has a limit.  `placing` None = there is no rule.  `copies` = where
+    state is already, None = nowhere, or no disk and no memory is small enough to matter.  `pinned` key groups stay
+    where they are, None = none does.  `flows` (with ALBIC only) are tuples per second, and `remote_cost` is the load, at
+    each end, of a tuple per second that goes to another worker.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -46,6 +46,7 @@ class Question:
     traffic: "NDArray[np.float64] | None" = None  # (2, K)
     copies: "Copies | None" = None
     pinned: "NDArray[np.bool_] | None" = None  # (K,)
+    placing: "Placing | None" = None
 
     @property
     def rows(self) -> int:
@@ -76,6 +77,15 @@ class Copies:
     worker: "NDArray[np.int32]"  # (P,)
     lacking: "NDArray[np.float64]"  # (P,) from 0 to 1
     standby: "NDArray[np.bool_]"  # (P,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Placing:
+    """Which workers key groups may be on by rules: C classes of key groups.  `frozen` ones stay where they are."""
+
+    class_of: "NDArray[np.int32]"  # (K,) or -1: any worker
+    allowed: "NDArray[np.bool_]"  # (C, N)
+    frozen: "NDArray[np.bool_]"  # (K,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

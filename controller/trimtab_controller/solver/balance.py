@@ -10,11 +10,13 @@ import numpy as np
 from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question, Stuck
 from trimtab_models.balance import (
+    Alert,
     BalanceResult,
     Effort,
     HostLimits,
     Obstacle,
     Params,
+    PlacingRules,
     Problem,
     Spared,
     evaluate,
@@ -41,13 +43,15 @@ OBSTACLES = {
     Obstacle.LIMITS: "no host of another worker has enough CPU, memory or disk left for it",
 }
 """Obstacles in the product's words; the models say nodes."""
+FROZEN = "a rule freezes it"
+NO_WORKER_BY_RULES = "rules allow no other worker for it"
 
 
 def problem_of(question: Question) -> Problem:
-    """The balance problem; key groups and workers keep their indices."""
+    """The balance problem, with its rules; key groups and workers keep their indices."""
     key_groups, workers = len(question.load), len(question.capacity)
     nothing = np.zeros(key_groups, np.bool_)
-    return Problem(
+    problem = Problem(
         load=question.load,
         cost_bytes=np.maximum(1.0, question.state_bytes),
         home=question.owner.astype(np.int64),
@@ -60,6 +64,19 @@ def problem_of(question: Question) -> Problem:
         max_migrations=min(question.max_migrations, key_groups),
         max_load_distance=question.max_load_distance,
     )
+    rules = rules_of(question)
+    if rules is None:
+        return problem
+    floor = rules.lower_bound(problem) if question.method is Method.MILP else 0.0  # collocation changes the loads
+    return replace(rules.applied(problem), floor=floor)
+
+
+def rules_of(question: Question) -> PlacingRules | None:
+    """The rules about the workers that key groups may be on; None if there are none."""
+    placing = question.placing
+    if placing is None:
+        return None
+    return PlacingRules(class_of=placing.class_of.astype(np.int64), allowed=placing.allowed, frozen=placing.frozen)
 
 
 def limits_of(question: Question) -> HostLimits | None:
@@ -125,7 +142,7 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
         return solve(part, stop=until, seed=question.seed, params=params)
 
     result = _on_hosts(question, problem, searched, stop)
-    return _answer_of(problem, result, clock() - started, fallback=False)
+    return _answer_of(rules_of(question), problem, result, clock() - started, fallback=False)
 
 
 def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) -> Answer | NoAnswer:
@@ -139,7 +156,7 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
     balance = problem.balance
-    found = _answer_of(balance, result.balance, passed_s(), fallback=False)
+    found = _answer_of(rules_of(question), balance, result.balance, passed_s(), fallback=False)
     saved = float(balance.load.sum()) - result.predicted_load
     collocation = Collocation(
         before=problem.collocation(balance.home),
@@ -159,7 +176,7 @@ def answer_greedily(question: Question, clock: Callable[[], float] = time.monoto
         return solve_greedily(part, stop=until, seed=question.seed)
 
     result = _on_hosts(question, problem, greedily, stop)
-    return _answer_of(problem, result, clock() - started, fallback=True)
+    return _answer_of(rules_of(question), problem, result, clock() - started, fallback=True)
 
 
 def _on_hosts(
@@ -170,7 +187,7 @@ def _on_hosts(
 
 
 def _answer_of(
-    problem: Problem, result: BalanceResult | Infeasible, solve_s: float, *, fallback: bool
+    rules: PlacingRules | None, problem: Problem, result: BalanceResult | Infeasible, solve_s: float, *, fallback: bool
 ) -> Answer | NoAnswer:
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
@@ -187,11 +204,22 @@ def _answer_of(
             Stuck(
                 key_group=alert.key_group,
                 worker=alert.node,
-                obstacle=OBSTACLES.get(alert.obstacle, alert.obstacle.value),
+                obstacle=_obstacle(rules, problem, alert),
             )
             for alert in result.alerts
         ),
     )
+
+
+def _obstacle(rules: PlacingRules | None, problem: Problem, alert: Alert) -> str:
+    if rules is not None:
+        if rules.frozen[alert.key_group]:
+            return FROZEN
+        elsewhere = rules.allowed_on(alert.key_group) & problem.kept
+        elsewhere[alert.node] = False
+        if not elsewhere.any():
+            return NO_WORKER_BY_RULES
+    return OBSTACLES.get(alert.obstacle, alert.obstacle.value)
 
 
 def _status(result: BalanceResult) -> str:

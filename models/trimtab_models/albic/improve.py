@@ -38,6 +38,7 @@ class Improver:
         self._load = parts.summed(balance.load)
         self._share = parts.summed(budget_shares(balance))
         self._movable = parts.mobile(balance)
+        self._leaving = parts.problem.to_leave(at)
         self._max_partition_load = max_partition_load
         self._node_load: Floats = np.bincount(at, self._load, len(balance.capacity)) / balance.capacity
         usage = [parts.summed(row) for row in balance.usage]
@@ -75,7 +76,7 @@ class Improver:
 
     def _may_join(self, mover: int, anchor: int) -> bool:
         node = self._at[anchor]
-        if not self._movable[mover] or self._balance.removing[node]:
+        if not self._movable[mover] or self._leaving[anchor] or self._balance.removing[node]:
             return False
         usage = usage_on(self._usage, self._spared, mover, node)
         return bool((usage <= np.maximum(0.0, self._room[:, node])).all())

@@ -105,6 +105,7 @@ class OptionCollector:
         self._loads = parts.summed(loads)
         self._shares = parts.summed(budget_shares(problem.balance))
         self._free = parts.mobile(problem.balance)
+        self._leaving = parts.problem.to_leave(at)
         self._traffic = PartTraffic(problem, parts, at)
 
     def joins(self, first: Ints, second: Ints, max_partition_load: float) -> tuple[Ints, Ints]:
@@ -117,14 +118,15 @@ class OptionCollector:
         return part, node
 
     def levelling(self, deviations: Floats) -> tuple[Ints, Ints]:
-        """Moves from the hottest nodes, and from all draining ones, to the coldest."""
+        """Moves from the hottest nodes, and of all that are to leave theirs, to the coldest."""
         balance = self._problem.balance
         kept = np.flatnonzero(balance.kept)
         coldest = kept[np.argsort(deviations[kept], kind="stable")[:COLDEST]]
-        giving = balance.removing.copy()
-        giving[np.argsort(-deviations, kind="stable")[:HOTTEST]] = True
-        part = np.flatnonzero(giving[self._at] & self._free)
-        marked_first = np.lexsort((-self._loads[part], ~balance.removing[self._at[part]]))
+        hottest = np.zeros(len(deviations), np.bool_)
+        hottest[np.argsort(-deviations, kind="stable")[:HOTTEST]] = True
+        marked = self._leaving
+        part = np.flatnonzero((hottest[self._at] | marked) & self._free)
+        marked_first = np.lexsort((-self._loads[part], ~marked[part]))
         part = part[marked_first[:MOST_GIVEN]]
         return np.repeat(part, len(coldest)), np.tile(coldest, len(part))
 

@@ -39,7 +39,7 @@ class PlanEvaluator:
         # No migration is cheaper than the average: each has a price in addition to its bytes.
         charge = self.price * np.maximum(1.0, balance.cost_bytes / mean_cost)
         self.charges: Floats = np.where(balance.home == UNPLACED, 0.0, charge)
-        self.waiting: Bools = balance.removing[start] & balance.movable  # on a draining node, and able to leave
+        self.waiting: Bools = balance.to_leave(start) & balance.movable  # on a draining node, and able to leave
         # Leaving a draining node is worth more than any pair.
         self.release: Floats = np.where(self.waiting, self.charges + mean_load + self._dearest_pair(), 0.0)
 

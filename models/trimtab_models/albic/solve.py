@@ -233,7 +233,7 @@ class _Solver:
 
     def _alerts(self, allocation: Ints, score: Score) -> tuple[Alert, ...]:
         balance = self._balance
-        if not balance.removing[self._start].any():
+        if not balance.to_leave(self._start).any():
             return ()
         return alerts(balance, allocation, max(score.load_distance, balance.max_load_distance))
 
@@ -241,15 +241,19 @@ class _Solver:
 def _with_join(problem: Problem, join: Join, loads: Floats) -> Problem:
     """The problem of the parts after the join is made and paid for; the joined parts stay where they are."""
     home, pinned = problem.home.copy(), problem.pinned.copy()
+    evicted = None if problem.evicted is None else problem.evicted.copy()
     paid = float(problem.home[join.mover] != UNPLACED)
     home[[join.mover, join.anchor]] = join.node
     pinned[[join.mover, join.anchor]] = True
+    if evicted is not None:
+        evicted[[join.mover, join.anchor]] = False
     count, cost = problem.max_migrations, problem.max_cost_bytes
     return replace(
         problem,
         load=loads,
         home=home,
         pinned=pinned,
+        evicted=evicted,
         max_migrations=None if count is None else max(0, count - int(paid)),
         max_cost_bytes=None if cost is None else max(0.0, cost - paid * float(problem.cost_bytes[join.mover])),
     )

@@ -167,7 +167,7 @@ def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountCondit
     refuters = [(count or CountConditions(problem)).refute]
     if problem.max_cost_bytes is not None:
         refuters.append(CostConditions(problem, problem.max_cost_bytes).refute)
-    proven = piece_bound(problem)
+    proven = max(problem.floor, piece_bound(problem))
     for refute in refuters:
         low, high = proven, reached
         if low < high and refute(low):

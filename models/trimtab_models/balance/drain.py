@@ -54,7 +54,7 @@ class Drain:
 
     def _waiting(self) -> Ints:
         """The key groups that are on draining nodes and may leave."""
-        return np.flatnonzero(_on_marked(self._problem, self.allocation) & self._problem.movable)
+        return np.flatnonzero(self._problem.to_leave(self.allocation) & self._problem.movable)
 
     def substitute(self, band: Band) -> None:
         """Replaces moved key groups by key groups from draining nodes where that keeps `band`.
@@ -66,7 +66,7 @@ class Drain:
         waiting = waiting[np.argsort(problem.load[waiting], kind="stable")]
         candidates, loads = waiting.tolist(), problem.load[waiting].tolist()
         away = np.flatnonzero((self.allocation != problem.home) & (problem.home != UNPLACED))
-        for key_group in away[~problem.removing[problem.home[away]]].tolist():
+        for key_group in away[~problem.to_leave(problem.home)[away]].tolist():
             if not candidates or self._stop():
                 break
             node, load = self.allocation[key_group], problem.load[key_group]
@@ -168,8 +168,9 @@ def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, .
     nodes = np.arange(len(problem.capacity))
     if len(problem.limit):
         suspects[:] = True
-    for key_group in np.flatnonzero(_on_marked(problem, allocation) & suspects).tolist():
+    for key_group in np.flatnonzero(problem.to_leave(allocation) & suspects).tolist():
         fits = problem.kept & (used + problem.usage_on([key_group], nodes) <= limit).all(axis=0)
+        fits[allocation[key_group]] = False
         light = deviations + problem.load[key_group] / problem.capacity <= ceiling
         obstacle = None
         if not problem.movable[key_group]:
@@ -183,8 +184,3 @@ def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, .
         if obstacle is not None:
             found.append(Alert(key_group=key_group, node=int(allocation[key_group]), obstacle=obstacle))
     return tuple(found)
-
-
-def _on_marked(problem: Problem, allocation: Ints) -> Bools:
-    on_marked: Bools = problem.removing[allocation]
-    return on_marked

@@ -169,18 +169,9 @@ class HostLimits:
         return binding.limited(problem, binding.shares(problem))
 
     def limited(self, problem: Problem, limit: Floats) -> Problem:
-        """`problem`, in which nothing is spared yet, with these limits (R, N) of nodes besides."""
+        """`problem` with these limits (R, N) of nodes besides."""
         rows = np.flatnonzero(np.isfinite(limit).any(axis=1))
-        spared = self._spared(rows)
-        if spared is not None:
-            amount = np.concatenate((np.zeros((len(problem.limit), len(spared.node))), spared.amount))
-            spared = Spared(key_group=spared.key_group, node=spared.node, amount=amount, size=spared.size)
-        return replace(
-            problem,
-            usage=np.concatenate((problem.usage, self.usage[rows])),
-            limit=np.concatenate((problem.limit, limit[rows])),
-            spared=spared,
-        )
+        return problem.with_limits(self.usage[rows], limit[rows], self._spared(rows))
 
     def _spared(self, rows: Ints) -> Spared | None:
         """What the solver does not count of these resources: copies, and what stays at home anyway."""
@@ -299,7 +290,7 @@ def within(problem: Problem, limits: HostLimits, result: BalanceResult) -> Balan
 def _merit(problem: Problem, allocation: Ints) -> tuple[int, float, int]:
     """Sort key: key groups left on draining nodes, load distance, moves."""
     score = evaluate(problem, allocation)
-    return int(problem.removing[allocation].sum()), score.load_distance, score.migrations
+    return int(problem.to_leave(allocation).sum()), score.load_distance, score.migrations
 
 
 def _judged(problem: Problem, result: BalanceResult, allocation: Ints, bound: float) -> BalanceResult:

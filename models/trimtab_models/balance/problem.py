@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from trimtab_models.instances import BalanceInstance
 from trimtab_models.instances.host_limits import hosts_in
-from trimtab_models.solving.spared import Places, Spared, usage_on
+from trimtab_models.solving.spared import Places, Spared, joined, usage_on
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,6 +28,8 @@ class Problem:
     `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
     away from home costs one migration and `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the
     draining nodes: they may lose key groups but not receive any.  `spared` = what key groups use less on certain nodes.
+    `evicted` = the key groups that are to leave their home, and may not come back; None = no one is.  `floor` = a bound
+    (pp) on the load distance of all allowed plans that whoever stated the problem has proven.
     """
 
     load: Floats  # (K,)
@@ -40,9 +42,11 @@ class Problem:
     usage: Floats  # (R, K)
     limit: Floats  # (R, N), infinite = no limit
     spared: Spared | None = None
+    evicted: Bools | None = None  # (K,)
     max_migrations: int | None = None
     max_cost_bytes: float | None = None
     max_load_distance: float = 10.0
+    floor: float = 0.0
     mean: float = field(init=False)
     movable: Bools = field(init=False)  # (K,); an unplaced key group is movable even if pinned
     prices: Floats = field(init=False)  # (B, K) cost of leaving home, for each of the B budgets that can bind
@@ -59,6 +63,8 @@ class Problem:
             raise ValueError("usage and limit must have one row per resource")
         if self.spared is not None and (self.spared.size, len(self.spared.amount)) != ((key_groups, nodes), resources):
             raise ValueError("what is spared must be of these key groups, nodes and resources")
+        if self.evicted is not None and self.evicted.shape != (key_groups,):
+            raise ValueError("evicted must have one entry per key group")
         if key_groups and not (self.home.min() >= UNPLACED and self.home.max() < nodes):
             raise ValueError("home must name nodes")
         kept_capacity = float(self.capacity[~self.removing].sum())
@@ -85,6 +91,11 @@ class Problem:
         """(N,) the nodes that are not draining."""
         return ~self.removing
 
+    def to_leave(self, allocation: Ints) -> Bools:
+        """(K,) the key groups that are to leave where `allocation` has them; none may be unplaced in it."""
+        leaving: Bools = self.removing[allocation]
+        return leaving if self.evicted is None else leaving | (self.evicted & (allocation == self.home))
+
     def node_loads(self, allocation: Ints) -> Floats:
         """(N,) load per node, in percent of capacity 1; unplaced key groups count nowhere."""
         placed = allocation != UNPLACED
@@ -104,6 +115,25 @@ class Problem:
     def usage_on(self, key_groups: Places, nodes: Places) -> Floats:
         """(R, ...) what these key groups use on these nodes: see `spared.usage_on`."""
         return usage_on(self.usage, self.spared, key_groups, nodes)
+
+    def with_limits(self, usage: Floats, limit: Floats, spared: Spared | None) -> "Problem":
+        """The problem with further resources: `usage` (R, K), `limit` (R, N), and what is `spared` of these R alone."""
+        return replace(
+            self,
+            usage=np.concatenate((self.usage, usage)),
+            limit=np.concatenate((self.limit, limit)),
+            spared=joined(self.spared, len(self.limit), spared, len(limit)),
+        )
+
+    def without_return(self, allocation: Ints) -> "Problem":
+        """The problem in which no evicted key group that has left its home in `allocation` finds room there again."""
+        spared = self.spared
+        if self.evicted is None or spared is None:
+            return self
+        left = self.evicted & (allocation != self.home)
+        stay = ~(left[spared.key_group] & (spared.node == self.home[spared.key_group]))
+        kept = Spared.of(spared.key_group[stay], spared.node[stay], spared.amount[:, stay], spared.size)
+        return replace(self, spared=kept)
 
     def tolerating(self, allocation: Ints) -> "Problem":
         """The problem with every limit that `allocation` exceeds raised to its usage, so that it cannot get worse."""

@@ -123,7 +123,7 @@ class _Solver:
 
     def run(self) -> BalanceResult:
         """The plan of all stages."""
-        if self.problem.removing[self.best].any():
+        if self.problem.to_leave(self.best).any():
             return self._run_draining()
         if self._is_stuck():
             self._bound = self._score.load_distance
@@ -150,6 +150,7 @@ class _Solver:
         self._stop = whole
         self._drain(start, max(urgent, self._goal(), self._score.load_distance))
         self._prefer_emptier(plain, stayed)
+        self.problem = self.problem.without_return(self.best)
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
@@ -163,7 +164,7 @@ class _Solver:
     def run_greedily(self) -> BalanceResult:
         """Flux, while the load distance has priority, then the drain."""
         urgent, start = self._params.urgent, self.best
-        draining = bool(self.problem.removing[start].any())
+        draining = bool(self.problem.to_leave(start).any())
         if not draining or self._score.load_distance > urgent:
             self.offer(flux(self.problem, start, self._stop), Stage.CONSTRUCTED)
             self._offer_copies(start)
@@ -325,7 +326,7 @@ class _Solver:
         room = max(urgent, problem.max_load_distance, min(stayed, self._baseline))
         if not score.allowed or score.load_distance > min(room, max(urgent, self._score.load_distance + WORTH_PP)):
             return
-        left, plainly_left = (int(problem.removing[plan].sum()) for plan in (self.best, plain))
+        left, plainly_left = (int(problem.to_leave(plan).sum()) for plan in (self.best, plain))
         if (plainly_left, score.load_distance) < (left, self._score.load_distance):
             self.best, self._score = plain, score
 

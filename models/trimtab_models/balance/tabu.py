@@ -46,7 +46,7 @@ class SearchState:
         self.home, self.movable = problem.home, problem.movable
         self.returnable = self.movable & (self.home != UNPLACED)
         if not returning:
-            self.returnable &= ~problem.removing[problem.home] | (allocation == problem.home)
+            self.returnable &= ~problem.to_leave(problem.home) | (allocation == problem.home)
         self.usage, self.limit = problem.usage, problem.limit + slack(problem)
         self.spared = problem.spared
         scale = problem.prices.mean(axis=1, keepdims=True) if problem.prices.size else 1.0

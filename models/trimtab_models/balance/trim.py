@@ -16,7 +16,7 @@ def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returnin
     trimmed = allocation.copy()
     away = np.flatnonzero((allocation != problem.home) & (problem.home != UNPLACED))
     if not returning:
-        away = away[~problem.removing[problem.home[away]]]
+        away = away[~problem.to_leave(problem.home)[away]]
     away = away[np.lexsort((problem.load[away], -problem.cost_bytes[away]))]
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     least = np.where(problem.removing, -np.inf, -band.under)

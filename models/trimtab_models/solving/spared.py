@@ -89,6 +89,23 @@ class Spared:
         return Spared.of(of[self.key_group], self.node, self.amount, (count, self.size[1]))
 
 
+def joined(first: Spared | None, rows: int, second: Spared | None, more_rows: int) -> Spared | None:
+    """What is spared of `rows` resources, and after these of `more_rows` others, for the same key groups and nodes."""
+    parts = [
+        (each, np.concatenate((np.zeros((above, len(each.node))), each.amount, np.zeros((below, len(each.node))))))
+        for each, above, below in ((first, 0, more_rows), (second, rows, 0))
+        if each is not None
+    ]
+    if not parts:
+        return None
+    return Spared.of(
+        np.concatenate([each.key_group for each, _ in parts]),
+        np.concatenate([each.node for each, _ in parts]),
+        np.concatenate([amount for _, amount in parts], axis=1),
+        parts[0][0].size,
+    )
+
+
 def usage_on(usage: Floats, spared: Spared | None, key_groups: Places, nodes: Places) -> Floats:
     """(R, ...) what these key groups use on these nodes, for both broadcast together; `usage` (R, K) on all others.
 

@@ -55,9 +55,10 @@ class EventKind(StrEnum):
 class EventMove:
     """The move of a key group.
 
-    `why` = why it leaves its worker: drain, loss, first_placement, host_full, over_mean, under_mean (of the target),
-    collocation, makes_room.  `warm` = what the target has of the state: `standby` or `copy`; None: nothing, or unknown.
-    `load_pct` in percent of a core.  `outcome` = done, failed, unresolved once the plan has ended; `pause_s` measured.
+    `why` = why it leaves its worker: drain, loss, rule, first_placement, host_full, over_mean, under_mean (of the
+    target), collocation, makes_room.  `warm` = what the target has of the state: `standby` or `copy`; None: nothing, or
+    unknown.  `load_pct` in percent of a core.  `outcome` = done, failed, unresolved once the plan has ended; `pause_s`
+    measured.
     """
 
     key_group: KeyGroup

@@ -9,6 +9,7 @@ from trimtab_controller.decider.events import Decided, ExecutionChanged, Snapsho
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.copies import Copy
@@ -84,6 +85,7 @@ class HostedJob:
     input_bytes: float | None = None
     """Size of an input; nothing is sent."""
     pool: dict[WorkerId, HostId] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
     number: int = 100
     writes: list[tuple[int, HostId, int]] = field(default_factory=list)
     """What will be written: from which window on, where, how many bytes."""
@@ -182,7 +184,13 @@ class HostedJob:
 
     def decider(self, **changes: object) -> Decider:
         settings = {"min_windows": 1, "min_interval_s": 0.0, "max_migrations": 50, **changes}
-        made = Decider(Settings(**settings), Requirements(), Execution(generation=1), acting=True)  # type: ignore[arg-type]
+        made = Decider(
+            Settings(**settings),  # type: ignore[arg-type]
+            Requirements(),
+            Execution(generation=1),
+            acting=True,
+            rules=self.rules,
+        )
         self.place(made)
         return made
 

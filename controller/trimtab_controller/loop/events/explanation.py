@@ -93,6 +93,8 @@ def _reason(row: EventMove, loads: Mapping[WorkerId, float | None], mean: float 
             return "an operator took back an earlier move"
         case "collocation":
             return f"it exchanged tuples with key groups on {row.target}"
+        case "rule":
+            return f"a rule wanted it off {row.source}"
         case "makes_room":
             return "it made room for another key group"
         case _:

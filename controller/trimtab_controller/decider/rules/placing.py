@@ -1,0 +1,143 @@
+"""The workers that key groups may be on by the rules in force, and rules that cannot hold together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_controller.decider.owned import Integers, OwnedTable
+from trimtab_controller.decider.rules.rule import Rule, RuleKind
+from trimtab_controller.solver.answer import Placing
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+FREE = -1
+"""The class of key groups without a rule about workers."""
+LARGEST_SET = 4
+"""Rules up to which the smallest set in conflict is looked for; of more, one is left out after the other."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Rules that leave no worker to some key groups, although some are there: no smaller set of them does.
+
+    `example` = the row of one of these key groups, `count` of them.
+    """
+
+    rules: tuple[Rule, ...]
+    example: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Places:
+    """Where the K key groups of a table may be among N workers.
+
+    Key groups with the same rules form a class; `rules` are those of each class.  `allowed` (C, N), `class_of` (K,) or
+    FREE, `frozen` (K,).
+    """
+
+    class_of: Integers
+    allowed: Bools
+    frozen: Bools
+    rules: tuple[tuple[Rule, ...], ...]
+    workers: tuple[tuple[WorkerId, HostId], ...]
+    freezing: tuple[tuple[Rule, Bools], ...] = ()
+    """Rules of the kind freeze, each with (K,) its key groups."""
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule], table: OwnedTable, workers: Sequence[tuple[WorkerId, HostId]]) -> "Places":
+        """Of rules in force for the table's app."""
+        frozen, codes = np.zeros(len(table), np.bool_), np.zeros(len(table), np.int64)
+        placing = [rule for rule in rules if rule.kind is not RuleKind.FREEZE]
+        freezing = tuple((rule, rule.covers(table)) for rule in rules if rule.kind is RuleKind.FREEZE)
+        for _, covered in freezing:
+            frozen |= covered
+        for bit, rule in enumerate(placing):
+            codes |= rule.covers(table).astype(np.int64) << bit
+        found, class_of = np.unique(codes, return_inverse=True)
+        classes = [tuple(rule for bit, rule in enumerate(placing) if code >> bit & 1) for code in found.tolist()]
+        free = len(found) > 0 and found[0] == 0
+        return cls(
+            class_of=class_of.reshape(len(table)).astype(np.int64) - int(free),
+            allowed=np.array([_allowed(of, workers) for of in classes[int(free) :]], np.bool_).reshape(
+                -1, len(workers)
+            ),
+            frozen=frozen,
+            rules=tuple(classes[int(free) :]),
+            workers=tuple(workers),
+            freezing=freezing,
+        )
+
+    @property
+    def idle(self) -> bool:
+        """Whether no key group has a rule."""
+        return not self.rules and not self.frozen.any()
+
+    @property
+    def of_question(self) -> Placing | None:
+        """As the solver's process takes them; None if no key group has a rule."""
+        if self.idle:
+            return None
+        return Placing(class_of=self.class_of.astype(np.int32), allowed=self.allowed, frozen=self.frozen)
+
+    def may(self, rows: Integers | int, workers: Integers | int) -> Bools:
+        """Whether key groups may be on workers, for both broadcast together."""
+        which = self.class_of[rows]
+        found: Bools = np.append(self.allowed, np.ones((1, self.allowed.shape[1]), np.bool_), axis=0)[which, workers]
+        return found
+
+    def misplaced(self, owner: Integers) -> Bools:
+        """(K,) the key groups that are where they may not be, and may move; `owner` (K,) = their workers."""
+        bound = np.flatnonzero(self.class_of != FREE)
+        found = np.zeros(len(self.class_of), np.bool_)
+        found[bound] = ~self.allowed[self.class_of[bound], owner[bound]]
+        return found & ~self.frozen
+
+    def barred(self, row: int, worker: int) -> tuple[Rule, ...]:
+        """The rules that keep a key group off a worker."""
+        which = int(self.class_of[row])
+        if which == FREE or self.allowed[which, worker]:
+            return ()
+        return tuple(rule for rule in self.rules[which] if not rule.allows(*self.workers[worker]))
+
+    def against(self, row: int, worker: int) -> tuple[Rule, ...]:
+        """The rules against a move of a key group to a worker."""
+        return self.frozen_by(row) or self.barred(row, worker)
+
+    def frozen_by(self, row: int) -> tuple[Rule, ...]:
+        """The rules that keep a key group where it is."""
+        return tuple(rule for rule, covered in self.freezing if covered[row])
+
+    def conflicts(self) -> list[Conflict]:
+        """The smallest sets of rules that leave key groups without any of the workers."""
+        found: list[Conflict] = []
+        for which, allowed in enumerate(self.allowed):
+            if allowed.any() or not self.workers:
+                continue
+            rows = np.flatnonzero(self.class_of == which)
+            found.append(
+                Conflict(rules=_smallest(self.rules[which], self.workers), example=int(rows[0]), count=len(rows))
+            )
+        return found
+
+
+def _allowed(rules: Sequence[Rule], workers: Sequence[tuple[WorkerId, HostId]]) -> list[bool]:
+    return [all(rule.allows(worker, host) for rule in rules) for worker, host in workers]
+
+
+def _smallest(rules: Sequence[Rule], workers: Sequence[tuple[WorkerId, HostId]]) -> tuple[Rule, ...]:
+    """The smallest of the sets of these rules that leave no worker."""
+    for size in range(1, min(LARGEST_SET, len(rules)) + 1):
+        for chosen in combinations(rules, size):
+            if not any(_allowed(chosen, workers)):
+                return chosen
+    left = list(rules)
+    for rule in rules:
+        without = [each for each in left if each is not rule]
+        if not any(_allowed(without, workers)):
+            left = without
+    return tuple(left)

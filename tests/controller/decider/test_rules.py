@@ -1,0 +1,304 @@
+"""Rules: read from the configuration, kept by every decision, carried out where broken, told where they conflict."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
+from trimtab_controller.decider.concerns import ConcernKind
+from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
+from trimtab_controller.decider.instance import instance_of, question_of
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.rules.placing import Places
+from trimtab_controller.decider.rules.reading import read_rules
+from trimtab_controller.decider.rules.rule import Rule, RuleKind
+from trimtab_controller.decider.single_moves import SingleMoves
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.loop.why import why_here
+from trimtab_controller.plan import MoveReason, PlanReason
+from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.balance import answer
+from trimtab_models.balance import problem_of
+from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.intents import Drain, Intent
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+
+WORKERS = tuple(WorkerId(f"w{number}") for number in range(4))
+FAST = Rule(name="fast", kind=RuleKind.POOL, reason="SSDs", key_groups=((0, 3),), workers=("w0", "w1"))
+NOT_W3 = Rule(name="not-w3", kind=RuleKind.EXCLUDE, reason="old kernel", hosts=("h3",))
+
+
+def job(*rules: Rule, standbys: int | None = None, key_groups: int = 16, workers: int = 4) -> HostedJob:
+    """Key groups of equal load, one after the other on workers with a host each."""
+    names = WORKERS[:workers]
+    return HostedJob(
+        machines={HostId(f"h{number}"): Machine(cores=4.0) for number in range(workers)},
+        workers={worker: HostId(f"h{worker[1:]}") for worker in names},
+        owners={kg(number): names[number % workers] for number in range(key_groups)},
+        rates={kg(number): 20.0 for number in range(key_groups)},
+        rules=rules,
+        standbys=standbys,
+    )
+
+
+def breaches(of: HostedJob) -> list[str]:
+    """Key groups that are, or are followed, where a rule does not want them."""
+    found = []
+    for each, owner in of.owners.items():
+        for worker in (owner, *of.followers.get(each, ())):
+            for rule in of.rules:
+                inside = not rule.key_groups or any(first <= each.partition <= last for first, last in rule.key_groups)
+                if inside and not rule.allows(worker, of.workers[worker]):
+                    found.append(f"{each} on {worker} by {rule.name}")
+    return found
+
+
+def plans(of: HostedJob, decider: Decider, rounds: int) -> list[Planned]:
+    return [each for _ in range(rounds) for each in of.round(decider) if isinstance(each, Planned)]
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+def read(*tables: dict[str, Any]) -> tuple[Rule, ...]:
+    return read_rules(Fields({"rule": list(tables)}, ""))
+
+
+def test_a_rule_is_read_with_all_that_it_can_say() -> None:
+    [rule] = read(
+        {
+            "name": "ssd", "kind": "pool", "reason": "fast disks", "app": "orders*", "operator": "sums",
+            "key_groups": "0-15, 40", "workers": ["ssd-*"], "hosts": ["h9"],
+            "until": datetime(2026, 12, 1, tzinfo=UTC),
+        }
+    )  # fmt: skip
+    assert rule == Rule(
+        name="ssd", kind=RuleKind.POOL, reason="fast disks", app="orders*", operator="sums",
+        key_groups=((0, 15), (40, 40)), workers=("ssd-*",), hosts=("h9",), until=1796083200.0,
+    )  # fmt: skip
+    assert read_rules(Fields({}, "")) == ()
+    assert (rule.holds(AppId("orders-2"), 0.0), rule.holds(AppId("o"), 0.0)) == (True, False)
+    assert not rule.holds(AppId("orders"), 1796083200.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"kind": "pool"}, "needs workers or hosts"),
+        ({"kind": "freeze", "workers": ["w0"]}, "needs no workers or hosts"),
+        ({"kind": "near", "workers": ["w0"]}, "one of pool, exclude, freeze"),
+        ({"kind": "freeze", "key_groups": "3-1"}, "must not be above its last"),
+        ({"kind": "freeze", "key_groups": "a"}, "such as 0-15,40"),
+        ({"kind": "freeze", "key_groups": ",".join("0" for _ in range(101))}, "at most 100"),
+        ({"kind": "freeze", "until": "tomorrow"}, "a time with its zone"),
+        ({"kind": "freeze", "until": datetime(2026, 12, 1)}, "a time with its zone"),
+        ({"kind": "freeze", "why": "x"}, "why"),
+    ],
+)
+def test_a_wrong_rule_is_refused_with_what_was_found_and_expected(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadMessage, match=said):
+        read({"name": "a", "reason": "b", **wrong})
+
+
+def test_rules_have_names_of_their_own_and_reasons() -> None:
+    frozen = {"name": "a", "kind": "freeze", "reason": "b"}
+    with pytest.raises(BadMessage, match=r"rule\[1\].name: .*no other rule has"):
+        read(frozen, frozen)
+    with pytest.raises(BadMessage, match="reason"):
+        read({"name": "a", "kind": "freeze"})
+    with pytest.raises(BadMessage, match="a table"):
+        read("a")  # type: ignore[arg-type]
+
+
+# --- decisions --------------------------------------------------------------------------------------------------------
+
+
+def test_key_groups_that_break_a_rule_move_although_the_load_is_level() -> None:
+    of = job(FAST, NOT_W3)
+    decider = of.decider()
+    [first, *_] = found = plans(of, decider, 4)
+    assert first.plan.reason is PlanReason.RULES
+    assert "5 key groups may not be where they are, such as app/sums/2 on w2 by rule fast" in str(first.plan.detail)
+    assert {MoveReason.RULE} <= set(first.plan.why.reasons if first.plan.why else ())
+    assert breaches(of) == []
+    assert len(found) == 1, "and then nothing is left to do"
+
+
+def test_a_rule_that_holds_already_moves_nothing_and_one_that_has_ended_is_forgotten() -> None:
+    level = job(Rule(name="all", kind=RuleKind.POOL, reason="r", workers=("w*",)))
+    assert plans(level, level.decider(), 3) == []
+    over = job(replace(NOT_W3, until=1000.0))
+    assert plans(over, over.decider(), 3) == []
+
+
+def test_what_is_frozen_stays_also_on_a_worker_that_is_drained() -> None:
+    of = job(Rule(name="release", kind=RuleKind.FREEZE, reason="they deploy", key_groups=((0, 0),)))
+    decider = of.decider()
+    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+    plans(of, decider, 4)
+    assert [each.partition for each, owner in of.owners.items() if owner == WORKERS[0]] == [0]
+
+
+def intents(*given: Intent) -> Any:
+    from trimtab_controller.decider.events import IntentsChanged
+
+    return IntentsChanged(intents=given)
+
+
+def test_a_drain_goes_to_workers_that_the_rules_allow() -> None:
+    of = job(FAST)
+    decider = of.decider()
+    plans(of, decider, 3)
+    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+    plans(of, decider, 6)
+    assert WORKERS[0] not in of.owners.values()
+    assert breaches(of) == []
+
+
+def test_first_placement_standbys_and_collocation_keep_the_rules() -> None:
+    of = job(FAST, NOT_W3, standbys=1)
+    decider = of.decider(method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
+    decisions = [each for _ in range(6) for each in of.round(decider)]
+    assert any(isinstance(each, Planned | Adopted | StandbysPlaced) for each in decisions)
+    assert breaches(of) == []
+    assert all(len(row) == 1 for row in of.followers.values())
+
+
+def test_rules_that_leave_no_worker_are_told_by_the_smallest_set_and_move_nothing() -> None:
+    of = job(
+        FAST,
+        Rule(name="not-w0", kind=RuleKind.EXCLUDE, reason="broken", workers=("w0",)),
+        Rule(name="not-w1", kind=RuleKind.EXCLUDE, reason="leased", workers=("w1",)),
+        Rule(name="not-w2", kind=RuleKind.EXCLUDE, reason="small", workers=("w2",), key_groups=((2, 2),)),
+        key_groups=8,
+    )
+    decider = of.decider()
+    found = plans(of, decider, 4)
+    [concern] = [each for each in decider.known.concerns if each.kind is ConcernKind.RULES_CONFLICT]
+    told = concern.detail
+    assert "4 key groups" not in told, "one of them has a further rule, which the conflict does not need"
+    assert "app/sums/0, by fast (pool: SSDs) and not-w0 (exclude: broken) and not-w1 (exclude: leased)" in told
+    assert "not-w2" not in told
+    assert {move.key_group.partition for each in found for move in each.plan.moves}.isdisjoint(range(4))
+    assert {of.owners[kg(number)] for number in range(4, 8)} <= set(WORKERS[2:])
+
+
+def test_why_names_the_rule_that_keeps_a_key_group_off_a_worker() -> None:
+    of = job(NOT_W3)
+    decider = of.decider()
+    plans(of, decider, 3)
+    found = why_here(kg(0), decider.known, decider._execution, ())
+    forbidden = {each.worker: each.forbidden for each in found.targets if not each.owner}
+    assert forbidden.pop(WORKERS[3]) == "rule not-w3: old kernel"
+    assert set(forbidden.values()) == {None}
+
+
+def test_one_more_move_keeps_the_rules() -> None:
+    of = job(NOT_W3, Rule(name="frozen", kind=RuleKind.FREEZE, reason="r", key_groups=((0, 11),)))
+    of.owners = dict.fromkeys(of.owners, WORKERS[0])
+    decider = of.decider()
+    view = observed(of, decider)
+    best = SingleMoves(view).best()
+    assert best is not None
+    assert best.row >= 12
+    assert view.workers[best.target].id != WORKERS[3]
+
+
+def observed(of: HostedJob, decider: Decider) -> AppView:
+    snapshot = of.window()
+    decider.record(snapshot.end_ms / 1000.0, snapshot)
+    view = decider.known.views[APP]
+    assert isinstance(view, AppView)
+    return view
+
+
+def test_a_snapshot_file_has_the_rules_as_limits_and_pins() -> None:
+    of = job(FAST, Rule(name="frozen", kind=RuleKind.FREEZE, reason="r", key_groups=((5, 5),)))
+    decider = of.decider()
+    plans(of, decider, 3)
+    instance = instance_of(observed(of, decider), decider.settings)
+    ruled = [{name: most for name, most in node.limits.items() if name[:5] == "rules"} for node in instance.nodes]
+    assert ruled == [{}, {}, {"rules:fast": 0.0}, {"rules:fast": 0.0}]
+    of_pool = {each.id for each in instance.key_groups if each.usage.get("rules:fast") == 1.0}
+    assert of_pool == {f"app/sums/{number}" for number in range(4)}
+    assert [each.id for each in instance.key_groups if each.pinned] == ["app/sums/5"]
+    assert len(problem_of(instance).limit) == 1
+
+
+def test_a_plan_of_a_solver_that_forgot_the_rules_is_refused() -> None:
+    of = job(NOT_W3)
+    of.owners = dict.fromkeys(of.owners, WORKERS[0])
+    decider = of.decider()
+    view = observed(of, decider)
+    question = replace(question_of(view, decider.settings, 0.3), placing=None)
+    from trimtab_controller.decider.decide import SolveWanted, judge
+    from trimtab_controller.decider.decision import Skip
+    from trimtab_controller.solver.answer import Answer
+
+    found = answer(question)
+    assert isinstance(found, Answer)
+    wanted = SolveWanted(view=view, reason=PlanReason.LOAD_DISTANCE, detail="d", balancing=True)
+    refused = judge(wanted, found, decider.settings)
+    assert isinstance(refused, Skip)
+    assert "app: the plan is refused: app/sums/" in refused.detail
+    assert "may not go to w3 by rule not-w3" in refused.detail
+
+
+# --- places -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def some_rules(draw: st.DrawFn) -> tuple[Rule, ...]:
+    """Up to 4 rules about 4 workers and 16 key groups."""
+    found = []
+    for number in range(draw(st.integers(0, 4))):
+        kind = draw(st.sampled_from(RuleKind))
+        first = draw(st.integers(0, 15))
+        workers = tuple(sorted(draw(st.sets(st.sampled_from(WORKERS), min_size=1, max_size=3))))
+        found.append(
+            Rule(
+                name=f"r{number}", kind=kind, reason="r", workers=() if kind is RuleKind.FREEZE else workers,
+                key_groups=draw(st.sampled_from([(), ((first, 15),), ((0, first),)])),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rules=some_rules(), seed=st.integers(0, 99))
+def test_no_decision_breaks_a_rule(rules: tuple[Rule, ...], seed: int) -> None:
+    """Loads change, and a worker is drained meanwhile; moves and new standbys go only where all rules allow it."""
+    random = np.random.default_rng(seed)
+    of = job(*rules, standbys=1)
+    decider = of.decider(load_distance=2.0)
+    drained = WORKERS[int(random.integers(4))]
+    for number in range(8):
+        of.rates = {each: float(random.exponential(20.0)) for each in of.owners}
+        if number == 4:
+            decider.on_event(0.0, intents(Drain(worker=drained, by="op", at=1.0, reason="kernel")))
+        before = dict(of.owners)
+        of.round(decider)
+        moved = {each for each, owner in of.owners.items() if before[each] != owner}
+        for each in moved:
+            for rule in rules:
+                if not rule.key_groups or any(low <= each.partition <= high for low, high in rule.key_groups):
+                    assert rule.kind is not RuleKind.FREEZE
+                    assert rule.allows(of.owners[each], of.workers[of.owners[each]]), (each, rule)
+
+
+def test_key_groups_with_the_same_rules_form_a_class() -> None:
+    rows = job().owners
+    table = OwnedTable.of(APP, [row for row in observed(job(), job().decider()).owned if row.key_group in rows])
+    workers = [(worker, HostId(f"h{worker[1:]}")) for worker in WORKERS]
+    where = Places.of((FAST, NOT_W3), table, workers)
+    assert Counter(where.class_of.tolist()) == {0: 12, 1: 4}
+    assert where.allowed.tolist() == [[True, True, True, False], [True, True, False, False]]
+    assert Places.of((), table, workers).idle
+    assert Places.of((FAST,), table, workers).of_question is not None

@@ -1,0 +1,151 @@
+"""Rules about nodes: no plan breaks one, what is on a barred node leaves it, and the bound holds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.models.test_balance_hosts import greedy, search, situations
+from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
+from trimtab_models import albic
+from trimtab_models.balance import FREE, BalanceResult, HostLimits, PlacingRules, Problem, solve_flux, solve_on_hosts
+from trimtab_models.solving import Never
+
+quick = settings(max_examples=60, deadline=None)
+
+
+@st.composite
+def rules_for(draw: st.DrawFn, problem: Problem) -> PlacingRules:
+    """Up to 3 classes, each with a node that is not draining."""
+    key_groups, nodes, classes = len(problem.load), len(problem.capacity), draw(st.integers(0, 3))
+    allowed = np.array(
+        [draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes)) for _ in range(classes)], np.bool_
+    ).reshape(classes, nodes)
+    for row in allowed:
+        row[draw(st.sampled_from(np.flatnonzero(problem.kept).tolist()))] = True
+    class_of = draw(st.lists(st.integers(FREE, classes - 1), min_size=key_groups, max_size=key_groups))
+    frozen = draw(st.lists(st.sampled_from([False, False, False, True]), min_size=key_groups, max_size=key_groups))
+    return PlacingRules(
+        class_of=np.array(class_of, np.int64), allowed=allowed, frozen=np.array(frozen, np.bool_).reshape(key_groups)
+    )
+
+
+@st.composite
+def ruled(draw: st.DrawFn, **kinds: bool) -> tuple[Problem, PlacingRules]:
+    problem = draw(problems(**kinds))
+    return problem, draw(rules_for(problem))
+
+
+def breaches(problem: Problem, rules: PlacingRules, allocation: np.ndarray) -> list[str]:
+    """The rules that a plan breaks, checked key group by key group."""
+    found = broken_rules(problem, allocation)
+    for key_group, (home, node) in enumerate(zip(problem.home, allocation, strict=True)):
+        which = rules.class_of[key_group]
+        if node != home and which != FREE and not rules.allowed[which, node]:
+            found.append(f"{key_group} was moved to {node}")
+        if node != home and home >= 0 and rules.frozen[key_group]:
+            found.append(f"{key_group} is frozen")
+    return found
+
+
+@quick
+@given(case=ruled())
+def test_no_plan_breaks_a_rule(case: tuple[Problem, PlacingRules]) -> None:
+    problem, rules = case
+    if not (problem.home >= 0).all():
+        problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])  # limits may have to be exceeded
+    applied = rules.applied(problem)
+    assert breaches(problem, rules, solved(applied).allocation) == []
+    for other in (solve_flux(applied, stop=Never(), seed=0), greedy(applied, Never())):
+        assert isinstance(other, BalanceResult)
+        assert breaches(problem, rules, other.allocation) == []
+
+
+@quick
+@given(case=ruled(unplaced=False))
+def test_the_bound_holds_for_all_plans_that_keep_the_rules(case: tuple[Problem, PlacingRules]) -> None:
+    problem, rules = case
+    bounded = replace(rules.applied(problem), floor=rules.lower_bound(problem))
+    kept = [plan for plan in allowed_allocations(problem) if not breaches(problem, rules, plan)]
+    least = min(load_distance(problem, plan) for plan in kept)
+    assert rules.lower_bound(problem) <= least + 1e-9
+    assert solved(bounded).lower_bound <= least + 1e-9
+
+
+@quick
+@given(case=ruled(marked=False, unplaced=False, limits=False))
+def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(case: tuple[Problem, PlacingRules]) -> None:
+    problem, rules = case
+    problem = replace(problem, max_migrations=None, max_cost_bytes=None, max_load_distance=1e6)
+    applied = rules.applied(problem)
+    stays = problem.pinned | rules.frozen
+    for result in (solved(applied), greedy(applied, Never())):
+        assert isinstance(result, BalanceResult)
+        assert rules.keep(result.allocation)[~stays].all()
+
+
+@quick
+@given(data=st.data(), situation=situations())
+def test_rules_and_limits_of_hosts_hold_together(data: st.DataObject, situation: tuple[Problem, HostLimits]) -> None:
+    problem, limits = situation
+    rules = data.draw(rules_for(problem))
+    result = solve_on_hosts(rules.applied(problem), limits, search, stop=Never())
+    assert isinstance(result, BalanceResult)
+    assert breaches(problem, rules, result.allocation) == []
+    assert limits.tolerating(problem.home).keep(result.allocation)
+
+
+@quick
+@given(case=ruled(), data=st.data())
+def test_collocation_keeps_the_rules(case: tuple[Problem, PlacingRules], data: st.DataObject) -> None:
+    problem, rules = case
+    if not (problem.home >= 0).all():
+        problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])
+    key_groups = len(problem.load)
+    ends = st.integers(0, max(0, key_groups - 1))
+    pairs = sorted(data.draw(st.sets(st.tuples(ends, ends), max_size=6))) if key_groups else []
+    pairs = [(source, target) for source, target in pairs if source != target]
+    flows = albic.CollocationProblem(
+        balance=rules.applied(problem),
+        operator=np.arange(key_groups),
+        source=np.array([source for source, _ in pairs], np.int64),
+        target=np.array([target for _, target in pairs], np.int64),
+        rate=np.ones(len(pairs)),
+        serialise_cost=1.0,
+        deserialise_cost=1.0,
+    )
+    result = albic.solve(flows, stop=Never(), seed=0)
+    assert isinstance(result, albic.AlbicResult)
+    assert breaches(problem, rules, result.balance.allocation) == []
+
+
+def test_a_pool_that_is_too_large_for_its_load_is_told_by_the_bound() -> None:
+    """Half of the load may be on two of four nodes only, and these two hold nothing else: 20 pp are left."""
+    rules = PlacingRules(
+        class_of=np.array([0] * 8 + [1] * 8),
+        allowed=np.array([[True, True, False, False], [False, False, True, True]]),
+        frozen=np.zeros(16, np.bool_),
+    )
+    problem = Problem(
+        load=np.array([15.0] * 8 + [5.0] * 8),
+        cost_bytes=np.ones(16),
+        home=np.array([0, 1] * 4 + [2, 3] * 4),
+        pinned=np.zeros(16, np.bool_),
+        in_flight=np.zeros(16, np.bool_),
+        capacity=np.ones(4),
+        removing=np.zeros(4, np.bool_),
+        usage=np.zeros((0, 16)),
+        limit=np.zeros((0, 4)),
+    )
+    assert rules.lower_bound(problem) == pytest.approx(20.0)
+    result = solved(replace(rules.applied(problem), floor=rules.lower_bound(problem)))
+    assert (result.score.load_distance, result.lower_bound) == (pytest.approx(20.0), pytest.approx(20.0))
+
+
+def test_wrong_rules_are_refused() -> None:
+    with pytest.raises(ValueError, match="class_of must name classes"):
+        PlacingRules(class_of=np.array([1]), allowed=np.ones((1, 2), np.bool_), frozen=np.zeros(1, np.bool_))
+    with pytest.raises(ValueError, match="a class and a frozen flag"):
+        PlacingRules(class_of=np.array([0]), allowed=np.ones((1, 2), np.bool_), frozen=np.zeros(2, np.bool_))
