@@ -25,8 +25,8 @@ class Question:
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
     narrow enough to matter.  `hosts` None = no host has a limit.  `placing` None = there is no rule.  `copies` = where
     state is already, None = nowhere, or no disk and no memory is small enough to matter.  `pinned` key groups stay
-    where they are, None = none does.  `flows` (with ALBIC only) are tuples per second, and `remote_cost` is the load, at
-    each end, of a tuple per second that goes to another worker.
+    where they are, None = none does.  `flows` (with ALBIC only) are tuples per second, and `remote_cost` is the load,
+    at each end, of a tuple per second that goes to another worker.
     """
 
     load: "NDArray[np.float64]"  # (K,)

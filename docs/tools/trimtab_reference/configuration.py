@@ -30,7 +30,7 @@ SAMPLES: Mapping[str, tuple[Path, Read]] = {
     "console.toml": (SHIPPED / "console.toml", read_console),
 }
 COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
-SECTION = re.compile(r"\[([\w.]+)\]\s*(?:# (.*))?")
+SECTION = re.compile(r"\[{1,2}([\w.]+)\]{1,2}\s*(?:# (.*))?")
 KEY = re.compile(r"""("?)([\w.-]+)\1 = (.*?)(?:\s+# (.*))?""")
 
 
@@ -73,6 +73,7 @@ def sections(text: str, read: Read) -> Iterator[str]:
             need = "Required." if _is_required(read, document, section) else "Optional."
             shown = section.replace("workers.w0", "workers.NAME")
             keys_of_it = table(("key", "type", "default", "unit", "meaning"), rows) if rows else ""
+            shown = f"[{shown}]" if isinstance(_found(document, section), list) else shown
             yield f"### [{shown}]\n\n{need} {_sentence(title)}\n\n{keys_of_it}".rstrip()
 
 
@@ -164,7 +165,7 @@ def _expected(read: Read, document: Mapping[str, Any], key: Key, value: object) 
     try:
         read(changed)
     except BadMessage as error:
-        if error.path != key.path:
+        if error.path.replace("[0]", "") != key.path:
             raise
         return error.expected
     return None
@@ -179,7 +180,7 @@ def _default(read: Read, document: Mapping[str, Any], key: Key) -> str:
     except BadMessage as error:
         if error.fault is not Fault.MISSING:
             raise
-        return "required" if error.path == key.path else error.expected
+        return "required" if error.path.replace("[0]", "") == key.path else error.expected
     found = [(path, value) for path, value in _members(decoded) if path[-1] == key.name]
     own = [(path, value) for path, value in found if key.section in path]  # two sections may have a key of one name
     values = [value for _, value in own or found]
@@ -190,8 +191,8 @@ def _default(read: Read, document: Mapping[str, Any], key: Key) -> str:
 
 def _members(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
     """The fields of a configuration with their paths, at any depth."""
-    if isinstance(value, Mapping):
-        for member in value.values():
+    if isinstance(value, Mapping | tuple):
+        for member in value.values() if isinstance(value, Mapping) else value:
             yield from _members(member, path)
     if dataclasses.is_dataclass(value):
         for field in dataclasses.fields(value):
@@ -228,6 +229,14 @@ def _is_required(read: Read, document: Mapping[str, Any], section: str) -> bool:
 
 
 def _section(document: dict[str, Any], section: str) -> dict[str, Any]:
+    """The table; the first one of an array of tables."""
+    found = _found(document, section)
+    table_of_it: dict[str, Any] = found[0] if isinstance(found, list) else found
+    return table_of_it
+
+
+def _found(document: Mapping[str, Any], section: str) -> Any:
+    found: Any = document
     for name in section.split("."):
-        document = document[name]
-    return document
+        found = found[name]
+    return found
