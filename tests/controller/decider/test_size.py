@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
+from trimtab_controller.decider.size.facts import Pool
 from trimtab_controller.decider.size.freeze import BadFreeze, Freeze
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.smaller import bound_after_loss, can_be_spread
+from trimtab_controller.decider.size.smaller import bound_after_loss, can_be_spread, leavers
 from trimtab_controller.decider.size.verdict import Direction, Need, judge
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -345,3 +346,13 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         replace(ACT, min_utilisation=0.9)
     with pytest.raises(ValueError, match="min_workers 4 is above max_workers 3"):
         replace(ACT, min_workers=4, max_workers=3)
+
+
+def test_workers_that_rules_need_stay() -> None:
+    """Two of ten workers are a pool: one may leave while the other carries the pool, and neither with standbys."""
+    pair = frozenset({WorkerId("w00"), WorkerId("w01")})
+    light = facts(10, 1.0, pools=(Pool(rules=("fast",), workers=pair, demand=0.2),))
+    assert {each.id for each in leavers(light, ACT).workers} & pair == {WorkerId("w00")}
+    heavy = replace(light, pools=(replace(light.pools[0], demand=1.0),))
+    assert leavers(heavy, ACT).obstacle == "9 workers would be too few for what fast allow"
+    assert leavers(replace(light, standbys=1), ACT).obstacle == "9 workers would be too few for what fast allow"

@@ -7,7 +7,7 @@ what it uses, its key groups stand for it.
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -40,6 +40,15 @@ class SizedWorker:
     largest_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The workers that some key groups may be on by `rules` (their names), and the cores that these ask for in all."""
+
+    rules: tuple[str, ...]
+    workers: frozenset[WorkerId]
+    demand: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizeFacts:
     """What is known of an app in a window from `start_s` to `end_s` (epoch seconds).
@@ -53,7 +62,8 @@ class SizeFacts:
     started and do not run yet; `pool` = workers that can be started.  `saving` = cores of the demand that collocation
     can save at most.
 
-    `disks` = bytes that the disk of each host, where it is known, can take besides what is on it.
+    `disks` = bytes that the disk of each host, where it is known, can take besides what is on it.  `pools`: one for all
+    key groups with the same rules.
 
     `restart_s` = how long a started worker takes until it runs; `catch_up_s` = within which time a backlog is to be
     worked off.
@@ -78,6 +88,7 @@ class SizeFacts:
     restart_s: float = 0.0
     catch_up_s: float = math.inf
     disks: Mapping[HostId, float] = field(default_factory=dict)
+    pools: tuple[Pool, ...] = ()
 
     @property
     def staying(self) -> tuple[SizedWorker, ...]:
@@ -174,7 +185,20 @@ def facts_of(
         restart_s=restart_s,
         catch_up_s=catch_up_s,
         disks=free_disks(view),
+        pools=tuple(_pools(view)),
     )
+
+
+def _pools(view: AppView) -> Iterator[Pool]:
+    """Of key groups for which rules leave a worker."""
+    where, names = view.places, [worker.id for worker in view.workers]
+    for which, allowed in enumerate(where.allowed):
+        if allowed.any():
+            yield Pool(
+                rules=tuple(rule.name for rule in where.rules[which]),
+                workers=frozenset(names[place] for place in np.flatnonzero(allowed).tolist()),
+                demand=float(view.owned.load[where.class_of == which].sum()) / PERCENT_PER_CORE,
+            )
 
 
 def _counts(table: OwnedTable) -> Counter[WorkerId]:

@@ -6,7 +6,8 @@ The rule: with the fewest workers that may stay,
 2. the key groups can be spread so that no worker is above `max_utilisation` (`can_be_spread`),
 3. if the app has standbys: after the loss of any one host the survivors, evenly loaded, are at most at
    `max_utilisation_after_loss` (the N-1 bound), and there are enough hosts for owner and standbys;
-4. the disks of the hosts that remain can take the state of those that leave, and what these follow (`disks_suffice`).
+4. the disks of the hosts that remain can take the state of those that leave, and what these follow (`disks_suffice`);
+5. of the workers that rules allow for key groups enough remain for their load, their owner and their standbys.
 
 This is the middle of Algorithm 1 of Madsen et al. (2017), for balance alone: the potential plan of the smaller cluster
 is not computed.  Whether one exists is decided by a sufficient condition that costs a pass over the key groups, in the
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trimtab_controller.decider.owned import Floats
-from trimtab_controller.decider.size.facts import SizedWorker, SizeFacts
+from trimtab_controller.decider.size.facts import Pool, SizedWorker, SizeFacts
 from trimtab_controller.decider.size.settings import ScalingSettings
 
 ROUNDING = 1e-9
@@ -81,6 +82,8 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
     room = [settings.max_utilisation * worker.capacity - facts.fixed for worker in left if worker.free]
     if not can_be_spread(facts.loads, room):
         return f"{size} could not be balanced below {settings.max_utilisation:.0%}"
+    if pool := _pool_too_small(facts, settings, left):
+        return f"{size} would be too few for what {' and '.join(pool.rules)} allow"
     if not disks_suffice(facts, left, gone):
         return f"the disks of {size} have no room for the state of those that would leave"
     if not facts.standbys:
@@ -96,6 +99,18 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
         limit = f"above {settings.max_utilisation_after_loss:.0%}"
         return f"{size} would be at {bound:.0%} at least after the loss of a host, {limit}"
     return ""
+
+
+def _pool_too_small(facts: SizeFacts, settings: ScalingSettings, left: Sequence[SizedWorker]) -> Pool | None:
+    """The first pool whose workers that are left cannot carry what must be on them, or cannot be owner and standbys."""
+    for pool in facts.pools:
+        before = {worker.host for worker in facts.staying if worker.id in pool.workers}
+        inside = [worker for worker in left if worker.free and worker.id in pool.workers]
+        room = sum(settings.max_utilisation * worker.capacity - facts.fixed for worker in inside)
+        hosts = len({worker.host for worker in inside})
+        if hosts < min(facts.standbys + 1, len(before)) or pool.demand > room + ROUNDING:
+            return pool
+    return None
 
 
 def disks_suffice(facts: SizeFacts, left: Sequence[SizedWorker], gone: Sequence[SizedWorker]) -> bool:
