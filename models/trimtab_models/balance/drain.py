@@ -17,7 +17,7 @@ from enum import Enum
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving.stop import Stop
 
@@ -117,21 +117,18 @@ class Drain:
         """Moves `key_group` to the remaining node that is least loaded with it, if that stays within `ceiling`."""
         problem = self._problem
         after = self._deviations + problem.load[key_group] / problem.capacity
-        after[problem.removing | self._too_full(key_group) | (after > ceiling)] = np.inf
+        room = problem.nodes_with_room(key_group, self._used, self._limit)
+        after[problem.removing | ~room | (after > ceiling)] = np.inf
         after[self.allocation[key_group]] = np.inf
         node = int(after.argmin())
         if np.isfinite(after[node]):
             self._move(key_group, node)
 
-    def _too_full(self, key_group: int) -> Bools:
-        after = self._used + self._problem.usage_on([key_group], np.arange(self._used.shape[1]))
-        full: Bools = np.logical_or.reduce(after > self._limit, axis=0)
-        return full
-
     def _may_return(self, key_group: int, band: Band) -> bool:
         problem, home = self._problem, self._problem.home[key_group]
         after = self._deviations[home] + problem.load[key_group] / problem.capacity[home]
-        return bool(after <= band.over) and not self._too_full(key_group)[home]
+        used = self._used[:, home] + problem.usage_on(key_group, home)
+        return bool(after <= band.over) and bool((used <= self._limit[:, home]).all())
 
     def _may_take(self, key_group: int, node: int, *, instead_of: int) -> bool:
         problem = self._problem
@@ -165,11 +162,10 @@ def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, .
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     room = float(((ceiling - deviations) * problem.capacity)[problem.kept].max())
     suspects = ~problem.movable | (problem.prices > problem.allowances[:, None]).any(axis=0) | (problem.load > room)
-    nodes = np.arange(len(problem.capacity))
     if len(problem.limit):
         suspects[:] = True
     for key_group in np.flatnonzero(problem.to_leave(allocation) & suspects).tolist():
-        fits = problem.kept & (used + problem.usage_on([key_group], nodes) <= limit).all(axis=0)
+        fits = problem.kept & problem.nodes_with_room(key_group, used, limit)
         fits[allocation[key_group]] = False
         light = deviations + problem.load[key_group] / problem.capacity <= ceiling
         obstacle = None

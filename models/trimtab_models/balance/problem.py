@@ -116,6 +116,16 @@ class Problem:
         """(R, ...) what these key groups use on these nodes: see `spared.usage_on`."""
         return usage_on(self.usage, self.spared, key_groups, nodes)
 
+    def nodes_with_room(self, key_group: int, used: Floats, limit: Floats) -> Bools:
+        """(N,) the nodes on which a key group fits besides what is `used` (R, N), all of it within `limit` (R, N)."""
+        rows = np.flatnonzero(self.usage[:, key_group])
+        after = used[rows] + self.usage[rows, key_group, None]
+        if self.spared is not None:
+            nodes, less = self.spared.of_key_group(key_group)
+            after[:, nodes] -= less[rows]
+        room: Bools = np.logical_and.reduce(after <= limit[rows], axis=0)
+        return room
+
     def with_limits(self, usage: Floats, limit: Floats, spared: Spared | None) -> "Problem":
         """The problem with further resources: `usage` (R, K), `limit` (R, N), and what is `spared` of these R alone."""
         return replace(

@@ -74,6 +74,11 @@ class Spared:
         at = np.minimum(np.searchsorted(self._codes, wanted), len(self._codes) - 1)
         return np.where(self._codes[at] == wanted, self.amount[:, at], 0.0)
 
+    def of_key_group(self, key_group: int) -> tuple[Ints, Floats]:
+        """(p,) the nodes on which a key group uses less, and (R, p) how much less."""
+        chosen = slice(*np.searchsorted(self.key_group, (key_group, key_group + 1)).tolist())
+        return self.node[chosen], self.amount[:, chosen]
+
     def part(self, key_groups: Ints, nodes: Ints) -> "Spared | None":
         """Of these key groups and nodes alone, numbered by their positions here; None if nothing is spared."""
         there = np.full(self.size[1], -1)
