@@ -23,7 +23,7 @@ from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 
 
 def test_key_groups_that_cannot_leave_a_drained_worker_are_said_with_the_decision() -> None:
-    made = decider(execution(ON_W0))
+    made = decider(execution(ON_W0), Drain(worker=W0, by="op", at=1.0, reason="kernel"))
     made.on_event(1011.0, window(ON_W0))
     why = "too heavy"
     stuck = (
