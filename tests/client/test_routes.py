@@ -97,13 +97,14 @@ def use_everything(client: Client) -> None:
         client.hosts(), client.pool(), client.decisions(), client.concerns(), client.intents(), client.apps(),
         client.history(APP), client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
-        client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
+        client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
     ):  # fmt: skip
         assert next(rows)
     why = {"reason": "test", "dry_run": True}
     client.drain("orders-1", **why), client.undrain("orders-0", **why), client.pause(**why), client.resume(**why)
     client.stop(APP, pause=True, **why), client.scale(APP, 3, **why), client.forget_app("gone", **why)
-    client.forget_worker("gone", **why)
+    client.forget_worker("gone", **why), client.approve("3.16", **why), client.reject("3.16", **why)
+    client.move([f"{APP}/{OPERATOR}/1"], "orders-3", **why), client.undo(PLAN, **why)
     with pytest.raises(ProblemError, match="not on hold"):
         client.accept_journal("h-1", **why)
 

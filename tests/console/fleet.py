@@ -20,6 +20,7 @@ from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTab
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import encode_record
+from trimtab_protocol.messages.proposals import ProposalStatus, ProposedMove
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
@@ -158,6 +159,7 @@ class Fleet:
             ),
             "pool": (PoolStatus(app=APP, worker=WorkerId("orders-spare"), host=HostId("host-spare"), capacity=1.0),),
             "rounds": (self.past(at), self.in_flight(at)),
+            "proposals": (self.waiting(at),),
             "decisions": (
                 DecisionStatus(at=at - 300, kind="skip", reason="inside_band", text="nothing: inside band 2.3 <= 5.0"),
                 DecisionStatus(
@@ -215,6 +217,14 @@ class Fleet:
             plan="3.15", app=APP, reason="load distance 11.4 above 5.0", status="feasible", fallback=False,
             started_at=at - 8, ended_at=None, before=11.4, planned=1.9, after=None, lower_bound=1.2, migrations=1,
             failed=0, bytes_moved=64_000_000, handovers={"done": 1, "releasing": 1, "waiting": 1}, pauses_s=(0.14,),
+        )  # fmt: skip
+
+    def waiting(self, at: float) -> ProposalStatus:
+        key_group, size = KeyGroup(APP, OPERATORS[0], 0), 64_000_000
+        move = ProposedMove(key_group=str(key_group), source=self.worker(0), target=self.worker(1), state_bytes=size)
+        return ProposalStatus(
+            plan="3.16", app=APP, reason="load distance 7.4 above 5.0", at=at - 60, expires_at=at + 1740, before=7.4,
+            planned=1.2, lower_bound=1.1, moves=(move,), moves_total=1, to_standbys=0, restore_bytes=size, unmeasured=0,
         )  # fmt: skip
 
     def journal(self) -> JournalEntry:
