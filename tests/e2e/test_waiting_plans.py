@@ -11,6 +11,8 @@ from trimtab_controller.execution.proposal import Proposal
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import KeyGroup
 
+pytestmark = pytest.mark.scenario
+
 HEAVY, LIGHT = 0.06, 0.01
 """CPU of a key group, in cores: of those that became heavier, and of all others."""
 QUIET_WINDOWS = 6
@@ -115,7 +117,7 @@ def test_a_plan_expires_is_solved_again_rejected_and_at_last_approved(world: Wor
     next_proposal(world, fourth.id, heavy)  # the loads have changed: the rejection says nothing of that
     fifth = settled(world, heavy)
     assert [each.kind for each in world.commands] == [], "nothing has moved"
-    assert "no plan 9.9 waits for approval" in world.trimtab("approve", "9.9", code=1)
+    assert f"no plan '9.9' waits for approval; there is {fifth.id}" in world.trimtab("approve", "9.9", code=1)
 
     world.trimtab("approve", fifth.id, "--reason", "go")
     pass_windows(world, heavy, lambda: waiting(world) is None, "beginning of the approved plan")
