@@ -16,7 +16,10 @@ from tests.previous.scripts.recoding import CODECS, as_chunk
 from trimtab_agent.commands.events import KeptNoted
 from trimtab_agent.commands.journal import encode_line
 from trimtab_agent.engines.faust.agent_link import versions
-from trimtab_controller.execution.journal import encode_entry
+from trimtab_controller.execution.journal import JournalEntry, encode_entry
+from trimtab_controller.execution.proposal import Proposal
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import encode_ack, encode_command
 from trimtab_protocol.messages.handover import encode_handover
 from trimtab_protocol.messages.intents import Intent, encode_intent
@@ -92,6 +95,24 @@ REPORT = replace(
     sample=replace(samples.REPORT.sample, **DISK),
     pairs=tuple(replace(each, direct=None) for each in samples.REPORT.pairs),
 )
+WAITS = Plan(
+    app=samples.APP,
+    reason=PlanReason.LOAD_DISTANCE,
+    detail="load distance 18.4 above 5.0",
+    moves=(Move(key_group=samples.SUMS_1, source=samples.W0, target=samples.W1, state_bytes=1),),
+    hosts=dict.fromkeys((samples.W0, samples.W1), samples.HOST),
+    before=18.4,
+    planned=1.1,
+    lower_bound=1.1,
+    status="optimal",
+)
+WAITING = JournalEntry(
+    execution=Execution(
+        generation=3,
+        number=17,
+        proposals={WAITS.app: Proposal(id="3.17", plan=WAITS, at=1.0, expires_at=1801.0)},
+    )
+)
 HELLO = replace(samples.HELLO, versions=versions())
 
 READ: dict[str, tuple[str, bytes]] = {
@@ -136,10 +157,14 @@ NEGOTIATED = {
     "head of a placement in parts": ("record", b"a\n" + encode_record(samples.HEAD), "wrong_version v"),
     "part of a placement": ("record", samples.PART.key + b"\n" + encode_record(samples.PART), "missing_field owners"),
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
+    "approval": ("intent", intent(samples.APPROVE), "unknown_field approve_plan"),
+    "moves by hand": ("intent", intent(samples.MOVE), "unknown_field moves"),
+    "journal with a plan that waits": ("entry", encode_entry(WAITING), "unknown_field proposals"),
 }
 """Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Status: so is
 `trimtab status`; a controller of before that takes over begins its history anew.  Wishes: the
 command is of its controller's version; one of before counts what it does not know, and leaves it to its successor.
+Journal: a controller of before holds, until an operator accepts it.
 Parts: only while all workers of the app say that they read them; a controller of before holds.
 A journal line on a kept worker: an agent of before counts it as a fault, and refuses older commands for a minute."""
 

@@ -143,6 +143,7 @@ class ExecutionMachine:
         handovers.name_due(step)
         self._start_waiting(step)
         self._standbys.name_due(step, self._restoring_on(step.execution))
+        proposing.let_go(step)
         actions = step.close()
         self.state = step.execution
         warmed, self._warmed = self._warmed, []

@@ -34,13 +34,18 @@ def begun(step: Step, event: PlanDecided) -> None:
     app = event.plan.app
     if event.id is not None:
         _without(step, app)
-    moved = {each: row for each, row in step.execution.hand_moved.items() if row.until > step.now}
     if event.keep_until is not None:
         row_of = {move.key_group: HandMoved(worker=move.target, until=event.keep_until) for move in event.plan.moves}
-        moved |= row_of
-    if moved != step.execution.hand_moved:
-        step.execution = replace(step.execution, hand_moved=moved)
+        step.execution = replace(step.execution, hand_moved={**step.execution.hand_moved, **row_of})
     step.answered = event.answered
+
+
+def let_go(step: Step) -> None:
+    """Forget what need not stay any longer where an operator moved it.  That alone is no reason to publish."""
+    known = step.execution.hand_moved
+    if step.changed and any(row.until <= step.now for row in known.values()):
+        left = {each: row for each, row in known.items() if row.until > step.now}
+        step.execution = replace(step.execution, hand_moved=left)
 
 
 def answer(step: Step, event: IntentsAnswered) -> None:

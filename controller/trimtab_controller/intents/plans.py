@@ -15,7 +15,15 @@ from trimtab_controller.plan import Plan
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
-from trimtab_protocol.messages.intents import MAX_MOVES, Approve, MoveKeyGroups, Placing, Reject
+from trimtab_protocol.messages.intents import (
+    MAX_BYTES,
+    MAX_MOVES,
+    Approve,
+    MoveKeyGroups,
+    Placing,
+    Reject,
+    encode_intent,
+)
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.proposals import ProposalStatus
 
@@ -85,9 +93,12 @@ def _wish(asked: Asked, moves: list[Placing], undoes: str | None = None) -> Move
     if len(moves) > MAX_MOVES:
         raise Refusal(Fault.INVALID, f"found {len(moves)} key groups, expected {MAX_MOVES} at most")
     try:
-        return MoveKeyGroups(moves=tuple(moves), by=asked.by, at=asked.at, reason=asked.reason, undoes=undoes)
+        wish = MoveKeyGroups(moves=tuple(moves), by=asked.by, at=asked.at, reason=asked.reason, undoes=undoes)
     except ValueError as error:
         raise Refusal(Fault.INVALID, str(error)) from error
+    if (size := len(encode_intent(wish))) > MAX_BYTES:
+        raise Refusal(Fault.INVALID, f"found {size} bytes of names, expected {MAX_BYTES} at most: move fewer at once")
+    return wish
 
 
 def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: str) -> Change:

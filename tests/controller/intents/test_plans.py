@@ -106,6 +106,9 @@ def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
         "no app 'other' reports; there are app"
     )
     assert refused(Fault.CONFLICT, plans.move, asked(), ["app/sums/0"], "w9", looked()) == "app: w9 does not run"
+    names = [f"{'a' * 190}/{'s' * 190}/{each}" for each in range(1_000)]
+    told = refused(Fault.INVALID, plans.move, asked(), names, "w" * 190, looked())
+    assert "bytes of names, expected 500000 at most" in told
     dry = replace(STATUS, apps=(replace(STATUS.apps[0], mode="dry-run"),))
     told = refused(Fault.CONFLICT, plans.move, asked(dry), ["app/sums/0"], W1, looked())
     assert told == "the mode of app is dry-run: nothing of it moves, see [plans]"
