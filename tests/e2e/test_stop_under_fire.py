@@ -148,6 +148,9 @@ def test_a_plan_of_a_thousand_moves_ends_within_seconds(world: World, moved: int
     assert {name for name, owner in world.owners.items() if owner == "w1"} == {
         name for each in ended.handovers if each.phase is HandoverPhase.DONE for name in each.key_groups
     }
+    pass_window(world)
+    while agents.seen < len(world.commands):
+        agents.look()
     commands = len(world.commands)
     for _ in range(QUIET_WINDOWS):
         pass_window(world)
