@@ -50,7 +50,6 @@ def question(workers: int, key_groups: int, budget: int, seed: int, seconds: flo
         flows=None,
         max_migrations=budget,
         max_load_distance=5.0,
-        remote_cost=0.0,
         time_limit_s=seconds,
         seed=seed,
     )

@@ -56,7 +56,7 @@ def test_no_gigabyte_moves_for_a_tuple_a_second_whose_saving_nobody_measured(wor
     world.wait("rest in several windows", lambda: world.metric(calm) >= 3, windows=True)
 
     status = world.status_when("calm", lambda status: status["decisions"][-1]["reason"] == "inside_band")
-    note = "collocation: not used, no measured saving (each hop goes through the broker)"
+    note = "collocation: not used, no significant saving is measured"
     assert status["decisions"][-1]["text"].count(note) == 1
     assert status["apps"][0]["collocation"] == 0.0
     assert (status["rounds"], world.commands, remote(world)) == ([], [], 6)

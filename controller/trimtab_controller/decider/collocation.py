@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_controller.decider.owned import Floats, Integers
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.view import AppView, EndCosts
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_models.albic.scores import scored_among
 from trimtab_protocol.messages.names import OperatorId
@@ -39,9 +39,12 @@ def counted(cost: Cost | Unknown) -> float:
     return cost.value if isinstance(cost, Cost) and cost.significant else 0.0
 
 
-def is_worth(fits: Mapping[OperatorId, CostFit]) -> bool:
-    """Whether any cost is significant."""
-    return any(counted(cost) > 0.0 for fit in fits.values() for cost in (fit.sending, fit.receiving))
+def end_costs(fits: Mapping[OperatorId, CostFit]) -> dict[OperatorId, EndCosts]:
+    """The costs that plans count with; operators without a significant one are left out."""
+    found = {
+        name: EndCosts(sending=counted(fit.sending), receiving=counted(fit.receiving)) for name, fit in fits.items()
+    }
+    return {name: costs for name, costs in found.items() if costs != EndCosts()}
 
 
 def together_in(view: AppView, fits: Mapping[OperatorId, CostFit]) -> Together:
@@ -57,7 +60,7 @@ def together_in(view: AppView, fits: Mapping[OperatorId, CostFit]) -> Together:
     apart = (table.owner[flows.source] != table.owner[flows.target]) & (flows.source != flows.target)
     obtainable = float(flows.rate[scored | ~apart].sum()) / total
     known = any(isinstance(cost, Cost) for fit in fits.values() for cost in (fit.sending, fit.receiving))
-    sending, receiving = costs_of_flows(view, flows, fits)
+    sending, receiving = costs_of_flows(view, flows)
     worth = float((flows.rate * (sending + receiving))[scored & apart].sum())
     return Together(fits=fits, obtainable=obtainable, worth=worth if known else None)
 
@@ -82,12 +85,22 @@ def flows_of(view: AppView) -> FlowTable:
     return FlowTable(source=source[known][order], target=target[known][order], rate=rate[known][order])
 
 
-def costs_of_flows(view: AppView, flows: FlowTable, fits: Mapping[OperatorId, CostFit]) -> tuple[Floats, Floats]:
+def costs_of_flows(view: AppView, flows: FlowTable) -> tuple[Floats, Floats]:
     """(F,) CPU seconds per tuple at the sending and at the receiving end of each flow, if it is remote."""
     table = view.owned
-    known = [fits.get(operator) for operator in table.operators]
-    sending = np.array([0.0 if fit is None else counted(fit.sending) for fit in known])
-    receiving = np.array([0.0 if fit is None else counted(fit.receiving) for fit in known])
-    if not len(known):
+    known = [view.remote_costs.get(operator, EndCosts()) for operator in table.operators]
+    if not known:
         return np.zeros(len(flows.rate)), np.zeros(len(flows.rate))
-    return sending[table.operator[flows.source]], receiving[table.operator[flows.target]]
+    sending = np.array([each.sending for each in known])[table.operator[flows.source]]
+    receiving = np.array([each.receiving for each in known])[table.operator[flows.target]]
+    return sending, receiving
+
+
+def saving_in(view: AppView) -> float:
+    """Cores that collocation saves at most: what all tuples between workers cost."""
+    if not view.remote_costs:
+        return 0.0
+    flows, table = flows_of(view), view.owned
+    sending, receiving = costs_of_flows(view, flows)
+    apart = table.owner[flows.source] != table.owner[flows.target]
+    return float((flows.rate * (sending + receiving))[apart].sum())

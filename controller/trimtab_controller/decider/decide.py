@@ -16,7 +16,7 @@ from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.rules.rule import names
-from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.decider.view import AppView, EndCosts, NotReady
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
@@ -25,7 +25,7 @@ from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
-NO_SAVING = "collocation: not used, no measured saving (each hop goes through the broker)"
+NO_SAVING = "collocation: not used, no significant saving is measured"
 SCALING_PATIENCE_S = 60.0
 """How long the reports may take to show a stop or start before it is commanded again."""
 
@@ -43,9 +43,10 @@ class Settings:
     restart of 30 s, 300 s ask for 10 % more than the input alone, which moves little; 10 minutes of backlog ask for
     three times as much.
 
-    With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp) and lowers
-    the mean load by `min_gain`.  The saving follows from `remote_tuple_cpu_s`, the measured CPU seconds that a tuple
-    costs only because it goes to another worker.  While that is unknown (None), ALBIC plans for balance alone.
+    With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp), lowers
+    the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
+    because it goes to another worker is measured (`remote_costs.py`), unless an operator states it
+    (`remote_tuple_cpu_s`, both ends together).  Without a significant cost ALBIC plans for balance alone.
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
     that plans fill at most: traffic comes in bursts.
@@ -61,24 +62,27 @@ class Settings:
     drain_load_distance: float = 25.0
     min_collocation_gain: float = 2.0
     remote_tuple_cpu_s: float | None = None
+    pay_back_s: float = 1800.0
     catch_up_s: float = 300.0
     max_disk: float = 0.9
     max_link: float = 0.9
 
-    @property
-    def planned_with(self) -> Method:
-        """The method that plans are made with."""
-        return self.method if self.remote_tuple_cpu_s else Method.MILP
+    def planned_with(self, view: AppView) -> Method:
+        """The method that plans for this app are made with."""
+        costs = view.remote_costs if self.remote_tuple_cpu_s is None else self.remote_tuple_cpu_s
+        return self.method if costs else Method.MILP
 
-    @property
-    def saved_per_tuple_s(self) -> float:
-        """CPU seconds that plans save for each tuple that they keep within a worker."""
-        return (self.remote_tuple_cpu_s or 0.0) if self.planned_with is Method.ALBIC else 0.0
+    def with_stated_costs(self, view: AppView) -> AppView:
+        """The view with what an operator says that remote tuples cost, if one does: half of it at each end."""
+        if self.remote_tuple_cpu_s is None:
+            return view
+        end = self.remote_tuple_cpu_s / 2.0
+        stated = dict.fromkeys(view.sizes, EndCosts(sending=end, receiving=end)) if end else {}
+        return view if view.remote_costs == stated else replace(view, remote_costs=stated)
 
-    @property
-    def note(self) -> str:
+    def note(self, view: AppView | NotReady | None) -> str:
         """Why plans are not made with `method`; empty if they are."""
-        return "" if self.planned_with is self.method else NO_SAVING
+        return "" if not isinstance(view, AppView) or self.planned_with(view) is self.method else NO_SAVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +238,7 @@ def admit(
         )
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
     misplaced = np.flatnonzero(view.misplaced)
-    collocation = evaluation.collocation if settings.planned_with is Method.ALBIC else None
+    collocation = evaluation.collocation if settings.planned_with(view) is Method.ALBIC else None
     balancing = distance > max(settings.load_distance, noise)
     if (
         not to_empty
@@ -299,11 +303,14 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
         return Skip(reason=SkipReason.SOLVER_FAILED, detail=detail, app=wanted.view.app)
     full = bottleneck_in(filled)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
-    if not answer.moves or not (wanted.must_move or evened or _together_pays(answer, settings)):
+    together = _saves_enough(answer, settings)
+    paid = together and _pays_back(wanted.view, answer, settings)
+    if not answer.moves or not (wanted.must_move or evened or paid):
+        unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
         detail = (
             f"{wanted.view.app}: {wanted.detail}, but {settings.max_migrations} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
-            f"{collocation_of(answer)}{method_of(answer)}{full}"
+            f"{collocation_of(answer)}{unpaid}{method_of(answer)}{full}"
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
         return Skip(reason=reason, detail=detail, app=wanted.view.app)
@@ -361,20 +368,27 @@ def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
     ]
 
 
-def _together_pays(answer: Answer, settings: Settings) -> bool:
+def _saves_enough(answer: Answer, settings: Settings) -> bool:
     found = answer.collocation
-    if found is None:
-        return False
-    return found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
+    return found is not None and found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
 
 
-def noted(decision: Decision, settings: Settings) -> Decision:
+def _pays_back(view: AppView, answer: Answer, settings: Settings) -> bool:
+    """Whether what collocation saves makes up in time for the restores of all that moves."""
+    saved_pp = answer.collocation.saved_pp if answer.collocation else 0.0
+    rows = [key_group for key_group, _ in answer.moves]
+    cost_s = len(rows) * view.restore.unit_s + float(view.owned.assumed_state_bytes[rows].sum()) / view.restore.bytes_s
+    cores = saved_pp / 100.0 * sum(worker.capacity for worker in view.workers if not worker.draining)
+    return cores * settings.pay_back_s >= cost_s
+
+
+def noted(decision: Decision, note: str) -> Decision:
     """The decision, with the settings' note added if it is about the balance of an app."""
-    if not settings.note:
+    if not note:
         return decision
     match decision:
         case Skip(reason=reason, detail=detail) if reason in OF_BALANCE:
-            return replace(decision, detail=f"{detail}; {settings.note}")
+            return replace(decision, detail=f"{detail}; {note}")
         case Planned(plan=plan):
-            return replace(decision, plan=replace(plan, note=settings.note))
+            return replace(decision, plan=replace(plan, note=note))
     return decision

@@ -3,18 +3,21 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab_controller.decider.collocation import costs_of_flows, flows_of
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.instance_limits import add_rules, limits_of_hosts
-from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Question
+from trimtab_models.albic.problem import repaid_charge
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
 from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
 
 def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
     """The question to the solver; key groups and workers are numbered as in the view."""
-    table = view.owned
+    view = settings.with_stated_costs(view)
+    table, albic = view.owned, settings.planned_with(view) is Method.ALBIC
     places = {worker.id: place for place, worker in enumerate(view.workers)}
     return Question(
         load=table.load,
@@ -24,16 +27,16 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         owner=np.array([places[name] for name in table.workers], np.int32)[table.owner],
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
         draining=np.array([worker.draining for worker in view.workers], np.bool_),
-        flows=_flows(view) if settings.planned_with is Method.ALBIC else None,
+        flows=_flows(view) if albic else None,
         max_migrations=settings.max_migrations,
         max_load_distance=_max_load_distance(view, settings),
-        remote_cost=_remote_cost(settings),
         time_limit_s=time_limit_s,
-        method=settings.planned_with,
+        method=settings.planned_with(view),
         hosts=_hosts(view),
         copies=view.copies,
         pinned=_pinned(view),
         placing=view.places.of_question if view.rules else None,
+        charge=_charge(view, settings) if albic else None,
     )
 
 
@@ -72,17 +75,39 @@ def _traffic(view: AppView) -> Floats | None:
 
 
 def _flows(view: AppView) -> Flows:
-    """The flows between key groups of the view, in the order of their ends."""
-    table = view.owned
-    source = table.places_of(source for source, _ in view.flows)
-    target = table.places_of(target for _, target in view.flows)
-    rate = np.fromiter(view.flows.values(), np.float64, len(view.flows))
-    known = (source >= 0) & (target >= 0)
-    order = np.lexsort((target[known], source[known]))
+    """The flows between key groups of the view, with what each costs while it is remote."""
+    flows = flows_of(view)
+    sending, receiving = costs_of_flows(view, flows)
     return Flows(
-        source=source[known][order].astype(np.int32),
-        target=target[known][order].astype(np.int32),
-        rate=rate[known][order],
+        source=flows.source.astype(np.int32),
+        target=flows.target.astype(np.int32),
+        rate=flows.rate,
+        send_cost=PERCENT_PER_CORE * sending,
+        receive_cost=PERCENT_PER_CORE * receiving,
+    )
+
+
+def _charge(view: AppView, settings: Settings) -> Floats:
+    """The load that the move of each key group must save at least, to pay back its restore."""
+    restore = view.restore
+    return repaid_charge(
+        np.maximum(1.0, view.owned.assumed_state_bytes),
+        bytes_s=restore.bytes_s,
+        unit_s=restore.unit_s,
+        pay_back_s=settings.pay_back_s,
+    )
+
+
+def _mean_costs(view: AppView) -> tuple[float, float]:
+    """Percent of a core per remote tuple/s at both ends, on average: the file has one number for all operators."""
+    flows = flows_of(view)
+    total = float(flows.rate.sum())
+    if not total or not view.remote_costs:
+        return 0.0, 0.0
+    sending, receiving = costs_of_flows(view, flows)
+    return (
+        PERCENT_PER_CORE * float((flows.rate * sending).sum()) / total,
+        PERCENT_PER_CORE * float((flows.rate * receiving).sum()) / total,
     )
 
 
@@ -93,14 +118,10 @@ def _max_load_distance(view: AppView, settings: Settings) -> float:
     return settings.load_distance
 
 
-def _remote_cost(settings: Settings) -> float:
-    """Percent of a core, at each end, per tuple/s that goes to another worker."""
-    return 100.0 * (settings.remote_tuple_cpu_s or 0.0) / 2.0
-
-
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
     """The same problem as an instance of the file contract."""
-    known, remote_cost = view.owners, _remote_cost(settings)
+    view = settings.with_stated_costs(view)
+    known, (sending, receiving) = view.owners, _mean_costs(view)
     limits_of, usages = limits_of_hosts(view, _traffic(view))
     limits = [limits_of.get(worker.host, {}) for worker in view.workers]
     if view.rules:
@@ -136,7 +157,7 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
         budget=Budget(max_migrations=settings.max_migrations),
         options=Options(
             max_load_distance=_max_load_distance(view, settings),
-            serialise_cost=remote_cost,
-            deserialise_cost=remote_cost,
+            serialise_cost=sending,
+            deserialise_cost=receiving,
         ),
     )

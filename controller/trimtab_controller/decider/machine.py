@@ -5,6 +5,7 @@ app at a time; the next app follows when it has answered.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from trimtab_controller.decider.copies import state_held
 from trimtab_controller.decider.decide import (
@@ -61,7 +62,7 @@ from trimtab_controller.decider.restoring import onto_copies, with_restores
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
-from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -88,12 +89,8 @@ class Decider:
         self._first = FirstPlacements(first)
         self.plans = plans
         self.settings = settings
-        self._seen = Observations(
-            settings,
-            needs,
-            SizeRounds(scaling, acting, settings.catch_up_s, settings.saved_per_tuple_s, plans),
-            rules,
-        )
+        sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans)
+        self._seen = Observations(settings, needs, sizes, rules)
         self._needs = needs
         self._execution = execution
         self._acting = acting
@@ -247,7 +244,7 @@ class Decider:
             found = self._decide_app(now, app)
             if not isinstance(found, Skip):
                 return found
-            skips[app] = noted(found, self.settings)
+            skips[app] = noted(found, self.settings.note(self.known.views[app]))
         if not self._spoken and (standbys := self._place_standbys(now)) is not None:
             return standbys
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
@@ -329,7 +326,8 @@ class Decider:
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
-        return self._seen.to_plan(now, view, self._execution, (*self.intents, *wishes))
+        learned = RestoreCost(unit_s=self._learned.unit_s, bytes_s=self._learned.bytes_per_s)
+        return self._seen.to_plan(now, replace(view, restore=learned), self._execution, (*self.intents, *wishes))
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""
@@ -372,13 +370,13 @@ class Decider:
 
     def _conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
         """The decision that an answer leads to."""
-        decision = self._judge(now, wanted, answer)
+        decision, note = self._judge(now, wanted, answer), self.settings.note(wanted.view)
         if isinstance(decision, Skip):
-            return noted(self._instead_of(now, decision), self.settings)
+            return noted(self._instead_of(now, decision), note)
         if not self._acting:
-            return noted(decision, self.settings)
+            return noted(decision, note)
         settled = as_mode_says(now, decision, self.plans)
-        return noted(self._begun(now, wanted.view, settled) if isinstance(settled, Planned) else settled, self.settings)
+        return noted(self._begun(now, wanted.view, settled) if isinstance(settled, Planned) else settled, note)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""

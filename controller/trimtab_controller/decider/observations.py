@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.collocation import together_in
+from trimtab_controller.decider.collocation import end_costs, together_in
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.demand import Demands, follow_demand
@@ -153,8 +153,9 @@ class Observations:
             return view
         if (early := too_early(view, execution)) is not None:
             return early
-        rules = in_force(self._rules, app, view.end_s)
-        return replace(self.hosts.of_view(demands.of_view(view)), rules=rules)
+        costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
+        view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
+        return self._settings.with_stated_costs(view)
 
 
 def too_early(view: AppView, execution: Execution) -> NotReady | None:

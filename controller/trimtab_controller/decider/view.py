@@ -62,6 +62,22 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndCosts:
+    """CPU seconds that a tuple costs an operator more because it goes to, or comes from, another worker."""
+
+    sending: float = 0.0
+    receiving: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreCost:
+    """What a move costs its target: a core for `unit_s` seconds, and for a second per `bytes_s` bytes of state."""
+
+    unit_s: float = 0.3
+    bytes_s: float = 10e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FixedWorker:
     """A worker that takes no part in plans: its key groups stay where they are, and it gets none.
 
@@ -89,6 +105,8 @@ class AppView:
     `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
     owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
     groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app.
+    `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
+    `restore` = what moving state costs.
     """
 
     app: AppId
@@ -105,12 +123,15 @@ class AppView:
     copies: Copies | None = None
     pinned: frozenset[KeyGroup] = frozenset()
     rules: tuple[Rule, ...] = ()
+    remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
+    restore: RestoreCost = RestoreCost()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
         object.__setattr__(self, "kept", OwnedTable.of(self.app, self.kept))
         object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
         object.__setattr__(self, "rooms", MappingProxyType(dict(self.rooms)))
+        object.__setattr__(self, "remote_costs", MappingProxyType(dict(self.remote_costs)))
 
     @property
     def owned(self) -> OwnedTable:

@@ -111,7 +111,7 @@ class ControllerRun:
         self._metrics.acting.set(self._acting)
         if self._health is not None:
             self._health.see_window(None)
-        collocating = self._configuration.balance.planned_with is Method.ALBIC
+        collocating = self._configuration.balance.method is Method.ALBIC
         solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(solver.close)
         stream = self._stream

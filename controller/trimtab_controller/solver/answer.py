@@ -25,8 +25,8 @@ class Question:
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
     narrow enough to matter.  `hosts` None = no host has a limit.  `placing` None = there is no rule.  `copies` = where
     state is already, None = nowhere, or no disk and no memory is small enough to matter.  `pinned` key groups stay
-    where they are, None = none does.  `flows` (with ALBIC only) are tuples per second, and `remote_cost` is the load,
-    at each end, of a tuple per second that goes to another worker.
+    where they are, None = none does.  `flows` and `charge` with ALBIC only; `charge` = the load that the move of each
+    key group must save at least.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -38,7 +38,6 @@ class Question:
     flows: "Flows | None"
     max_migrations: int
     max_load_distance: float
-    remote_cost: float
     time_limit_s: float
     method: Method = Method.MILP
     seed: int = 0
@@ -47,6 +46,7 @@ class Question:
     copies: "Copies | None" = None
     pinned: "NDArray[np.bool_] | None" = None  # (K,)
     placing: "Placing | None" = None
+    charge: "NDArray[np.float64] | None" = None  # (K,)
 
     @property
     def rows(self) -> int:
@@ -90,11 +90,16 @@ class Placing:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Flows:
-    """F flows between key groups, given by their indices."""
+    """F flows between key groups, given by their indices, in tuples per second.
+
+    `send_cost`, `receive_cost` = load at each end, per tuple per second, of a flow that goes to another worker.
+    """
 
     source: "NDArray[np.int32]"  # (F,)
     target: "NDArray[np.int32]"  # (F,)
     rate: "NDArray[np.float64]"  # (F,)
+    send_cost: "NDArray[np.float64]"  # (F,)
+    receive_cost: "NDArray[np.float64]"  # (F,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +115,8 @@ class Stuck:
 class Answer:
     """A plan: moves as (key group, target), given by their indices in the question.
 
-    `before` and `load_distance` are in pp.  `fallback`: the greedy method answered, because the solver did not.
+    `before` and `load_distance` are in pp, with ALBIC the latter with the loads after its collocations, the bound with
+    those before.  `fallback`: the greedy method answered, because the solver did not.
     `collocation`: with ALBIC only.
     """
 

@@ -122,8 +122,9 @@ def collocation_problem_of(question: Question) -> "CollocationProblem":
         source=np.zeros(0, np.int64) if flows is None else flows.source.astype(np.int64),
         target=np.zeros(0, np.int64) if flows is None else flows.target.astype(np.int64),
         rate=np.zeros(0) if flows is None else flows.rate,
-        serialise_cost=question.remote_cost,
-        deserialise_cost=question.remote_cost,
+        send_cost=None if flows is None else flows.send_cost,
+        receive_cost=None if flows is None else flows.receive_cost,
+        charge=question.charge,
     )
 
 
@@ -163,7 +164,11 @@ def _collocating(question: Question, stop: Stop, passed_s: Callable[[], float]) 
         planned=result.collocation,
         saved_pp=saved / float(balance.capacity[balance.kept].sum()),
     )
-    return replace(found, collocation=collocation) if isinstance(found, Answer) else found
+    if isinstance(found, NoAnswer):
+        return found
+    predicted = result.predicted_load_distance
+    bound = min(found.lower_bound, predicted)  # collocation may lower loads below what balancing alone can reach
+    return replace(found, collocation=collocation, load_distance=predicted, lower_bound=bound)
 
 
 def answer_greedily(question: Question, clock: Callable[[], float] = time.monotonic) -> Answer | NoAnswer:

@@ -44,15 +44,15 @@ class PartTraffic:
     def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints) -> None:
         source, target = parts.of[problem.source], parts.of[problem.target]
         apart = source != target
-        source, target, rate = source[apart], target[apart], problem.rate[apart]
+        source, target = source[apart], target[apart]
         self._nodes = len(problem.balance.capacity)
         keys = np.concatenate((source * self._nodes + at[target], target * self._nodes + at[source]))
         self._keys, where = np.unique(keys, return_inverse=True)
-        sending, receiving = rate * problem.serialise_cost, rate * problem.deserialise_cost
+        sending, receiving = problem.sending[apart], problem.receiving[apart]
         self._own = self._summed(where, np.concatenate((sending, receiving)))
         self._theirs = self._summed(where, np.concatenate((receiving, sending)))
-        worth = worth_of_rate(problem)
-        self._worth = self._summed(where, np.concatenate((rate, rate)) * worth)
+        worth = worth_of_flows(problem)[apart]
+        self._worth = self._summed(where, np.concatenate((worth, worth)))
 
     def _summed(self, where: Ints, amounts: Floats) -> Floats:
         """Sums per pair of part and node; the last entry, 0, is for pairs without traffic."""
@@ -78,13 +78,22 @@ class PartTraffic:
         return np.where(self._keys[found] == keys, found, len(self._keys))
 
 
-def worth_of_rate(problem: CollocationProblem) -> float:
-    """Value of a local tuple/s in load: the serialisation costs, or a nominal value if these are not given."""
-    cost = problem.serialise_cost + problem.deserialise_cost
+def worth_of_flows(problem: CollocationProblem) -> Floats:
+    """(F,) value in load of having each flow local: what it costs while remote, or a nominal value if none costs."""
     total = float(problem.rate.sum())
-    if cost or not total:
-        return cost
-    return NOMINAL_SHARE * float(problem.balance.load.sum()) / total
+    if problem.costly or not total:
+        return problem.sending + problem.receiving
+    return problem.rate * (NOMINAL_SHARE * float(problem.balance.load.sum()) / total)
+
+
+def worth_of_pairs(problem: CollocationProblem, pairs: Pairs) -> Floats:
+    """(P,) value in load of having each pair together."""
+    count = len(problem.operator)
+    low, high = np.minimum(problem.source, problem.target), np.maximum(problem.source, problem.target)
+    keys, at = np.unique(low * count + high, return_inverse=True)
+    worth = np.bincount(at, worth_of_flows(problem), len(keys)).astype(np.float64)
+    found: Floats = worth[np.searchsorted(keys, pairs.first * count + pairs.second)]
+    return found
 
 
 def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:

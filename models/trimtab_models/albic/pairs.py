@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.albic.options import OptionCollector, Options, part_pairs, worth_of_rate
+from trimtab_models.albic.options import OptionCollector, Options, part_pairs, worth_of_flows, worth_of_pairs
 from trimtab_models.albic.parts import Parts
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import Pairs
@@ -31,32 +31,34 @@ class PlanEvaluator:
         self.problem, self.start = problem, start
         balance = problem.balance
         self.loads = problem.loads(start)
-        self._worth = worth_of_rate(problem) * float(problem.rate.sum())
-        self._collocation = problem.collocation(start)
+        self._worth = worth_of_flows(problem)
+        self._local = self._local_worth(start)
         mean_load = float(np.abs(self.loads).mean()) if len(start) else 0.0
         mean_cost = float(balance.cost_bytes.mean()) if len(start) else 1.0
         self.price = price * mean_load
         # No migration is cheaper than the average: each has a price in addition to its bytes.
-        charge = self.price * np.maximum(1.0, balance.cost_bytes / mean_cost)
+        charge = np.maximum(self.price * np.maximum(1.0, balance.cost_bytes / mean_cost), problem.charges)
         self.charges: Floats = np.where(balance.home == UNPLACED, 0.0, charge)
         self.waiting: Bools = balance.to_leave(start) & balance.movable  # on a draining node, and able to leave
         # Leaving a draining node is worth more than any pair.
         self.release: Floats = np.where(self.waiting, self.charges + mean_load + self._dearest_pair(), 0.0)
 
     def _dearest_pair(self) -> float:
-        return worth_of_rate(self.problem) * float(self.problem.rate.max(initial=0.0))
+        return float(self._worth.max(initial=0.0))
+
+    def _local_worth(self, allocation: Ints) -> float:
+        return float(self._worth[~self.problem.remote(allocation)].sum())
 
     def pays(self, pairs: Pairs) -> Bools:
         """(P,) whether each pair alone is worth moving its cheaper end."""
         cheaper = np.minimum(self.charges[pairs.first], self.charges[pairs.second])
-        paying: Bools = worth_of_rate(self.problem) * pairs.rate > cheaper
+        paying: Bools = worth_of_pairs(self.problem, pairs) > cheaper
         return paying
 
     def value(self, allocation: Ints, weights: Weights) -> float:
         """The objective of `selection.py`, computed from scratch with all flows."""
-        problem = self.problem
         moved = allocation != self.start
-        saved = self._worth * (problem.collocation(allocation) - self._collocation)
+        saved = self._local_worth(allocation) - self._local
         paid = float((self.charges - self.release)[moved].sum())
         return saved - paid - float(weights.of(self.load_distance(allocation)))
 

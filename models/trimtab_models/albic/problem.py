@@ -15,12 +15,20 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Proble
 from trimtab_models.balance.problem import problem_of as balance_problem_of
 from trimtab_models.instances import BalanceInstance
 
+RESTORED_BYTES_S = 10e6
+"""State that a node restores per second where nothing is measured: somewhat less than a tenth of a link of 1 Gbit/s."""
+PAY_BACK_S = 1800.0
+"""How long a move may take to save what it costs: loads change within the hour."""
+PERCENT = 100.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CollocationProblem:
     """K key groups with F flows between them; rates in tuples/s, costs in percent of a capacity-1 node per tuple/s.
 
     Loads and `max_partition_load` (the paper's maxPL) in percent of a capacity-1 node; maxLD is in `balance`.
+    `send_cost` and `receive_cost` are the costs of each flow where flows differ, instead of c_s and c_d.  `charge` =
+    the load that the move of each key group must save at least; None: `repaid_charge` of its bytes if costs are given.
     """
 
     balance: Problem
@@ -33,6 +41,11 @@ class CollocationProblem:
     max_partition_load: float = 25.0
     partition_step: float = 5.0  # stepPL
     score_factor: float = 1.5  # sF
+    send_cost: Floats | None = None  # (F,)
+    receive_cost: Floats | None = None  # (F,)
+    charge: Floats | None = None  # (K,)
+    sending: Floats = field(init=False)  # (F,) load that each flow takes at its sender while it is remote
+    receiving: Floats = field(init=False)  # (F,) the same at its receiver
     work: Floats = field(init=False)  # (K,) load without remote tuples
 
     def __post_init__(self) -> None:
@@ -43,6 +56,13 @@ class CollocationProblem:
             raise ValueError("operator must have one entry per key group")
         if self.partition_step <= 0:
             raise ValueError("partition_step must be above 0, or maxPL would never decrease")
+        for name, own, cost in (
+            ("sending", self.send_cost, self.serialise_cost),
+            ("receiving", self.receive_cost, self.deserialise_cost),
+        ):
+            if own is not None and own.shape != flows:
+                raise ValueError("costs of flows need one entry per flow")
+            object.__setattr__(self, name, self.rate * (cost if own is None else own))
         object.__setattr__(self, "work", self.balance.load - self._remote_load(self.balance.home))
 
     def remote(self, allocation: Ints) -> Bools:
@@ -53,11 +73,23 @@ class CollocationProblem:
         return crossing
 
     def _remote_load(self, allocation: Ints) -> Floats:
-        remote = self.rate * self.remote(allocation)
+        remote = self.remote(allocation)
         count = len(self.balance.load)
-        sent = np.bincount(self.source, remote, count)
-        received = np.bincount(self.target, remote, count)
-        return self.serialise_cost * sent + self.deserialise_cost * received
+        sent = np.bincount(self.source, self.sending * remote, count)
+        received = np.bincount(self.target, self.receiving * remote, count)
+        return (sent + received).astype(np.float64)
+
+    @property
+    def costly(self) -> bool:
+        """Whether any remote tuple costs anything."""
+        return bool(self.sending.any() or self.receiving.any())
+
+    @property
+    def charges(self) -> Floats:
+        """(K,) the load that the move of each key group must save at least, for what it costs by itself."""
+        if self.charge is not None:
+            return self.charge
+        return repaid_charge(self.balance.cost_bytes) if self.costly else np.zeros(len(self.balance.load))
 
     def loads(self, allocation: Ints) -> Floats:
         """(K,) the loads predicted for `allocation`."""
@@ -65,7 +97,7 @@ class CollocationProblem:
 
     def predicted(self, allocation: Ints) -> Problem:
         """The balance problem with the loads predicted for `allocation`; homes and budgets stay."""
-        if not self.serialise_cost and not self.deserialise_cost:
+        if not self.costly:
             return self.balance
         return replace(self.balance, load=self.loads(allocation))
 
@@ -81,6 +113,17 @@ class CollocationProblem:
     def unlimited(self) -> "CollocationProblem":
         """The problem without budgets."""
         return replace(self, balance=replace(self.balance, max_migrations=None, max_cost_bytes=None))
+
+
+def repaid_charge(
+    state_bytes: Floats, *, bytes_s: float = RESTORED_BYTES_S, unit_s: float = 0.0, pay_back_s: float = PAY_BACK_S
+) -> Floats:
+    """(K,) load that repays within `pay_back_s` the restore of so many bytes: a core for all the time that it takes.
+
+    A restore takes `unit_s` seconds, and reads `bytes_s` bytes per second.
+    """
+    charge: Floats = PERCENT * (unit_s + state_bytes / bytes_s) / pay_back_s
+    return charge
 
 
 def load_index(problem: CollocationProblem, allocation: Ints, start_load: float) -> float:

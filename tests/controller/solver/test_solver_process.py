@@ -30,7 +30,6 @@ def question(
         flows=None,
         max_migrations=3,
         max_load_distance=10.0,
-        remote_cost=0.0,
         time_limit_s=time_limit_s,
     )
 
@@ -95,10 +94,15 @@ def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(dis
         owner=np.array([0, 0, 1, 1], np.int32),
         capacity=np.ones(2),
         draining=np.zeros(2, np.bool_),
-        flows=Flows(source=np.array([0, 1], np.int32), target=np.array([2, 3], np.int32), rate=np.full(2, 100.0)),
+        flows=Flows(
+            source=np.array([0, 1], np.int32),
+            target=np.array([2, 3], np.int32),
+            rate=np.full(2, 100.0),
+            send_cost=np.full(2, 0.02),
+            receive_cost=np.full(2, 0.02),
+        ),
         max_migrations=4,
         max_load_distance=3.0,
-        remote_cost=0.02,
         time_limit_s=2.0,
         method=Method.ALBIC,
         hosts=Hosts(

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from trimtab_controller.decider.collocation import saving_in
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.evaluate import Evaluation
@@ -17,6 +18,7 @@ from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange
+from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -43,7 +45,7 @@ class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
     `plans`: only in an app whose plans are carried out does the size change without an operator's word.
-    `saved_per_tuple_s` = CPU seconds that collocation saves per tuple; `catch_up_s` as in `Settings`.  `starts` = how
+    `catch_up_s` and `method` as in `Settings`.  `starts` = how
     long started workers took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has
     failed, and how.
     """
@@ -51,7 +53,7 @@ class SizeRounds:
     settings: ScalingSettings
     acting: bool
     catch_up_s: float
-    saved_per_tuple_s: float = 0.0
+    method: Method = Method.MILP
     plans: PlanSettings = PlanSettings()  # noqa: RUF009 - frozen
     starts: Starts = field(default_factory=Starts)
     verdicts: dict[AppId, SizeVerdict] = field(default_factory=dict)
@@ -189,7 +191,7 @@ class SizeRounds:
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
             restart_s=prior_s if measured_s is None else measured_s,
             catch_up_s=self.catch_up_s,
-            saving=0.0 if app in self._settled else self._saving(view, seen.evaluations[app]),
+            saving=0.0 if app in self._settled else self._saving(view),
         )
         verdict, need = judge(facts, settings, need=self._needs.get(app), changes=size.changes, word=word)
         self._needs.pop(app, None)
@@ -197,11 +199,9 @@ class SizeRounds:
             self._needs[app] = need
         return verdict
 
-    def _saving(self, view: AppView, evaluation: Evaluation) -> float:
-        """Cores that collocation saves at most: what all tuples between workers cost."""
-        if not self.saved_per_tuple_s or evaluation.collocation is None:
-            return 0.0
-        return self.saved_per_tuple_s * (1.0 - evaluation.collocation) * sum(view.flows.values())
+    def _saving(self, view: AppView) -> float:
+        """Cores that plans can save by collocation at most."""
+        return saving_in(view) if self.method is Method.ALBIC else 0.0
 
     def _concerns(self) -> list[Concern]:
         found = []

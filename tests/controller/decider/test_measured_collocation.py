@@ -1,0 +1,120 @@
+"""ALBIC with the costs that the decider measures itself: what saves is brought together, what does not stays."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Decision, Planned, Skip
+from trimtab_controller.decider.describe import describe
+from trimtab_controller.decider.events import Decided, SnapshotArrived, Solve, SolverAnswered
+from trimtab_controller.decider.instance import instance_of, question_of
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.view import AppView
+from trimtab_controller.execution.state import Execution
+from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.balance import answer
+from trimtab_protocol.messages.snapshot import Snapshot
+
+ALBIC = Settings(method=Method.ALBIC, max_migrations=8, min_windows=2)
+MILP = replace(ALBIC, method=Method.MILP)
+FEW = 1_000.0
+
+
+class Watched:
+    """A dry run of a job: plans are carried out at once."""
+
+    def __init__(self, job: TalkingJob, settings: Settings) -> None:
+        self.job, self.settings = job, settings
+        self.decider = Decider(settings, Requirements(max_age_s=1e9), Execution(generation=1), acting=False)
+        self.decisions: list[Decision] = []
+        self.moves = 0
+
+    def run(self, windows: int) -> "Watched":
+        for _ in range(windows):
+            self.decide(self.job.window())
+        return self
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        now = snapshot.end_ms / 1000.0
+        actions = self.decider.on_event(now, SnapshotArrived(snapshot=snapshot))
+        if isinstance(actions[-1], Solve):
+            found = answer(question_of(actions[-1].view, self.settings, 5.0))
+            actions = self.decider.on_event(now, SolverAnswered(answer=found))
+        decision = next(each.decision for each in actions if isinstance(each, Decided))
+        self.decisions.append(decision)
+        if isinstance(decision, Planned):
+            self.moves += len(decision.plan.moves)
+            for move in decision.plan.moves:
+                self.job.owners[move.key_group] = move.target
+        return decision
+
+    @property
+    def view(self) -> AppView:
+        view = self.decider.known.views[APP]
+        assert isinstance(view, AppView)
+        return view
+
+
+def test_what_saves_is_measured_and_brought_together() -> None:
+    watched = Watched(TalkingJob(pairs=48, rate=150.0), ALBIC)
+    before = watched.job.remote
+    watched.run(25)
+    assert watched.job.remote <= 0.05 * before
+    plans = [each.plan for each in watched.decisions if isinstance(each, Planned)]
+    assert all("saving" in describe(Planned(plan=each)) for each in plans)
+    first = next(each for each in plans if each.collocation is not None)
+    assert first.collocation is not None
+    assert first.collocation.saved_pp > 0.5
+    known = watched.decider.known.together[APP]
+    assert known.obtainable == 1.0
+    assert known.worth == pytest.approx(0.0, abs=0.05)
+
+
+def six_flows(settings: Settings, *, state_bytes: int) -> int:
+    """How many key groups move for six flows of a tuple a second, of which the costs and the saving are known."""
+    job = TalkingJob(pairs=6, workers=2, rate=1.01, work=0.02, noise=QUIET, apart=True, state_bytes=state_bytes)
+    watched = Watched(job, replace(settings, remote_tuple_cpu_s=0.04, min_gain=0.01)).run(8)
+    assert set(watched.view.remote_costs) == {HEAD, TAIL}
+    return watched.moves
+
+
+def test_six_flows_of_a_tuple_a_second_between_gigabytes_move_nothing() -> None:
+    assert six_flows(ALBIC, state_bytes=10**9) == 0
+    assert six_flows(ALBIC, state_bytes=1000) > 0, "small states are moved for it"
+    assert six_flows(replace(ALBIC, pay_back_s=86_400.0), state_bytes=10**9) > 0, "a day is enough"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_job_without_communication_cost_is_planned_as_for_balance_alone(seed: int) -> None:
+    def played(settings: Settings) -> list[Decision]:
+        job = TalkingJob(pairs=24, rate=400.0, sending=0.0, receiving=0.0, seed=seed)
+        job.rates[:8] *= 3.0
+        return Watched(job, settings).run(12).decisions
+
+    for ours, theirs in zip(played(ALBIC), played(MILP), strict=True):
+        if isinstance(theirs, Planned):
+            assert isinstance(ours, Planned)
+            assert ours.plan.moves == theirs.plan.moves
+        else:
+            assert isinstance(theirs, Skip)
+            assert isinstance(ours, Skip)
+            assert ours.reason is theirs.reason
+
+
+def test_nothing_moves_for_costs_that_cannot_be_seen() -> None:
+    watched = Watched(TalkingJob(apart=True, pairs=24), replace(ALBIC, load_distance=50.0)).run(10)
+    assert watched.moves == 0
+    assert describe(watched.decisions[-1]).endswith("collocation: not used, no significant saving is measured")
+
+
+def test_snapshots_carry_the_costs_and_a_replay_finds_the_same_plan() -> None:
+    job = TalkingJob(pairs=24, noise=QUIET)
+    watched = Watched(job, replace(ALBIC, load_distance=0.1, min_collocation_gain=100.0)).run(6)
+    options = instance_of(watched.view, ALBIC).options
+    assert options.serialise_cost == pytest.approx(100.0 * 100e-6)
+    assert options.deserialise_cost == pytest.approx(100.0 * 120e-6)
+    none = TalkingJob(pairs=24, sending=0.0, receiving=0.0)
+    assert instance_of(Watched(none, ALBIC).run(6).view, ALBIC).options.serialise_cost == 0.0
