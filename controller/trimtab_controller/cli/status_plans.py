@@ -94,6 +94,9 @@ def _outcome(row: RoundStatus) -> Text:
             f", warm after {row.recovery_s:.1f} s ({row.recovery_planned_s:.1f} planned, "
             f"bound {row.recovery_bound_s:.1f})"
         )
+    if row.saved_planned_pp is not None:
+        saved = "" if row.saved_pp is None else f"{row.saved_pp:.1f} pp of load saved by collocation, "
+        text.append(f", {saved}{row.saved_planned_pp:.1f} planned")
     if row.failed:
         text.append(f", {row.failed} failed", "red")
     if row.stopped:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.owned import Floats, Integers
+from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.view import AppView, EndCosts
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_models.albic.scores import scored_among
@@ -104,3 +104,38 @@ def saving_in(view: AppView) -> float:
     sending, receiving = costs_of_flows(view, flows)
     apart = table.owner[flows.source] != table.owner[flows.target]
     return float((flows.rate * (sending + receiving))[apart].sum())
+
+
+def loads_foreseen(before: AppView, after: OwnedTable) -> Floats:
+    """(K,) the load of each key group of `after`, with its owners, foreseen from the loads and flows of `before`.
+
+    Percent of a core.  A key group that is not in `before` keeps its load.
+    """
+    loads = after.loads_in(before.owned)
+    if not before.remote_costs or not before.flows or not len(before.owned):
+        return loads
+    table, flows = before.owned, flows_of(before)
+    there = table.places_in(after)
+    names = {name: place for place, name in enumerate(table.workers)}
+    codes = np.array([names.get(name, len(names) + place) for place, name in enumerate(after.workers)])
+    owner = np.where(there >= 0, codes[after.owner[there]], table.owner)
+    source, target = flows.source, flows.target
+    parted = (owner[source] != owner[target]).astype(np.float64) - (table.owner[source] != table.owner[target])
+    sending, receiving = costs_of_flows(before, flows)
+    more = np.bincount(source, parted * flows.rate * sending, len(table))
+    more = PERCENT_PER_CORE * (more + np.bincount(target, parted * flows.rate * receiving, len(table)))
+    places = after.places_in(table)
+    return np.where(places >= 0, np.maximum(0.0, loads + more[places]), loads)
+
+
+def saved_since(before: AppView, after: AppView) -> float | None:
+    """By how much the mean load fell per tuple, at the present rate (pp of capacity); None = not known.
+
+    More or fewer tuples change all loads alike.
+    """
+    rates = sum(before.flows.values()), sum(after.flows.values())
+    kept = sum(worker.capacity for worker in after.workers if not worker.draining)
+    if not min(rates) > 0.0 or not kept or before.sizes != after.sizes:
+        return None
+    expected = float(before.owned.load.sum()) * rates[1] / rates[0]
+    return (expected - float(after.owned.load.sum())) / kept

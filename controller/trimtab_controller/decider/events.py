@@ -89,12 +89,20 @@ class ReadersSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """By how much a round was to lower the mean load by collocation, and has (pp of capacity); None = not known."""
+
+    planned_pp: float
+    measured_pp: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeasured:
     """The result of a round, from the first whole window after it.
 
     `load_distance` (pp) is the measured one.  `incomparable` says why it cannot be compared with the plan.  `missed`
     names the mispredicted workers, worst first; it is empty when the plan met its prediction.  `worker_loads` = the
-    measured load of each worker, in percent of its capacity.
+    measured load of each worker, in percent of its capacity.  `saving` None: the plan was not about collocation.
     """
 
     plan: str
@@ -104,6 +112,7 @@ class RoundMeasured:
     incomparable: str | None = None
     missed: tuple[MispredictedWorker, ...] = ()
     worker_loads: Mapping[WorkerId, float] = field(default_factory=dict, compare=False)
+    saving: Saving | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

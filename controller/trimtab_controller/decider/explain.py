@@ -1,7 +1,11 @@
 """Why a plan makes its moves, from the view that it was made with."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
+
+from trimtab_controller.decider.collocation import loads_foreseen
 from trimtab_controller.decider.resources import ROUNDING, Filled
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
@@ -39,7 +43,7 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
         reasons=tuple(reason_of(row, target) for row, target in moves.items()),
         loads=tuple(float(table.load[row]) for row in moves),
         before=loads,
-        after=after.loads,
+        after=_with_savings(view, moves, after.loads),
         mean_load=mean,
         next=None
         if best is None
@@ -50,6 +54,24 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
             load_distance=best.load_distance,
         ),
     )
+
+
+def _with_savings(
+    view: AppView, moves: Mapping[int, WorkerId], loads: Mapping[WorkerId, float]
+) -> Mapping[WorkerId, float]:
+    """The loads after the moves, with what tuples that become local save, and those that become remote cost."""
+    if not view.remote_costs or not view.flows:
+        return loads
+    table, workers = view.owned, [worker.id for worker in view.workers]
+    owners = np.array([workers.index(name) for name in table.workers])[table.owner]
+    for row, target in moves.items():
+        owners[row] = workers.index(target)
+    moved = replace(table, workers=tuple(workers), owner=owners)
+    more = np.bincount(owners, loads_foreseen(view, moved) - table.load, len(workers))
+    return {
+        worker.id: loads[worker.id] + float(change) / worker.capacity
+        for worker, change in zip(view.workers, more, strict=True)
+    }
 
 
 def _for_balance(

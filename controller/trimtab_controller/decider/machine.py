@@ -296,7 +296,7 @@ class Decider:
 
     def _begun(self, now: float, view: AppView, planned: Planned) -> Planned:
         """A plan that is carried out, with standbys; what it predicts is remembered."""
-        self._seen.predictions.plan(now, view.app)
+        self._seen.predictions.plan(now, view.app, planned.plan.collocation)
         placement = self._execution.placements.get(view.app)
         return self._seen.standbys.with_plan(now, view, placement, planned)
 

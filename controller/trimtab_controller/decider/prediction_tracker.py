@@ -6,15 +6,17 @@ A new leader starts with an empty memory: it does not compare its predecessor's 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from trimtab_controller.decider.collocation import saved_since
 from trimtab_controller.decider.concerns import ClusterUse, Concern
 from trimtab_controller.decider.decide import SolveWanted
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.evaluate import evaluate
-from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.events import RoundMeasured, Saving
 from trimtab_controller.decider.predictions import Comparison, MissedRounds, Prediction, compare, follow_misses, review
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Round
+from trimtab_controller.plan import Collocation
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -50,11 +52,11 @@ class PredictionTracker:
         """Forget all misses, because an operator has resumed."""
         self._misses.clear()
 
-    def plan(self, now: float, app: AppId) -> None:
+    def plan(self, now: float, app: AppId, collocation: Collocation | None) -> None:
         """Note that a plan was made for an app and will be carried out."""
         self._predictions.pop(app, None)
         if app in self._seen:
-            self._predictions[app] = Prediction(decided_at=now, view=self._seen[app])
+            self._predictions[app] = Prediction(decided_at=now, view=self._seen[app], collocation=collocation)
 
     def forget(self, app: AppId) -> None:
         """Note that the next round of an app is not for balance, and promises nothing."""
@@ -80,6 +82,7 @@ class PredictionTracker:
 
     def _measured(self, last: Round, view: AppView, part: Snapshot) -> RoundMeasured | None:
         """What a round brought; None if the window does not show it."""
+        prediction = self._predictions.get(last.app)
         found = self._measure(last, view, part)
         if found.load_distance is None and found.incomparable is None:
             return None
@@ -91,6 +94,7 @@ class PredictionTracker:
             incomparable=found.incomparable,
             missed=found.missed,
             worker_loads=evaluate(view).worker_loads,
+            saving=_saving(prediction, view) if prediction and found.incomparable is None else None,
         )
 
     def _measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
@@ -113,7 +117,9 @@ class PredictionTracker:
 
     def review(self, views: Views, parts: Parts, use: ClusterUse) -> None:
         """Update the misses with one more window (not smoothed); drop those of apps that are gone."""
-        self._seen = {app: replace(view, flows={}) for app, view in views.items() if isinstance(view, AppView)}
+        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        # Flows are needed only where what they cost is known.
+        self._seen = {app: view if view.remote_costs else replace(view, flows={}) for app, view in known.items()}
         if parts:
             self._predictions = {app: each for app, each in self._predictions.items() if app in parts}
         for app, misses in list(self._misses.items()):
@@ -126,6 +132,13 @@ class PredictionTracker:
                 del self._misses[app]
             else:
                 self._misses[app] = kept
+
+
+def _saving(prediction: Prediction, view: AppView) -> Saving | None:
+    """What collocation was to save, and has saved."""
+    if prediction.collocation is None:
+        return None
+    return Saving(planned_pp=prediction.collocation.saved_pp, measured_pp=saved_since(prediction.view, view))
 
 
 def _generation(part: Snapshot) -> int | None:

@@ -1,9 +1,10 @@
 """Compare a plan with its effect: the first whole window after the round against the loads the plan was made with.
 
-A plan assumes that a key group costs its next owner what it costs its present owner, but for the speed of their
-hosts.  Where that is wrong (a worker that measures its key groups as zero, a host slower than others of its type),
-each plan makes things worse: the worker that looks idle gets more and more.  So after MISSES_BEFORE_HOLD missed rounds
-in a row, no further plan for balance is made in that app.
+A plan assumes that a key group costs its next owner what it costs its present owner, but for the speed of their hosts,
+and for tuples that become local or remote, where what those cost is measured (`remote_costs.py`).  Where that is wrong
+(a worker that measures its key groups as zero, a host slower than others of its type), each plan makes things worse:
+the worker that looks idle gets more and more.  So after MISSES_BEFORE_HOLD missed rounds in a row, no further plan for
+balance is made in that app.
 
 A load is the demand in both windows.  A saturated worker that is relieved uses all of its capacity before, and also
 after while it works its backlog off; its demand falls by what has moved.
@@ -28,10 +29,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab_controller.decider.collocation import loads_foreseen
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.evaluate import NOISE_ERRORS, evaluate
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.view import AppView
+from trimtab_controller.plan import Collocation
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import WorkerId
 
@@ -45,10 +48,14 @@ TRY_AGAIN_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The view that a plan was made with.  The plan predicts that each load moves along with its key group."""
+    """The view that a plan was made with.  The plan predicts that each load moves along with its key group.
+
+    `collocation` = what the plan saves besides.
+    """
 
     decided_at: float
     view: AppView
+    collocation: Collocation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +125,15 @@ def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_
 
     A round that ends inside the band `load_distance` counts as kept.  A difference below `min_gain` is ignored.
     """
-    view = replace(view, flows={})
     if (changed := _changed(prediction.view, view)) is not None:
         return Comparison(load_distance=None, incomparable=changed)
-    of_plan, view = _in_common(prediction.view, view)
+    of_plan, view = _in_common(prediction.view, replace(view, flows={}))
     found = evaluate(view)
     if found.load_distance is None or len(view.workers) < min(2, len(prediction.view.workers)):
         return Comparison(load_distance=None, incomparable="too few workers stay that are not drained or fixed")
     if found.load_distance <= load_distance:
         return Comparison(load_distance=found.load_distance)
-    before, unmoved = view.owned.loads_in(of_plan.owned), ~view.owned.moved_since(of_plan.owned)
+    before, unmoved = loads_foreseen(of_plan, view.owned), ~view.owned.moved_since(of_plan.owned)
     noise = max(min_gain, _noise(view, before, unmoved))
     foreseen = _with_loads(view, before)
     planned = evaluate(foreseen).load_distance or 0.0
@@ -262,8 +268,8 @@ def _agrees(misses: MissedRounds, view: AppView) -> bool:
 
     Only the moved ones are compared: the other loads of these workers may have been measured wrong before.
     """
-    owned, before = view.owned, misses.prediction.view.owned
-    moved, view = owned.moved_since(before), replace(view, flows={})
-    planned = evaluate(_with_loads(view, np.where(moved, owned.loads_in(before), 0.0))).worker_loads
+    owned, before = view.owned, misses.prediction.view
+    moved, view = owned.moved_since(before.owned), replace(view, flows={})
+    planned = evaluate(_with_loads(view, np.where(moved, loads_foreseen(before, owned), 0.0))).worker_loads
     measured = evaluate(_with_loads(view, np.where(moved, owned.load, 0.0))).worker_loads
     return all(abs(measured[worker] - load) <= misses.noise for worker, load in planned.items())

@@ -9,6 +9,7 @@ from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import Concern
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import app_of, names_of
+from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
@@ -71,10 +72,18 @@ class StatusBuilder:
         while len(self._rounds) > KEPT_ROUNDS:
             self._rounds.pop(next(iter(self._rounds)))
 
-    def see_measured(self, plan: str, after: float | None, incomparable: str | None) -> None:
-        """Note the load distance measured after a round, or why it cannot be compared with the plan."""
+    def see_measured(
+        self, plan: str, after: float | None, incomparable: str | None, saving: Saving | None = None
+    ) -> None:
+        """Note the load distance measured after a round, or why it cannot be compared with the plan, and the saving."""
         if plan in self._rounds:
-            self._rounds[plan] = replace(self._rounds[plan], after=after, incomparable=incomparable)
+            self._rounds[plan] = replace(
+                self._rounds[plan],
+                after=after,
+                incomparable=incomparable,
+                saved_planned_pp=saving.planned_pp if saving else None,
+                saved_pp=saving.measured_pp if saving else None,
+            )
 
     def status(
         self,

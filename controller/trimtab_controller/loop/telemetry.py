@@ -181,12 +181,15 @@ class Telemetry:
         if after is not None:
             log.info("plan %s: load distance %.1f measured, %.1f predicted", event.plan, after, event.planned)
             self._metrics.measured.labels(event.app).set(after)
+        if event.saving is not None and event.saving.measured_pp is not None:
+            measured, planned = event.saving.measured_pp, event.saving.planned_pp
+            log.info("plan %s: %.1f pp of load saved by collocation, %.1f predicted", event.plan, measured, planned)
         if event.incomparable is not None:
             log.info("plan %s: cannot be compared with its prediction: %s", event.plan, event.incomparable)
         if event.missed:
             log.warning("plan %s missed: %s", event.plan, first_few(event.missed))
             self._metrics.missed.inc()
-        self._status_builder.see_measured(event.plan, after, event.incomparable)
+        self._status_builder.see_measured(event.plan, after, event.incomparable, event.saving)
 
     def turn(self, now: float, decider: Decider, inbox: Inbox, *, solver_kills: int, stream_restarts: int) -> None:
         """Update the metrics that change without an event."""

@@ -27,6 +27,8 @@ class RoundStatus:
     restores are as slow as the p90 of those measured), `recovery_bound_s` (no schedule is expected to take less) and
     `recovery_s` (measured, so far).  None = not scheduled, or unknown.  `unknown_links` = target hosts whose link speed
     or use is unknown, so that a preset stands for what restores there cost until some were measured.
+
+    `saved_planned_pp`, `saved_pp` = by how much collocation was to lower the mean load, and has (pp; below 0: it rose).
     """
 
     plan: str
@@ -52,6 +54,8 @@ class RoundStatus:
     recovery_bound_s: float | None = None
     recovery_s: float | None = None
     unknown_links: tuple[HostId, ...] = ()
+    saved_planned_pp: float | None = None
+    saved_pp: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
@@ -97,4 +101,6 @@ def read_round(row: Fields) -> RoundStatus:
         )
         if row.has("unknown_links")
         else (),
+        saved_planned_pp=row.optional("saved_planned_pp", lambda name: row.number(name, low=-MAX_NUMBER)),
+        saved_pp=row.optional("saved_pp", lambda name: row.number(name, low=-MAX_NUMBER)),
     )

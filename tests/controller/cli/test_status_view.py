@@ -340,6 +340,12 @@ def test_when_all_restores_should_be_warm_is_said_and_later_when_they_were() -> 
     assert any("13 key groups moved, warm after 13.0 s (12.3 planned, bound 9.0)" in line for line in ended)
 
 
+def test_a_plan_for_collocation_says_what_it_saved_beside_what_it_was_to_save() -> None:
+    saved = replace(ROUND, ended_at=NOW, after=0.7, saved_planned_pp=3.28, saved_pp=3.46)
+    lines = shown(replace(STATUS, rounds=(saved,)), width=140)
+    assert any("13 key groups moved, 3.5 pp of load saved by collocation, 3.3 planned" in line for line in lines)
+
+
 def test_of_many_workers_those_that_matter_are_shown() -> None:
     many = [node(f"w{number}", float(number), used_pct=None, demand_pct=None) for number in range(100)]
     many[7] = node("w7", None, app=None, state=WorkerState.AWAY, steering=False, used_pct=None, demand_pct=None)

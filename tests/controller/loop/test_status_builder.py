@@ -8,7 +8,7 @@ import pytest
 from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Skip
-from trimtab_controller.decider.events import SnapshotArrived
+from trimtab_controller.decider.events import Saving, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
@@ -85,7 +85,7 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     row = a_round(HandoverPhase.DONE, HandoverPhase.FAILED)
     skip = Skip(reason=SkipReason.INSIDE_BAND, detail="inside band")
     status_builder.see_round(row)
-    status_builder.see_measured(row.plan, 1.5, None)
+    status_builder.see_measured(row.plan, 1.5, None, Saving(planned_pp=3.0, measured_pp=-0.25))
     status_builder.see_round(row)
     assert status_builder.decided(NOW, skip, "first")
     assert not status_builder.decided(NOW + 10, skip, "second"), "it says nothing new"
@@ -93,6 +93,7 @@ def test_the_board_counts_what_was_moved_and_keeps_what_a_predecessor_knew() -> 
     status = status_builder.status(NOW, decider, Execution(generation=1), Counter({("t", Fault.RANGE): 2}))
     [found] = status.rounds
     assert (found.migrations, found.failed, found.bytes_moved, found.after) == (2, 2, 100, 1.5)
+    assert (found.saved_planned_pp, found.saved_pp) == (3.0, -0.25)
     assert (found.pauses_s, dict(found.handovers)) == ((0.25,), {"done": 1, "failed": 1})
     assert [(each.at, each.text) for each in status.decisions] == [(NOW + 10, "second")]
     assert decode_status(encode_status(status)) == status

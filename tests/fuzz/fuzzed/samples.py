@@ -197,7 +197,7 @@ STATUS = Status(
         RoundStatus(
             plan="2.9", app=APP, reason="balance", status="optimal", fallback=False, started_at=NOW, ended_at=NOW + 9,
             before=9.0, planned=1.0, after=1.5, lower_bound=0.5, migrations=2, failed=0, bytes_moved=99,
-            handovers={"done": 1}, pauses_s=(0.1, 0.2), incomparable="w2 joined",
+            handovers={"done": 1}, pauses_s=(0.1, 0.2), incomparable="w2 joined", saved_planned_pp=2.5, saved_pp=-0.5,
         ),
     ),
     concerns=(ConcernStatus(kind="over_capacity", app=APP, text="w0 uses 110 %"),),
