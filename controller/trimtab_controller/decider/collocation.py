@@ -122,8 +122,9 @@ def loads_foreseen(before: AppView, after: OwnedTable) -> Floats:
     source, target = flows.source, flows.target
     parted = (owner[source] != owner[target]).astype(np.float64) - (table.owner[source] != table.owner[target])
     sending, receiving = costs_of_flows(before, flows)
-    more = np.bincount(source, parted * flows.rate * sending, len(table))
-    more = PERCENT_PER_CORE * (more + np.bincount(target, parted * flows.rate * receiving, len(table)))
+    at_source = np.bincount(source, parted * flows.rate * sending, len(table))
+    at_target = np.bincount(target, parted * flows.rate * receiving, len(table))
+    more = PERCENT_PER_CORE * (at_source + at_target)
     places = after.places_in(table)
     return np.where(places >= 0, np.maximum(0.0, loads + more[places]), loads)
 

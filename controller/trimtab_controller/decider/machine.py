@@ -5,7 +5,6 @@ app at a time; the next app follows when it has answered.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from trimtab_controller.decider.copies import state_held
 from trimtab_controller.decider.decide import (
@@ -62,7 +61,7 @@ from trimtab_controller.decider.restoring import onto_copies, with_restores
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
-from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
+from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -326,8 +325,7 @@ class Decider:
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
-        learned = RestoreCost(unit_s=self._learned.unit_s, bytes_s=self._learned.bytes_per_s)
-        return self._seen.to_plan(now, replace(view, restore=learned), self._execution, (*self.intents, *wishes))
+        return self._seen.to_plan(now, view, self._execution, (*self.intents, *wishes), self._learned)
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""

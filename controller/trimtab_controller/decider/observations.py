@@ -28,7 +28,8 @@ from trimtab_controller.decider.sends import local_sends
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.unknown_load import fill_gaps
-from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
+from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -126,16 +127,20 @@ class Observations:
         )
         return measured
 
-    def to_plan(self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent]) -> AppView:
+    def to_plan(
+        self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores
+    ) -> AppView:
         """The view as plans are made with it: what may not move, where state is already, and the room that is left.
 
-        `intents` = those in force; an operator may move more key groups at once than a plan for balance.
+        `intents` = those in force; an operator may move more key groups at once than a plan for balance.  `learned` =
+        what restores cost.
         """
         view = with_arrivals(view, execution.in_flight, self.known.views, self.standbys.promised(now))
         wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
         most = max(self._settings.max_migrations, *wished, 0)
         view = self.standbys.with_copies(view, execution.placements.get(view.app), self.known.snapshot, most)
-        return replace(view, pinned=pinned_in(now, view, execution.hand_moved))
+        restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
+        return replace(view, pinned=pinned_in(now, view, execution.hand_moved), restore=restore)
 
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]

@@ -6,8 +6,9 @@ its worker, or another share of its tuples becomes remote.  Its sample is the me
 burst of something else does not count.  Past stays are kept for comparison, since once all is local no present one is
 remote.  Windows in which something changed are left out, and so is what a worker did not measure in full.
 
-A tuple is local if it stays on its worker.  What that saves is left to the measurement: where tuples go through the
-broker all the same, both cost alike, and no significant cost is found.
+A tuple is local if it skipped the broker, where plug-ins count that, else if it stays on its worker.  What that saves
+is left to the measurement: where tuples of one worker go through the broker too, both cost alike, and no significant
+cost is found.
 
 CPU is counted in seconds of a reference core (`speeds.py`).  Nothing of this is journalled: a new leader learns anew.
 """
@@ -216,7 +217,12 @@ class _Traffic:
 
 
 def _remote_tuples_s(pair: PairWindow, *, together: bool) -> float:
-    """The tuples per second that do not stay on their worker; `together` = whether both ends are on one."""
+    """The tuples per second that do not stay on their worker: all that went through the broker, where that is counted.
+
+    `together` = whether both ends are on one worker.
+    """
+    if pair.direct_s is not None:
+        return max(0.0, pair.tuples_s - pair.direct_s)
     return 0.0 if together else pair.tuples_s
 
 

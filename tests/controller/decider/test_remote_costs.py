@@ -63,6 +63,24 @@ def test_what_is_local_now_is_compared_with_what_was_remote_before() -> None:
     assert all(isinstance(each, Cost) and each.significant for each in both(costs)), "past stays are kept"
 
 
+def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> None:
+    job, costs = TalkingJob(noise=QUIET, pairs=48, apart=True), RemoteCosts()
+    for _ in range(4):
+        snapshot = job.window()
+        direct = [row.source.partition % 4 == 0 for row in snapshot.pairs]
+        pairs = [
+            replace(row, direct_s=row.tuples_s if here else 0.0)
+            for row, here in zip(snapshot.pairs, direct, strict=True)
+        ]
+        rows = [
+            replace(row, cpu=(row.cpu or 0.0) - 50e-6 * (row.tuples_in_s or 0.0) * direct[row.key_group.partition])
+            for row in snapshot.key_groups
+        ]
+        costs.see(replace(snapshot, pairs=tuple(pairs), key_groups=tuple(rows)), {})
+
+    assert [each.value for each in both(costs) if isinstance(each, Cost)] == [pytest.approx(50e-6)] * 2
+
+
 def test_one_pair_together_says_nothing() -> None:
     job = TalkingJob(apart=True, pairs=48)
     job.owners[kg(TAIL, 0)] = job.owners[kg(HEAD, 0)]
