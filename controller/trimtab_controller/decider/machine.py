@@ -52,7 +52,7 @@ from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.observations import Observations, too_early
+from trimtab_controller.decider.observations import Observations, Recalled, too_early
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode_says, told, wanted_by_operators
 from trimtab_controller.decider.reasons import SkipReason
@@ -84,12 +84,13 @@ class Decider:
         first: First = First.ADOPT,
         plans: PlanSettings = PlanSettings(),  # noqa: B008 - frozen
         rules: tuple[Rule, ...] = (),
+        recalled: Recalled | None = None,
     ) -> None:
         self._first = FirstPlacements(first)
         self.plans = plans
         self.settings = settings
         sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans)
-        self._seen = Observations(settings, needs, sizes, rules)
+        self._seen = Observations(settings, needs, sizes, rules, recalled)
         self._needs = needs
         self._execution = execution
         self._acting = acting

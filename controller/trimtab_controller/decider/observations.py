@@ -21,6 +21,7 @@ from trimtab_controller.decider.pool import crash_concerns, startable
 from trimtab_controller.decider.prediction_tracker import PredictionTracker
 from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.remote_costs import RemoteCosts
 from trimtab_controller.decider.rules.concerns import rule_concerns
 from trimtab_controller.decider.rules.rule import Rule, in_force
@@ -40,7 +41,12 @@ class Observations:
     """Follows the cluster from window to window.  `known` = what the last one showed; the trackers remember more."""
 
     def __init__(
-        self, settings: Settings, needs: Requirements, sizes: SizeRounds, rules: tuple[Rule, ...] = ()
+        self,
+        settings: Settings,
+        needs: Requirements,
+        sizes: SizeRounds,
+        rules: tuple[Rule, ...] = (),
+        recalled: Recalled | None = None,
     ) -> None:
         self._rules = rules
         self._settings = settings
@@ -54,7 +60,7 @@ class Observations:
         self.standbys = StandbyRounds()
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
-        self.remote_costs = RemoteCosts()
+        self.remote_costs = RemoteCosts(recalled)
         self.known = Known()
 
     def see(

@@ -11,17 +11,18 @@ is left to the measurement: where tuples of one worker go through the broker too
 cost is found.
 
 CPU is counted in seconds of a reference core (`speeds.py`).  Nothing of this is journalled: a new leader learns anew.
+Until its own windows show a cost, it counts with what its predecessor's status says of it, for a day.
 """
 
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab_controller.decider.demand_history import Bools, OperatorKey
 from trimtab_controller.decider.owned import Floats, Integers
-from trimtab_models.albic.fit import CostFit, Samples, fit_costs
+from trimtab_models.albic.fit import Cost, CostFit, Samples, Unknown, fit_costs
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
@@ -144,24 +145,36 @@ class _Seen:
     shares: Floats
 
 
-class RemoteCosts:
-    """Learns the costs.  `fits` = those of the operators that exchange tuples, by app."""
+Recalled = Mapping[OperatorKey, CostFit]
+"""What a predecessor knew."""
 
-    def __init__(self) -> None:
+
+class RemoteCosts:
+    """Learns the costs of the operators that exchange tuples."""
+
+    def __init__(self, recalled: Recalled | None = None) -> None:
         self._stays: dict[OperatorKey, _Stays] = {}
         self._fits: dict[OperatorKey, CostFit] = {}
+        self._recalled = dict(recalled or {})
+        self._recalled_until: float | None = None
 
     def of(self, app: AppId) -> dict[OperatorId, CostFit]:
         """What is known of the operators of an app."""
-        return {operator: fit for (its_app, operator), fit in sorted(self._fits.items()) if its_app == app}
+        fits = {key: fit for key, fit in sorted(self._fits.items()) if key[0] == app}
+        return {key[1]: _with_recalled(fit, self._recalled.get(key)) for key, fit in fits.items()}
 
     def forget(self, app: AppId | None) -> None:
         """Forget an app."""
         self._keep(key for key in self._stays if key[0] != app)
+        self._recalled = {key: fit for key, fit in self._recalled.items() if key[0] != app}
 
     def see(self, snapshot: Snapshot, speeds: Mapping[HostId, float]) -> None:
         """Learn from a window; `speeds` = that of a core of each host."""
         at = snapshot.end_ms / 1000.0
+        if self._recalled_until is None:
+            self._recalled_until = at + KEEP_S
+        if at > self._recalled_until:
+            self._recalled = {}
         self._keep(key for key, stays in self._stays.items() if stays.seen_at >= at - KEEP_S)
         measured = {row.worker: speeds.get(row.host, 1.0) for row in snapshot.nodes if _is_measured(row)}
         traffic = _Traffic(snapshot)
@@ -182,6 +195,18 @@ class RemoteCosts:
     def _keep(self, keys: Iterable[OperatorKey]) -> None:
         self._stays = {key: self._stays[key] for key in list(keys)}
         self._fits = {key: fit for key, fit in self._fits.items() if key in self._stays}
+
+
+def _with_recalled(fit: CostFit, recalled: CostFit | None) -> CostFit:
+    """The fit, with costs that are recalled where its own windows show none."""
+    if recalled is None:
+        return fit
+    own, before = (fit.sending, fit.receiving), (recalled.sending, recalled.receiving)
+    sending, receiving = (
+        then if isinstance(now, Unknown) and now is not Unknown.NO_TUPLES and isinstance(then, Cost) else now
+        for now, then in zip(own, before, strict=True)
+    )
+    return replace(fit, sending=sending, receiving=receiving)
 
 
 class _Traffic:

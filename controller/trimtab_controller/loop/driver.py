@@ -28,6 +28,7 @@ from trimtab_controller.loop.inbox import Inbox, Received
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
 from trimtab_controller.loop.realize import realizing, resizing
+from trimtab_controller.loop.recalled import recalled_costs
 from trimtab_controller.loop.recovery import RecoveredState, taken_over
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
@@ -105,6 +106,7 @@ class ControlLoop:
             first=configuration.first,
             plans=configuration.plans,
             rules=configuration.rules,
+            recalled=recalled_costs(recovered.acted),
         )
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health

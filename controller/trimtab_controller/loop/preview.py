@@ -11,6 +11,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since
 from trimtab_controller.loop.inbox import Inbox
+from trimtab_controller.loop.recalled import recalled_costs
 from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_process.credential_files import load_trust
@@ -65,6 +66,7 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
         acting=False,
         scaling=configuration.scaling,
         rules=configuration.rules,
+        recalled=recalled_costs(state.found.acted),
     )
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))

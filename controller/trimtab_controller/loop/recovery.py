@@ -30,7 +30,8 @@ class RecoveredState:
     """The state found on the topics.
 
     `execution` is the predecessor's.  `acks` are the unprocessed ones, from the offsets `acks_read` on.  Continue
-    reading at `positions`.  `placements` are all that were found, revoked ones included, with their `signers`.  On
+    reading at `positions`.  `status` = that of the predecessor in the same mode, `acted` = of the acting one.
+    `placements` are all that were found, revoked ones included, with their `signers`.  On
     `hold` the execution has only the readable placements and the newest epoch that was used.
     """
 
@@ -43,6 +44,7 @@ class RecoveredState:
     status: Status | None
     positions: tuple[TopicPartition, ...]
     hold: Hold | None = None
+    acted: Status | None = None
 
 
 def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> RecoveredState:
@@ -80,6 +82,7 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
         acks=tuple(later.messages),
         acks_read=entry.acks_read,
         status=status.get(status_key(acting=acting)),
+        acted=status.get(status_key(acting=True)),
         positions=tuple(positions),
         hold=hold,
     )

@@ -280,7 +280,7 @@ def _collocation(found: Together | None) -> CollocationStatus | None:
 def _cost(cost: Cost | Unknown) -> RemoteCostStatus:
     if isinstance(cost, Unknown):
         return RemoteCostStatus(unknown=str(cost))
-    return RemoteCostStatus(value=cost.value, error=cost.error, significant=cost.significant)
+    return RemoteCostStatus(value=cost.value, error=cost.error, freedom=cost.freedom, significant=cost.significant)
 
 
 def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:

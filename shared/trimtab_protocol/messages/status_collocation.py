@@ -15,12 +15,13 @@ MAX_OPERATORS = 1_000
 class RemoteCostStatus:
     """What a tuple costs more at one end because it goes to another worker, CPU seconds of a reference core.
 
-    `value` with its standard `error`; by chance it may be negative.  `significant`: plans count with it.  `unknown` =
-    why nothing is known.
+    `value` with its standard `error`, which has `freedom` degrees of freedom; by chance it may be negative.
+    `significant`: plans count with it.  `unknown` = why nothing is known.
     """
 
     value: float | None = None
     error: float | None = None
+    freedom: float | None = None
     significant: bool = False
     unknown: str | None = None
 
@@ -67,6 +68,7 @@ def _read_cost(row: Fields) -> RemoteCostStatus:
     return RemoteCostStatus(
         value=row.optional("value", lambda name: row.number(name, low=-MAX_COST_S, high=MAX_COST_S)),
         error=row.optional("error", row.number),
+        freedom=row.optional("freedom", row.number),
         significant=row.flag("significant"),
         unknown=row.optional("unknown", lambda name: row.text(name, limit=200)),
     )

@@ -81,6 +81,20 @@ def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> No
     assert [each.value for each in both(costs) if isinstance(each, Cost)] == [pytest.approx(50e-6)] * 2
 
 
+def test_a_successor_counts_with_what_is_recalled_until_it_sees_for_itself() -> None:
+    predecessor = learned(TalkingJob(pairs=96)).of(APP)
+    job = TalkingJob(apart=True)
+    for each in range(job.pairs):
+        job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
+    found = learned(job, 5, RemoteCosts({(APP, operator): fit for operator, fit in predecessor.items()}))
+    assert both(found) == (predecessor[HEAD].sending, predecessor[TAIL].receiving)
+    assert found.of(APP)[HEAD].receiving is Unknown.NO_TUPLES
+    job.number += round(KEEP_S / 10.0)
+    assert both(learned(job, 5, found)) == (Unknown.ALL_LOCAL, Unknown.ALL_LOCAL), "not for ever"
+    seen = learned(TalkingJob(pairs=96, seed=2), 5, RemoteCosts({(APP, HEAD): predecessor[HEAD]}))
+    assert both(seen)[0] != predecessor[HEAD].sending
+
+
 def test_one_pair_together_says_nothing() -> None:
     job = TalkingJob(apart=True, pairs=48)
     job.owners[kg(TAIL, 0)] = job.owners[kg(HEAD, 0)]

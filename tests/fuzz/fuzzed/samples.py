@@ -183,7 +183,9 @@ STATUS = Status(
             remote_costs=CollocationStatus(
                 operators=(
                     OperatorCostStatus(
-                        operator=OperatorId("sums"), sending=RemoteCostStatus(value=1e-4, error=2e-5, significant=True),
+                        operator=OperatorId("sums"), sending=RemoteCostStatus(
+                            value=1e-4, error=2e-5, freedom=9.5, significant=True
+                        ),
                         receiving=RemoteCostStatus(unknown="no tuple was local"),
                     ),
                 ),
