@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.e2e.steering.app_names import Feature, named_for, note_fault
 from tests.e2e.steering.cluster import Cluster, until, worker
-from tests.e2e.steering.run_setup import Setup
+from tests.e2e.steering.run_setup import REGROUP, Setup
 from tests.e2e.steering.scenarios import (
     SHORT_SESSION,
     SLOW_STEPS,
@@ -135,6 +135,22 @@ def random_plans(count: int, *, burst: int = 0) -> Act:
     return act
 
 
+def leaves_while_busy(count: int) -> Act:
+    """Hand over all that a worker has between the agents while its direct events wait in the queues."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        for _ in range(count):
+            await cluster.load.send_numbers(200)
+            source = await busy(cluster, 0.2)
+            mine = [k for k in cluster.key_groups if k.operator == REGROUP and cluster.row(k)[0] == source]
+            target = cluster.random.choice([name for name in cluster.alive if name != source])
+            await cluster.hand_over(tuple(mine), source, target, took_limit_s=15.0)
+            await cluster.settled()
+
+    return act
+
+
 def bursts(count: int) -> Act:
     """More at once than the agents' queues hold; nothing moves."""
 
@@ -239,6 +255,11 @@ _SCENARIOS = (
     Scenario(
         name="local: tiny queues", setup=Setup(seed=50, **FAST, queue=4, slow_s=0.002), act=random_plans(4, burst=150)
     ),  # type: ignore[arg-type]
+    Scenario(
+        name="local: leaves while busy",
+        setup=Setup(seed=60, rate=10.0, preload=60, slow_s=0.03, took_limit_s=15.0),
+        act=leaves_while_busy(4),
+    ),
     Scenario(name="local: storm", setup=Setup(seed=51, rate=100.0), act=storm(6)),
     Scenario(
         name="local: storm, slow end of recovery",

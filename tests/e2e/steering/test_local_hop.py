@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.steering.local_hop import LOCAL_SCENARIOS, OVERFLOW, OVERFLOWING, killed, local, random_plans
+from tests.e2e.steering.local_hop import (
+    LOCAL_SCENARIOS,
+    OVERFLOW,
+    OVERFLOWING,
+    killed,
+    leaves_while_busy,
+    local,
+    random_plans,
+)
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import SHORT_SESSION, Scenario
@@ -15,17 +23,16 @@ MOVED = local(
     Scenario(name="hand-overs and rebalances", setup=Setup(seed=61, rate=100.0, preload=200), act=random_plans(3))
 )
 KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150, busy_s=0.2)))
-SLOW = {"rate": 40.0, "preload": 60, "slow_s": 0.01, **SHORT_SESSION}
-SLOWER = {**SLOW, "rate": 10.0, "slow_s": 0.05}
+SLOW = {"rate": 10.0, "preload": 60, "slow_s": 0.05, **SHORT_SESSION}
 DEFECTS = {
     "opens early": ("out of order", local(OVERFLOW, groups=2)),
     "acks first": (
         "lost",
-        local(Scenario(name="killed", setup=Setup(seed=63, **SLOWER), act=killed(2, burst=300, busy_s=1.5))),  # type: ignore[arg-type]
+        local(Scenario(name="killed", setup=Setup(seed=63, **SLOW), act=killed(2, burst=300, busy_s=1.5))),  # type: ignore[arg-type]
     ),
     "leaves at once": (
         "stepped back",
-        local(Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=random_plans(4, burst=200))),  # type: ignore[arg-type]
+        local(Scenario(name="moved", setup=Setup(seed=64, **SLOW), act=leaves_while_busy(4))),  # type: ignore[arg-type]
     ),
     "does not settle": (
         "out of order",
