@@ -174,10 +174,7 @@ class Decider:
         return self._next(now)
 
     def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
-        """The decision that a dry run would make now, from the windows recorded so far.
-
-        `solve` is called when a plan is wanted.  The decider's state does not change.
-        """
+        """What a dry run would decide now; `solve` is called when a plan is wanted.  The decider does not change."""
         if self._acting:
             raise ValueError("only a dry run has a preview: the decisions of an acting decider are carried out")
         if self.known.snapshot is None:
