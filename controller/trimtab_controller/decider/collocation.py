@@ -49,9 +49,11 @@ def end_costs(fits: Mapping[OperatorId, CostFit]) -> dict[OperatorId, EndCosts]:
 
 def together_in(view: AppView, fits: Mapping[OperatorId, CostFit]) -> Together:
     """What is known of the app of a view."""
+    if len(view.flows) > MAX_FLOWS:
+        return Together(fits=fits)
     table, flows = view.owned, flows_of(view)
     total = float(flows.rate.sum())
-    if not total > 0.0 or len(flows.rate) > MAX_FLOWS:
+    if not total > 0.0:
         return Together(fits=fits)
     pairs = scored_among(table.operator, flows.source, flows.target, flows.rate, SCORE_FACTOR)
     count = len(table)

@@ -214,13 +214,18 @@ class _Traffic:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._rates: dict[OperatorKey, Floats] = {}
+        pairs = [
+            pair
+            for pair in snapshot.pairs
+            if min(pair.source.partition, pair.target.partition) < KEY_GROUPS and pair.source != pair.target
+        ]
+        talking = {end[:2] for pair in pairs for end in (pair.source, pair.target)}
         owners: dict[OperatorKey, dict[int, WorkerId]] = {}
         for block in snapshot.blocks:
-            names = (block.workers[place] for place in block.worker)
-            owners[block.app, block.operator] = dict(zip(block.partition, names, strict=True))
-        for pair in snapshot.pairs:
-            if pair.source == pair.target:
-                continue
+            if (block.app, block.operator) in talking:
+                names = (block.workers[place] for place in block.worker)
+                owners[block.app, block.operator] = dict(zip(block.partition, names, strict=True))
+        for pair in pairs:
             sender = owners.get(pair.source[:2], {}).get(pair.source.partition)
             receiver = owners.get(pair.target[:2], {}).get(pair.target.partition)
             remote = _remote_tuples_s(pair, together=sender is not None and sender == receiver)
