@@ -5,6 +5,7 @@ import sys
 import time
 
 from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.ruled import RULED, RULED_EVERY
 from tests.sim.simulated.simulation import Outcome, simulating
 
 
@@ -14,11 +15,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("--rounds", type=int, default=10_000, help="simulate so many windows")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--rules", action="store_true", help="only clusters with rules")
     chosen = parser.parse_args()
     with simulating() as run:
         if chosen.seed is not None:
             return 1 if tell(run, chosen.seed) is None else 0
-        return many(run, chosen.first, chosen.rounds)
+        return many(run, chosen.first, chosen.rounds, only_ruled=chosen.rules)
 
 
 def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
@@ -33,12 +35,13 @@ def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
     return outcome
 
 
-def many(run: object, first: int, rounds: int) -> int:
+def many(run: object, first: int, rounds: int, *, only_ruled: bool = False) -> int:
     """Seeds from `first` on until so many rounds are done."""
     done = failed = seeds = plans = moved = faults = losses = steps = 0
     began = time.process_time()
     while done < rounds:
-        outcome = tell(run, first + seeds, brief=True)
+        seed = first + seeds if not only_ruled else RULED_EVERY * (first + seeds) + RULED
+        outcome = tell(run, seed, brief=True)
         seeds += 1
         if outcome is None:
             failed += 1

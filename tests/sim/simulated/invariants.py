@@ -3,12 +3,13 @@
 The checker knows the messages' decoders and nothing else of the product.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.ledger import Ledger, Violation
 from tests.sim.simulated.operator import MOVED_BY, Operator
+from tests.sim.simulated.ruled import RuleCheck
 from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
@@ -27,6 +28,10 @@ UNOWNED_LIMIT_S = 45.0
 ANSWER_LIMIT_S = 30.0
 """So long after a command's deadline its agent may be silent, when it is there and heard."""
 
+BY_RULE = "key groups may not be where they are"
+"""What stands in the reason of a plan that does what rules want."""
+CALM_S = 120.0
+"""After so long without a fault a controller knows which workers are there."""
 PLANS_TO_A_FULL_WORKER = 3
 """So many plans in a row must not give key groups to a worker that is over its capacity."""
 
@@ -51,6 +56,7 @@ class Checker:
     ledger: Ledger
     disturbed_at: float = 0.0
     """When anything last failed, or was healed."""
+    rules: RuleCheck = field(default_factory=RuleCheck)
     lost_hosts_share: float = 0.0
     """Of the hosts of the last minutes, how many have been silent for long enough that a controller knows."""
     hold_since: float | None = None
@@ -180,8 +186,9 @@ class Checker:
         if row.lost:
             self._see_loss(row)
             return
-        by_hand = row.reason.startswith(MOVED_BY)
-        if not by_hand and row.before <= self.bounds.load_distance and not row.reason.startswith("drain"):
+        self.rules.see_moves(row.plan, [(each, move.target) for move in row.handovers for each in move.key_groups])
+        wanted = row.reason.startswith(("drain", MOVED_BY)) or BY_RULE in row.reason
+        if not wanted and row.before <= self.bounds.load_distance:
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
         moves = sum(len(handover.key_groups) for handover in row.handovers)
         if moves > self.bounds.max_migrations:
@@ -204,7 +211,7 @@ class Checker:
 
     def _see_targets(self, row: Round) -> None:
         """Plans for balance must not give more and more to a full worker, whatever it says of its key groups."""
-        if row.reason.startswith(("drain", MOVED_BY)):
+        if row.reason.startswith(("drain", MOVED_BY)) or BY_RULE in row.reason:
             return
         full = {handover.target for handover in row.handovers} & self.over_capacity()
         self.given = {worker: self.given.get(worker, 0) + 1 for worker in full}
@@ -247,6 +254,11 @@ class Checker:
             raise Violation(f"epochs: the placement goes from {before.epoch} to {placement.epoch}")
         if self._execution is None or placement.epoch != self._execution.epoch:
             raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
+        calm = self.timeline.now - self.disturbed_at > CALM_S
+        for operator, rows in placement.owners.items():
+            for partition, row in enumerate(rows):
+                known = before.of(operator, partition) if before is not None else ()
+                self.rules.see_row(KeyGroup(placement.app, operator, partition), row, known, calm=calm)
         self._placements[placement.app] = placement
         self._published[placement.app, placement.epoch] = placement
 
@@ -323,14 +335,27 @@ class Checker:
 
     def without_standby(self, hosts: Mapping[WorkerId, HostId]) -> list[Owners]:
         """Rows of the placements that would lose the key group's state with the owner's host, where others remain."""
-        rows = (row for placement in self._placements.values() for rows in placement.owners.values() for row in rows)
         return [
             row
-            for row in rows
+            for key_group, row in self._rows()
             if row
             and {hosts.get(each) for each in row[1:]} <= {hosts.get(row[0]), None}
-            and len(set(hosts.values())) > 1
+            and len(self.rules.hosts_for(key_group, hosts.items())) > 1
         ]
+
+    def against_rules(self, hosts: Mapping[WorkerId, HostId]) -> list[KeyGroup]:
+        """Key groups on workers that rules keep them off, where these leave another host."""
+        return [
+            key_group
+            for key_group, row in self._rows()
+            if row and not self.rules.allows(key_group, row[0]) and self.rules.hosts_for(key_group, hosts.items())
+        ]
+
+    def _rows(self) -> Iterator[tuple[KeyGroup, Owners]]:
+        for placement in self._placements.values():
+            for operator, rows in placement.owners.items():
+                for partition, row in enumerate(rows):
+                    yield KeyGroup(placement.app, operator, partition), row
 
     def misplaced(self) -> list[KeyGroup]:
         """Key groups that are elsewhere than the placement says."""

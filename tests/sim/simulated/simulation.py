@@ -176,8 +176,10 @@ class Simulation:
         hosts = {worker: name for name, host in world.hosts.items() if not host.left for worker in host.names}
         if world.standbys and (unsafe := world.checker.without_standby(hosts)):
             return f"{len(unsafe)} key groups have no standby on another host"
+        if against := world.checker.against_rules(hosts):
+            return f"{len(against)} key groups are where a rule does not want them"
         distance = world.load_distance()
-        if distance > BALANCE.load_distance + MEASURED_PP:
+        if not world.rules and distance > BALANCE.load_distance + MEASURED_PP:  # rules may leave no better one
             return f"load distance {distance:.2f}"
         return None
 

@@ -20,6 +20,7 @@ from tests.sim.simulated.ledger import Ledger
 from tests.sim.simulated.machine import CAPACITY_CORES, Machine
 from tests.sim.simulated.network import Network
 from tests.sim.simulated.operator import Operator
+from tests.sim.simulated.ruled import RuleCheck, some_rules
 from tests.sim.simulated.stream import StreamModel
 from tests.sim.simulated.timeline import Timeline
 from tests.sim.simulated.worker import WorkerProcess
@@ -131,6 +132,8 @@ class World:
         share = key_groups / (many_key_groups or key_groups)
         key_groups = many_key_groups or key_groups
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
+        self.rules = some_rules(seed, key_groups)
+        self._configuration = replace(self._configuration, rules=self.rules)
         for partition in range(key_groups):
             key_group = KeyGroup(APP, OPERATOR, partition)
             rate, load = self.random.uniform(5, 50), self.random.uniform(0.01, 0.04)
@@ -147,6 +150,7 @@ class World:
             ledger=self.ledger,
             over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
             operator=self.operator,
+            rules=RuleCheck(rules=self.rules),
         )
         self.broker.on_stored = self._on_stored
         self.timeline.after_step = self._after_step
