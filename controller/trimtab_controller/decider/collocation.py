@@ -93,8 +93,14 @@ def costs_of_flows(view: AppView, flows: FlowTable) -> tuple[Floats, Floats]:
     known = [view.remote_costs.get(operator, EndCosts()) for operator in table.operators]
     if not known:
         return np.zeros(len(flows.rate)), np.zeros(len(flows.rate))
-    sending = np.array([each.sending for each in known])[table.operator[flows.source]]
-    receiving = np.array([each.receiving for each in known])[table.operator[flows.target]]
+    places = {name: place for place, name in enumerate(table.operators)}
+    saves = np.ones((len(known), len(known)))
+    for source, target in view.by_broker:
+        if source in places and target in places:
+            saves[places[source], places[target]] = 0.0
+    at, to = table.operator[flows.source], table.operator[flows.target]
+    sending = np.array([each.sending for each in known])[at] * saves[at, to]
+    receiving = np.array([each.receiving for each in known])[to] * saves[at, to]
     return sending, receiving
 
 

@@ -166,6 +166,7 @@ class Observations:
             return early
         costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
         view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
+        view = replace(view, by_broker=self.remote_costs.by_broker(app))
         return self._settings.with_stated_costs(view)
 
 

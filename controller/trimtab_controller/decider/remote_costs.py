@@ -48,6 +48,7 @@ FITS_PER_WINDOW = 8
 KEEP_S = 86_400.0
 """How long a past stay, and an operator that is gone, are remembered."""
 
+OperatorPair = tuple[OperatorKey, OperatorKey]
 CPU, RATE, SENT, RECEIVED, REMOTE_SENT, REMOTE_RECEIVED = range(6)
 """What a window says of a key group: CPU seconds per tuple, tuples received per second; the others per tuple."""
 
@@ -157,6 +158,14 @@ class RemoteCosts:
         self._fits: dict[OperatorKey, CostFit] = {}
         self._recalled = dict(recalled or {})
         self._recalled_until: float | None = None
+        self._direct: set[OperatorPair] = set()
+        self._by_broker: set[OperatorPair] = set()
+
+    def by_broker(self, app: AppId) -> frozenset[tuple[OperatorId, OperatorId]]:
+        """The pairs of operators whose tuples were seen to go through the broker within a worker, and never past it."""
+        return frozenset(
+            (source[1], target[1]) for source, target in self._by_broker - self._direct if source[0] == app
+        )
 
     def of(self, app: AppId) -> dict[OperatorId, CostFit]:
         """What is known of the operators of an app."""
@@ -178,6 +187,8 @@ class RemoteCosts:
         self._keep(key for key, stays in self._stays.items() if stays.seen_at >= at - KEEP_S)
         measured = {row.worker: speeds.get(row.host, 1.0) for row in snapshot.nodes if _is_measured(row)}
         traffic = _Traffic(snapshot)
+        self._direct |= traffic.direct
+        self._by_broker |= traffic.by_broker
         for block in snapshot.blocks:
             key = (block.app, block.operator)
             rates = traffic.of(key)
@@ -195,6 +206,8 @@ class RemoteCosts:
     def _keep(self, keys: Iterable[OperatorKey]) -> None:
         self._stays = {key: self._stays[key] for key in list(keys)}
         self._fits = {key: fit for key, fit in self._fits.items() if key in self._stays}
+        self._direct = {pair for pair in self._direct if pair[0] in self._stays}
+        self._by_broker = {pair for pair in self._by_broker if pair[0] in self._stays}
 
 
 def _with_recalled(fit: CostFit, recalled: CostFit | None) -> CostFit:
@@ -210,9 +223,14 @@ def _with_recalled(fit: CostFit, recalled: CostFit | None) -> CostFit:
 
 
 class _Traffic:
-    """The tuples between key groups that are learned from: all and remote ones, sent and received, by partition."""
+    """The tuples between key groups that are learned from: all and remote ones, sent and received, by partition.
+
+    `direct` and `by_broker` = the pairs of operators of which tuples within a worker skipped the broker, or did not.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        self.direct: set[OperatorPair] = set()
+        self.by_broker: set[OperatorPair] = set()
         self._rates: dict[OperatorKey, Floats] = {}
         pairs = [
             pair
@@ -228,7 +246,11 @@ class _Traffic:
         for pair in pairs:
             sender = owners.get(pair.source[:2], {}).get(pair.source.partition)
             receiver = owners.get(pair.target[:2], {}).get(pair.target.partition)
-            remote = _remote_tuples_s(pair, together=sender is not None and sender == receiver)
+            together = sender is not None and sender == receiver
+            if together and pair.direct_s is not None and pair.tuples_s >= LEAST_RATE:
+                ends = (pair.source[:2], pair.target[:2])
+                (self.direct if pair.direct_s > 0.0 else self.by_broker).add(ends)
+            remote = _remote_tuples_s(pair, together=together)
             self._add(pair.source[:2], pair.source.partition, 0, pair.tuples_s, remote)
             self._add(pair.target[:2], pair.target.partition, 1, pair.tuples_s, remote)
 

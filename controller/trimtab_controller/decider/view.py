@@ -106,7 +106,8 @@ class AppView:
     owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
     groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app.
     `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
-    `restore` = what moving state costs.
+    `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
+    nothing.  `restore` = what moving state costs.
     """
 
     app: AppId
@@ -124,6 +125,7 @@ class AppView:
     pinned: frozenset[KeyGroup] = frozenset()
     rules: tuple[Rule, ...] = ()
     remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
+    by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
     restore: RestoreCost = RestoreCost()
 
     def __post_init__(self) -> None:

@@ -5,9 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
+from trimtab_controller.decider.collocation import saving_in
+from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.remote_costs import KEEP_S, MAX_OPERATORS, RemoteCosts
+from trimtab_controller.decider.view import AppView, EndCosts, Worker
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
-from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.messages.names import HostId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -93,6 +96,32 @@ def test_a_successor_counts_with_what_is_recalled_until_it_sees_for_itself() -> 
     assert both(learned(job, 5, found)) == (Unknown.ALL_LOCAL, Unknown.ALL_LOCAL), "not for ever"
     seen = learned(TalkingJob(pairs=96, seed=2), 5, RemoteCosts({(APP, HEAD): predecessor[HEAD]}))
     assert both(seen)[0] != predecessor[HEAD].sending
+
+
+def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() -> None:
+    job, costs = TalkingJob(noise=QUIET, pairs=24), RemoteCosts()
+
+    def see(direct_s: float | None) -> frozenset[tuple[OperatorId, OperatorId]]:
+        snapshot = job.window()
+        pairs = tuple(replace(row, direct_s=direct_s) for row in snapshot.pairs)
+        costs.see(replace(snapshot, pairs=pairs), {})
+        return costs.by_broker(APP)
+
+    assert see(None) == frozenset(), "a plug-in of before does not say"
+    assert see(0.0) == {(HEAD, TAIL)}
+    view = AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(Worker(id=name, host=HostId("h"), capacity=1.0, draining=False) for name in job.names),
+        key_groups=[Owned(key_group=each, owner=name, load=1.0, state_bytes=1) for each, name in job.owners.items()],
+        flows={(kg(HEAD, each), kg(TAIL, each)): 100.0 for each in range(job.pairs)},
+        remote_costs={HEAD: EndCosts(sending=1e-4)},
+    )
+    assert saving_in(view) == pytest.approx(job.remote * 100.0 * 1e-4)
+    assert saving_in(replace(view, by_broker=costs.by_broker(APP))) == 0.0
+    assert see(5.0) == frozenset(), "its gates were only closed"
+    assert see(0.0) == frozenset()
 
 
 def test_one_pair_together_says_nothing() -> None:
