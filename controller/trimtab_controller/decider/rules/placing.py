@@ -1,7 +1,7 @@
 """The workers that key groups may be on by the rules in force, and rules that cannot hold together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
@@ -47,11 +47,19 @@ class Places:
     workers: tuple[tuple[WorkerId, HostId], ...]
     freezing: tuple[tuple[Rule, Bools], ...] = ()
     """Rules of the kind freeze, each with (K,) its key groups."""
+    _by_class: Bools = field(init=False)  # (C + 1, N), the last row is for FREE
+
+    def __post_init__(self) -> None:
+        anywhere = np.ones((1, len(self.workers)), np.bool_)
+        object.__setattr__(self, "_by_class", np.concatenate((self.allowed, anywhere)))
 
     @classmethod
     def of(cls, rules: Sequence[Rule], table: OwnedTable, workers: Sequence[tuple[WorkerId, HostId]]) -> "Places":
         """Of rules in force for the table's app."""
         frozen, codes = np.zeros(len(table), np.bool_), np.zeros(len(table), np.int64)
+        if not rules:
+            nowhere = np.ones((0, len(workers)), np.bool_)
+            return cls(class_of=codes + FREE, allowed=nowhere, frozen=frozen, rules=(), workers=tuple(workers))
         placing = [rule for rule in rules if rule.kind is not RuleKind.FREEZE]
         freezing = tuple((rule, rule.covers(table)) for rule in rules if rule.kind is RuleKind.FREEZE)
         for _, covered in freezing:
@@ -86,8 +94,7 @@ class Places:
 
     def may(self, rows: Integers | int, workers: Integers | int) -> Bools:
         """Whether key groups may be on workers, for both broadcast together."""
-        which = self.class_of[rows]
-        found: Bools = np.append(self.allowed, np.ones((1, self.allowed.shape[1]), np.bool_), axis=0)[which, workers]
+        found: Bools = self._by_class[self.class_of[rows], workers]
         return found
 
     def misplaced(self, owner: Integers) -> Bools:
