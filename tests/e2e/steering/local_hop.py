@@ -62,11 +62,15 @@ def local(scenario: Scenario, *, at_least: int = 50, **changed: object) -> Scena
 
 
 async def busy(cluster: Cluster, for_s: float, limit_s: float = 15.0) -> WorkerId:
-    """A worker that has had unfinished direct events for so long.  Raises AssertionError after the limit."""
+    """A worker that has had unfinished direct events for so long, and owns their key groups.
+
+    Raises AssertionError after the limit.
+    """
     since: dict[WorkerId, float] = {}
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
-        for name in cluster.alive:
+        owners = {cluster.row(k)[0] for k in cluster.key_groups if k.operator == REGROUP}
+        for name in owners & cluster.alive.keys():
             told = cluster.folder / f"{name}.direct"
             if told.exists() and json.loads(told.read_text())["unfinished"] >= MANY:
                 if time.monotonic() - since.setdefault(name, time.monotonic()) >= for_s:
