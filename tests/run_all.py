@@ -1,8 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so two of them run at a time.  Tests marked `alone` measure CPU or short times; they
-run after the others, one at a time.  The static checks and the fast tests get the CPU that all of them leave: at the
-lowest priority they take next to nothing from whoever wants it.  Scenarios take minutes each; `make scenarios` runs
+The end-to-end tests mostly wait, so three of them run at a time: two of those with Spark and workers, and one of those
+marked `light`.  Tests marked `alone` measure CPU or short times; they run after the others, one at a time.  The static
+checks and the fast tests get the CPU that all of them leave: at the lowest priority they take next to nothing from
+whoever wants it.  Scenarios take minutes each; `make scenarios` runs
 them.
 """
 
@@ -25,7 +26,8 @@ PYTEST = (sys.executable, "-m", "pytest")
 SLOWEST = ("--durations=15", "--durations-min=20")
 IDLE = ("sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "idle")
 """The lowest priority.  Where Linux shares the CPU among sessions (autogroup), `nice` counts only within one."""
-BESIDE = "e2e and not alone and not scenario"
+HEAVY = "e2e and not light and not alone and not scenario"
+LIGHT = "light and not alone and not scenario"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
 
@@ -51,17 +53,18 @@ def stages() -> list[list[list[Part]]]:
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
     return [
         [
-            [
-                Part("jars", ("make", "--no-print-directory", "jars"), live=True),
-                Part("end-to-end tests", (*tests, BESIDE, "-n2", "--dist=loadfile", *END_TO_END), live=True),
-            ],
+            [Part("jars", ("make", "--no-print-directory", "jars"), live=True)],
             [
                 Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
                 Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
                 Part("types", (*IDLE, str(BIN / "mypy"))),
                 Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
-                Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "--timeout=600")),
             ],
+        ],
+        [
+            [Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True)],
+            [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
+            [Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600"))],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
     ]

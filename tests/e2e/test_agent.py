@@ -26,6 +26,8 @@ from trimtab_protocol.signing.keys import SigningKey
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 
+pytestmark = pytest.mark.light
+
 
 @pytest.fixture
 def start(tmp_path: Path, unique: str) -> Iterator[Callable[[Broker], Bench]]:

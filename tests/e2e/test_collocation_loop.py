@@ -8,6 +8,8 @@ from tests.e2e.played_cluster import World, key_group, wait_until_it_acts
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.snapshot import PairWindow
 
+pytestmark = pytest.mark.light
+
 
 def remote(world: World) -> int:
     return sum(world.owners[pair.source] != world.owners[pair.target] for pair in world.pairs)

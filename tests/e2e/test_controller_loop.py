@@ -23,6 +23,8 @@ from trimtab_protocol.messages.placement import decode_placement, encode_placeme
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_sandbox.broker import Broker, free_ports
 
+pytestmark = pytest.mark.light
+
 
 def is_measured(status: dict) -> bool:
     return [row["after"] is not None for row in status["rounds"]] == [True]

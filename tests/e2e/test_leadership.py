@@ -19,6 +19,8 @@ from trimtab_protocol.messages.names import transactional_id
 from trimtab_sandbox.broker import Broker, Detour, free_ports
 from trimtab_sandbox.processes import Processes
 
+pytestmark = pytest.mark.light
+
 
 def generations(world: World) -> list[int]:
     """Of all that was commanded and placed, in the order of the topic."""

@@ -24,6 +24,8 @@ from trimtab_protocol.messages.placement_parts import decode_record, part_key
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 
+pytestmark = pytest.mark.light
+
 PARTS = 3
 
 

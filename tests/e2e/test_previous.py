@@ -26,6 +26,8 @@ from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Child, Processes
 
+pytestmark = pytest.mark.light
+
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -10,6 +10,8 @@ from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
+pytestmark = pytest.mark.light
+
 
 class Pool:
     """Adds w3 to every window, as a worker of the pool, until it runs."""

@@ -86,7 +86,7 @@ def test_every_key_group_gets_the_next_owner_that_was_named(world: World, killed
 
 
 def the_rounds(world: World) -> tuple[Round, ...]:
-    execution = world.checker._execution
+    execution = world.checker.execution
     assert execution is not None
     return tuple(execution.rounds.values())
 

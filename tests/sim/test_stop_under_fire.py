@@ -11,7 +11,6 @@ from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import APP, BALANCE, WINDOW_S, World, world_folder
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_protocol.messages.intents import MoveKeyGroups, Placing
 
@@ -31,8 +30,8 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 def last_round(world: World) -> Round | None:
     """The plan of the app in the journal, in flight or ended."""
-    records = world.broker.read(world.topics.journal, 0)
-    return decode_entry(records[-1].value).execution.rounds.get(APP) if records else None
+    execution = world.checker.execution
+    return execution.rounds.get(APP) if execution is not None else None
 
 
 def begin_a_large_plan(world: World) -> Round:

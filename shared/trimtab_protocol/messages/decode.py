@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, TypeVar
 
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+MAX_NAME = 200
+"""Characters of a name."""
+NAME_PATTERN = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}")
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 """Size of a message, unless its kind has a limit of its own."""
 MAX_NUMBER = 1e18
@@ -253,7 +255,7 @@ def check_text(value: object, path: str, limit: int) -> str:
 
 def check_name(value: object, path: str) -> str:
     """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
-    name = check_text(value, path, 200)
+    name = check_text(value, path, MAX_NAME)
     if not NAME_PATTERN.fullmatch(name):
         raise BadMessage(Fault.RANGE, path, name, "a name of letters, digits, '.', '_', '-'")
     return name

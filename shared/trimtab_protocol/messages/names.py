@@ -1,9 +1,10 @@
 """Identifiers that all messages share: key groups, epochs, topics of a cluster."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, NewType
 
-from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, NAME_PATTERN, BadMessage, Fault, check_integer
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, MAX_NAME, NAME_PATTERN, BadMessage, Fault, check_integer
 
 HostId = NewType("HostId", str)
 WorkerId = NewType("WorkerId", str)
@@ -13,6 +14,8 @@ CommandId = NewType("CommandId", str)
 
 MAX_PARTITIONS = 100_000
 """Highest partition index of a key group."""
+MAX_KEY_GROUP_NAME = 2 * MAX_NAME + len(f"//{MAX_PARTITIONS}")
+"""Characters of `app/operator/partition`."""
 EVENTS_BYTES = 256 * 1024 * 1024
 """Size at which the oldest events are deleted."""
 
@@ -50,10 +53,20 @@ class KeyGroup(NamedTuple):
 
 def parse_key_group(text: str, path: str = "") -> KeyGroup:
     """The key group in `app/operator/partition`, the inverse of `str`; raises BadMessage."""
+    found = _key_group(text) if len(text) <= MAX_KEY_GROUP_NAME else None
+    if found is None:
+        raise BadMessage(Fault.RANGE, path, text, "app/operator/partition")
+    check_integer(found.partition, path, 0, MAX_PARTITIONS)
+    return found
+
+
+@lru_cache(maxsize=2**16)
+def _key_group(text: str) -> KeyGroup | None:
+    """The key group of a name; the names of a cluster come again with every report, placement and journal entry."""
     parts = text.split("/")
     if len(parts) != 3 or not all(NAME_PATTERN.fullmatch(part) for part in parts[:2]) or not _is_index(parts[2]):
-        raise BadMessage(Fault.RANGE, path, text, "app/operator/partition")
-    return KeyGroup(AppId(parts[0]), OperatorId(parts[1]), check_integer(int(parts[2]), path, 0, MAX_PARTITIONS))
+        return None
+    return KeyGroup(AppId(parts[0]), OperatorId(parts[1]), int(parts[2]))
 
 
 def _is_index(text: str) -> bool:

@@ -79,10 +79,11 @@ class Checker:
     _terms: dict[int, int | None] = field(default_factory=dict)
     in_parts: int = 0
     """Placements that were published in parts."""
+    execution: Execution | None = None
+    """The journal's last entry."""
     _parts: dict[bytes, tuple[Owners, ...]] = field(default_factory=dict)
     _published: dict[tuple[AppId, Epoch], Placement] = field(default_factory=dict)
     _excused: set[CommandId] = field(default_factory=set)
-    _execution: Execution | None = None
     _placements: dict[AppId, Placement] = field(default_factory=dict)
     _ended_plans: set[str] = field(default_factory=set)
     _ended_handovers: set[str] = field(default_factory=set)
@@ -156,12 +157,12 @@ class Checker:
             execution = decode_entry(record.value).execution
         except BadMessage as error:
             raise Violation(f"the journal cannot be restored: {error}") from error
-        before = self._execution
+        before = self.execution
         if self._terms.setdefault(execution.generation, record.producer) != record.producer:
             raise Violation(f"two leaders under generation {execution.generation}")
         if before is not None and execution.epoch <= before.epoch:
             raise Violation(f"epochs: the journal goes from {before.epoch} to {execution.epoch}")
-        self._execution = execution
+        self.execution = execution
         apps = {placement.app for placement in placements} | self._placements.keys()
         for app, row in execution.rounds.items():
             if execution.busy(app) and app not in apps:
@@ -240,10 +241,10 @@ class Checker:
         known = self.commands.get(command.id)
         if known not in (None, command):
             raise Violation(f"command {command.id} is published with other content")
-        if self._execution is None or command.epoch > self._execution.epoch:
+        if self.execution is None or command.epoch > self.execution.epoch:
             raise Violation(f"command {command.kind} {command.epoch} is published, and no journal knows of it")
-        if known is None and command.epoch != self._execution.epoch:
-            raise Violation(f"epochs: new command of {command.epoch} under {self._execution.epoch}")
+        if known is None and command.epoch != self.execution.epoch:
+            raise Violation(f"epochs: new command of {command.epoch} under {self.execution.epoch}")
         self.commands[command.id] = command
 
     def _see_placement(self, placement: Placement) -> None:
@@ -252,7 +253,7 @@ class Checker:
             return  # signed anew
         if before is not None and placement.epoch <= before.epoch:
             raise Violation(f"epochs: the placement goes from {before.epoch} to {placement.epoch}")
-        if self._execution is None or placement.epoch != self._execution.epoch:
+        if self.execution is None or placement.epoch != self.execution.epoch:
             raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
         calm = self.timeline.now - self.disturbed_at > CALM_S
         for operator, rows in placement.owners.items():
@@ -326,7 +327,7 @@ class Checker:
     @property
     def in_flight(self) -> list[str]:
         """The plans in flight, by the journal."""
-        return [row.plan for row in self._execution.in_flight] if self._execution is not None else []
+        return [row.plan for row in self.execution.in_flight] if self.execution is not None else []
 
     def placed_workers(self) -> set[WorkerId]:
         """Owners in the placements."""
