@@ -64,16 +64,21 @@ class Configuration:
 
 def load(path: Path) -> Configuration:
     """Read a configuration file; raises BadConfiguration."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise BadConfiguration(f"{path}: not TOML: {error}") from error
+    document = parse(path)
     try:
         return decode(document)
     except BadMessage as error:
         raise BadConfiguration(f"{path}: {error}") from error
+
+
+def parse(path: Path) -> dict[str, Any]:
+    """The document in a configuration file, not yet checked; raises BadConfiguration."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadConfiguration(f"{path}: not TOML: {error}") from error
 
 
 def decode(document: Mapping[str, Any]) -> Configuration:

@@ -19,7 +19,7 @@ from rich.console import Console
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_view import show_status
-from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load
+from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.intents import actions
 from trimtab_controller.intents.change import Asked, Change, Refusal
@@ -60,7 +60,7 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
         return function(args, target)
     except (CommandError, ReadError, BadKey, Refusal, NotWrittenError) as error:
         return refuse(str(error), FAILED)
-    except BadMessage as error:
+    except (BadConfiguration, BadMessage) as error:
         return refuse(str(error), BAD_USAGE)
     except KafkaException as error:
         where, fault = target.configuration.kafka.bootstrap_servers, error.args[0]
@@ -70,20 +70,26 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
 
 def read_target(args: argparse.Namespace) -> Target:
     """The cluster that the options name.  Raises BadConfiguration, BadMessage."""
-    named = None if args.bootstrap else os.environ.get(CONFIG_VARIABLE)
-    path = args.config or (Path(named) if named else None)
-    if path is not None:
-        configuration = load(path)
-    elif args.bootstrap and args.cluster:
-        document = {
+    path = _path_of(args)
+    return target_of(decode(read_document(args)) if path is None else load(path))
+
+
+def read_document(args: argparse.Namespace) -> dict[str, Any]:
+    """The configuration of the cluster that the options name, not yet checked.  Raises BadConfiguration."""
+    if (path := _path_of(args)) is not None:
+        return parse(path)
+    if args.bootstrap and args.cluster:
+        return {
             "controller": {"cluster": args.cluster},
             "kafka": {"bootstrap_servers": args.bootstrap},
             "stream": {"checkpoint_dir": "none"},  # no stream is run here
         }
-        configuration = decode(document)
-    else:
-        raise BadConfiguration("name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
-    return target_of(configuration)
+    raise BadConfiguration("name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
+
+
+def _path_of(args: argparse.Namespace) -> Path | None:
+    named = None if args.bootstrap else os.environ.get(CONFIG_VARIABLE)
+    return args.config or (Path(named) if named else None)
 
 
 def target_of(configuration: Configuration) -> Target:

@@ -113,27 +113,42 @@ def drain(
     """
     reading = Reading()
     kept: Counter[bytes | None] = Counter()
+    for message in passing(consumer, positions, reading.next_offsets):
+        key = message.key()
+        if (keys is None or key in keys) and (most_per_key is None or kept[key] < most_per_key):
+            kept[key] += 1
+            reading.messages.append(message)
+    return reading
+
+
+def passing(
+    consumer: Consumer, positions: list[TopicPartition], next_offsets: dict[tuple[str, int], int] | None = None
+) -> Iterator[Message]:
+    """The messages from the positions up to the present ends of the partitions, one by one.
+
+    `next_offsets` learns where to read on.  Raises ReadError, KafkaException.
+    """
+    read_to = {} if next_offsets is None else next_offsets
     left = {(each.topic, each.partition) for each in positions}
     consumer.assign(positions)
-    heard_at = time.monotonic()
+    silent_s = 0.0
     while left:
-        if time.monotonic() - heard_at > SILENCE_LIMIT_S:
+        if silent_s > SILENCE_LIMIT_S:
             missing = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(left))
             raise ReadError(f"the broker has been silent for {SILENCE_LIMIT_S:g} s; not read to the end: {missing}")
-        for message in consumer.consume(1000, timeout=0.2):
+        asked_at = time.monotonic()
+        messages = consumer.consume(1000, timeout=0.2)
+        silent_s += time.monotonic() - asked_at
+        for message in messages:
             error = message.error()
             where = (message.topic(), message.partition())
             if error is None or error.code() == KafkaError._PARTITION_EOF:
-                heard_at = time.monotonic()
+                silent_s = 0.0
             if error is None:
-                key = message.key()
-                if (keys is None or key in keys) and (most_per_key is None or kept[key] < most_per_key):
-                    kept[key] += 1
-                    reading.messages.append(message)
-                reading.next_offsets[where] = message.offset() + 1
+                yield message
+                read_to[where] = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                reading.next_offsets[where] = message.offset()
+                read_to[where] = message.offset()
                 left.discard(where)
             elif not is_transient(error):
                 raise KafkaException(error)
-    return reading

@@ -16,6 +16,8 @@ MAX_PARTITIONS = 100_000
 """Highest partition index of a key group."""
 MAX_KEY_GROUP_NAME = 2 * MAX_NAME + len(f"//{MAX_PARTITIONS}")
 """Characters of `app/operator/partition`."""
+SNAPSHOTS_BYTES = 1024 * 1024 * 1024
+"""Size at which the oldest snapshots are deleted."""
 EVENTS_BYTES = 256 * 1024 * 1024
 """Size at which the oldest events are deleted."""
 
@@ -171,7 +173,7 @@ def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
     """The settings of all topics of a cluster."""
     return (
         TopicSettings(topics.reports, 4, retention_hours=24, stamped_by_broker=True),
-        TopicSettings(topics.snapshots, 1, retention_hours=24),
+        TopicSettings(topics.snapshots, 1, retention_hours=7 * 24, retention_bytes=SNAPSHOTS_BYTES),
         TopicSettings(topics.placement, 1, compacted=True),
         TopicSettings(topics.commands, 1, retention_hours=24),
         TopicSettings(topics.acks, 1, retention_hours=24),

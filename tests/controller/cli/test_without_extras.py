@@ -32,6 +32,7 @@ CALLS = [
     "resume --bootstrap 127.0.0.1:1 --cluster c",
     "events --bootstrap 127.0.0.1:1 --cluster c",
     "why orders/sums/17 --bootstrap 127.0.0.1:1 --cluster c",
+    "replay --bootstrap 127.0.0.1:1 --cluster c",
     "doctor --config controller.toml",
     "controller run --config controller.toml",
     "solve milp instance.json",

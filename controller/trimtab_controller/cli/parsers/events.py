@@ -1,4 +1,4 @@
-"""The options of `trimtab events` and `trimtab why`."""
+"""The options of `trimtab events`, `why` and `replay`."""
 
 import argparse
 import re
@@ -8,11 +8,13 @@ from trimtab_protocol.messages.events import EventKind
 
 RUN = "trimtab_controller.cli.events:run"
 RUN_WHY = "trimtab_controller.cli.why:run"
+RUN_REPLAY = "trimtab_controller.cli.replay:run"
 SPAN = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 COMMANDS = {
     "events": "what the controller decided and did, and why, for the last 30 days",
     "why": "where a key group is, since when and by which plan, and what moving it would do",
+    "replay": "what the controller would have done with the recorded windows under other settings",
 }
 """Command -> help."""
 
@@ -26,7 +28,7 @@ def span(text: str) -> float:
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register both commands."""
+    """Register the commands."""
     events = commands.add_parser("events", help=COMMANDS["events"])
     add_cluster(events)
     events.add_argument("--app", metavar="ID", help="only those of this app")
@@ -40,3 +42,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_cluster(why)
     why.add_argument("key_group", metavar="APP/OPERATOR/KEYGROUP", help="such as orders/sums/17")
     why.set_defaults(run=RUN_WHY)
+    replay = commands.add_parser("replay", help=COMMANDS["replay"])
+    add_cluster(replay)
+    replay.add_argument("--app", metavar="ID", help="only this app")
+    text = "how far back, such as 6h or 7d (default: 1d); the topic of snapshots keeps 7 days"
+    replay.add_argument("--last", type=span, default="1d", metavar="SPAN", help=text)
+    text = "replay with this too, side by side; several keys are separated by commas, such as balance.load_distance=3"
+    replay.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE[,...]", help=text)
+    replay.set_defaults(run=RUN_REPLAY)

@@ -26,4 +26,4 @@ def test_compacted_topics_are_compacted_often_so_that_a_start_reads_little():
     compacted = {name for name, keys in found.items() if keys.get("cleanup.policy") == "compact"}
     assert compacted == {f"trimtab.demo.{name}" for name in ("placement", "journal", "intents", "status")}
     segments = {name: int(keys["segment.bytes"]) for name, keys in found.items() if "segment.bytes" in keys}
-    assert segments == dict.fromkeys(compacted | {"trimtab.demo.events"}, 16 * 1024 * 1024)
+    assert segments == dict.fromkeys(compacted | {"trimtab.demo.events", "trimtab.demo.snapshots"}, 16 * 1024 * 1024)

@@ -1,0 +1,1 @@
+"""Replay: the decider over recorded windows, under other settings.  Pure: `cli/replay.py` reads and prints."""
