@@ -13,6 +13,7 @@ from trimtab_protocol.messages.intents import (
     MoveKeyGroups,
     Pause,
     Reject,
+    RollingRestart,
     Scale,
     Stop,
     Undrain,
@@ -41,6 +42,8 @@ def _what(intent: Intent) -> tuple[str, str | None, int | None]:
             return "forget app", app, None
         case ForgetWorker(worker=worker):
             return "forget worker", worker, None
+        case RollingRestart(app=app, workers=workers):
+            return "rolling restart", app, len(workers)
         case Approve(plan=plan):
             return "approve", plan, None
         case Reject(plan=plan):

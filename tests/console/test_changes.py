@@ -124,7 +124,7 @@ def test_a_hold_is_accepted_by_its_id(setup: Setup) -> None:
 @pytest.mark.parametrize(
     ("what", "body", "key", "code", "text"),
     [
-        ("drain", {"worker": "nobody"}, "k", 404, "no worker 'nobody' reports; there are orders-0"),
+        ("drain", {"worker": "nobody"}, "k", 404, "no worker or host 'nobody' reports; there are orders-0"),
         ("drain", {"worker": "a/b"}, "k", 422, "found 'a/b', expected a worker's name"),
         ("drain", {}, "k", 422, "body.worker: Field required"),
         ("drain", {"worker": "orders-1", "reason": ""}, "k", 422, "body.reason: String should have at least 1"),

@@ -230,7 +230,7 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     world.start()
     wait_until_it_acts(world)
     world.wait("decision", lambda: "inside band" in world.log_text(), windows=True)
-    assert "no worker 'w9' reports; there are w0, w1, w2" in world.trimtab("drain", "w9", code=1)
+    assert "no worker or host 'w9' reports; there are w0, w1, w2" in world.trimtab("drain", "w9", code=1)
     world.trimtab("pause", "--reason", "tea")
     world.trimtab("drain", "w2", "--reason", "kernel update")
     world.wait("pause", lambda: ": tea" in world.log_text(), windows=True)

@@ -13,6 +13,7 @@ from importlib import import_module, metadata
 from trimtab_controller.cli.parsers.events import COMMANDS as EVENT_COMMANDS
 from trimtab_controller.cli.parsers.operator import COMMANDS as OPERATOR_COMMANDS
 from trimtab_controller.cli.parsers.plans import COMMANDS as PLAN_COMMANDS
+from trimtab_controller.cli.parsers.restart import HELP as RESTART
 from trimtab_process.extras import explain_missing
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
@@ -23,6 +24,7 @@ COMMANDS = {
     **{name: (f"{PARSERS}.operator", text) for name, text in OPERATOR_COMMANDS.items()},
     **{name: (f"{PARSERS}.plans", text) for name, text in PLAN_COMMANDS.items()},
     "scale": (f"{PARSERS}.scale", "say how many workers an app should have, whatever its demand is"),
+    "rolling-restart": (f"{PARSERS}.restart", RESTART),
     **{name: (f"{PARSERS}.events", text) for name, text in EVENT_COMMANDS.items()},
     "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
     "health": (

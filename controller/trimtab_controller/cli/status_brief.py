@@ -2,7 +2,7 @@
 
 from trimtab_controller.cli.status_collocation import collocation_line
 from trimtab_controller.cli.status_plans import ago, plans_in_flight
-from trimtab_controller.cli.status_view import app_line, headline
+from trimtab_controller.cli.status_view import app_line, headline, restart_line
 from trimtab_controller.seen import Seen
 
 SHOWN_APPS = 5
@@ -14,7 +14,9 @@ def brief_status(seen: Seen) -> list[str]:
     status = seen.status
     lines = [headline(seen).plain]
     for app in status.apps[:SHOWN_APPS]:
-        lines += [f"{app.app}: {line}" for line in (app_line(app).plain, collocation_line(app)) if line]
+        lines += [
+            f"{app.app}: {line}" for line in (app_line(app).plain, restart_line(app), collocation_line(app)) if line
+        ]
     if len(status.apps) > SHOWN_APPS:
         lines.append(f"and {len(status.apps) - SHOWN_APPS} more apps")
     in_flight = plans_in_flight(status, seen.now)

@@ -149,12 +149,24 @@ def _levels(app: AppStatus, status: Status) -> Text:
 
 def _app(app: AppStatus) -> Text:
     text = app_line(app)
+    if line := restart_line(app):
+        text.append(f"\n{line}", "cyan")
     if app.not_ready or app.load_distance is None:
         return text
     text.append(_n_minus_1(app)).append(headroom_text(app))
     if line := collocation_line(app):
         text.append(f"\n{line}")
     return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
+
+
+def restart_line(app: AppStatus) -> str:
+    """How far the rolling restart of an app is; empty if there is none."""
+    found = app.restart
+    if found is None:
+        return ""
+    now = f", now those on {found.host}" if found.host is not None else ""
+    skipped = f"; their agents cannot start {first_few(found.skipped)}" if found.skipped else ""
+    return f"rolling restart: {found.done} of {found.workers} workers{now}{skipped}"
 
 
 def app_line(app: AppStatus) -> Text:

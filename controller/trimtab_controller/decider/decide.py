@@ -140,15 +140,23 @@ def to_start(
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
         if scaling.of_app is None and (scaling.stopped or again) and worker not in draining:
-            detail = "an operator cancelled the drain that had stopped it"
+            detail = "the drain that had stopped it has ended"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
 
 
-def to_stop(view: AppView, execution: Execution) -> Scaled | None:
-    """Stop a drained worker that owns nothing in reports and placements; a repeated stop waits SCALING_PATIENCE_S."""
+def to_stop(view: AppView, execution: Execution, draining: frozenset[WorkerId]) -> Scaled | None:
+    """Stop a drained worker that owns nothing in reports and placements; a repeated stop waits SCALING_PATIENCE_S.
+
+    `draining` = the workers to empty now; some of those of the view may have been stopped and started since.
+    """
     for worker in view.workers:
-        if not worker.draining or view.owned_by(worker.id) or owned_by(execution.placements.values(), worker.id):
+        if (
+            not worker.draining
+            or worker.id not in draining
+            or view.owned_by(worker.id)
+            or owned_by(execution.placements.values(), worker.id)
+        ):
             continue
         scaling = execution.scalings.get(worker.id)
         stop = scaling is not None and scaling.command.kind is CommandKind.STOP

@@ -164,6 +164,15 @@ class Resized:
     answered: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarted:
+    """A rolling restart has ended.  `answered` = keys of the intents that this ends."""
+
+    app: AppId
+    detail: str
+    answered: tuple[str, ...]
+
+
 Decision = (
     Skip
     | Planned
@@ -172,6 +181,7 @@ Decision = (
     | Refused
     | Adopted
     | StandbysPlaced
+    | Restarted
     | PlanEnded
     | Scaled
     | Resized

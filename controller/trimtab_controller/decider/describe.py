@@ -13,6 +13,7 @@ from trimtab_controller.decider.decision import (
     Proposed,
     Refused,
     Resized,
+    Restarted,
     Scaled,
     Skip,
     StandbysPlaced,
@@ -34,7 +35,7 @@ ALL_NAMES = (
     *(("refuse", what) for what in REFUSED),
     ("adopt", "ownership"),
     ("standbys", "standbys"),
-    ("end", "loss"),
+    *(("end", what) for what in ("loss", "restart")),
     *((str(kind), why) for kind in (CommandKind.START, CommandKind.STOP) for why in ("drain", "size")),
     *(("resize", change) for change in ("in", "out", "keep")),
     *(("forget", what) for what in ("app", "worker", "refused")),
@@ -55,7 +56,7 @@ def describe(decision: Decision) -> str:
             return f"{decision.app}: plan {name} {decision.outcome}: {decision.detail}"
         case Refused():
             return f"refused: {decision.what}: {decision.detail}"
-        case Adopted() | StandbysPlaced() | PlanEnded():
+        case Adopted() | StandbysPlaced() | PlanEnded() | Restarted():
             return f"{decision.app}: {decision.detail}"
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
@@ -110,6 +111,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "standbys", "standbys"
         case PlanEnded():
             return "end", "loss"
+        case Restarted():
+            return "end", "restart"
         case Scaled():
             return str(decision.kind), "drain" if decision.app is None else "size"
         case Resized(start=start, drain=drain, short=short):

@@ -30,6 +30,7 @@ from trimtab_controller.decider.decision import (
     ProposalEnded,
     Proposed,
     Refused,
+    Restarted,
     Skip,
     StandbysPlaced,
     not_ready,
@@ -58,6 +59,7 @@ from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import onto_copies, with_restores
+from trimtab_controller.decider.rolling import draining, restarted
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
@@ -65,7 +67,7 @@ from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -112,13 +114,12 @@ class Decider:
     @property
     def paused(self) -> str | None:
         """Who paused the controller and why, or None."""
-        pause = next((intent for intent in self.intents if isinstance(intent, Pause)), None)
-        return None if pause is None else f"paused by {pause.by}: {pause.reason}"
+        return next((f"paused by {each.by}: {each.reason}" for each in self.intents if isinstance(each, Pause)), None)
 
     @property
     def draining(self) -> frozenset[WorkerId]:
-        """The workers to empty and stop: those that operators drain, and those that leave for the size of an app."""
-        return self._execution.leaving.union(each.worker for each in self.intents if isinstance(each, Drain))
+        """The workers to empty and stop: those that operators drain or restart, and those that leave."""
+        return draining(self.intents, self._execution, self.known.snapshot)
 
     @property
     def wake_at(self) -> float | None:
@@ -265,22 +266,22 @@ class Decider:
             return None
         found = to_forget(self.intents, self._execution, self.known.snapshot, self.known.not_ready)
         if found is not None:
-            self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
-            self._seen.liveness.forget(found.app, found.worker, reporting)
-            self._seen.history.forget(found.app)
-            self._seen.remote_costs.forget(found.app)
+            self._seen.forget(found.app, found.worker, reporting)
+            self._done_with(found)
         return found
 
     def _done_with(self, found: Decision | None) -> Decision | None:
         """The decision; the intents that it answers are not in force any longer."""
-        if isinstance(found, Planned | ProposalEnded | Refused) and found.answered:
+        if isinstance(found, Planned | ProposalEnded | Refused | Restarted | Forgotten) and found.answered:
             self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
         return found
 
     def _answer_operators(self, now: float) -> Decision | None:
-        """Answer what operators say of plans, as far as that needs no look at the cluster."""
+        """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
+        if not self._acting or self._held is not None:
+            return None
         found = answer_to(now, self.intents, self._execution.proposals, self.plans)
-        return self._done_with(found) if self._acting and self._held is None else None
+        return self._done_with(found or restarted(self.intents, self._execution, self.known.snapshot))
 
     def _by_operators(self, now: float, view: AppView) -> Decision | None:
         """The plan that an operator wants or approves, or what becomes of one that waits for approval."""
@@ -312,7 +313,9 @@ class Decider:
             return placed
         evaluation, windows = self.known.evaluations[app], self._seen.history[app].windows
         is_told = self._acting and self.plans.of(app) is PlanMode.DRY_RUN
-        changed = None if is_told else to_stop(view, self._execution) or self._seen.sizes.decide(now, app)
+        changed = (
+            None if is_told else to_stop(view, self._execution, self.draining) or self._seen.sizes.decide(now, app)
+        )
         if changed is not None:
             return changed
         view = self.view_to_plan(now, view)

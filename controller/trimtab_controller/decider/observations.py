@@ -33,7 +33,7 @@ from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -132,6 +132,12 @@ class Observations:
             },
         )
         return measured
+
+    def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
+        """Forget an app or a worker that is gone for good; `reporting` = hosts that report."""
+        self.liveness.forget(app, worker, reporting)
+        self.history.forget(app)
+        self.remote_costs.forget(app)
 
     def to_plan(
         self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores

@@ -34,11 +34,13 @@ from trimtab_protocol.messages.status import NodeStatus
 
 
 def drain(asked: Asked, worker: str) -> Change:
-    """Empty a worker that the controller knows, then stop it."""
+    """Empty a worker that the controller knows, then stop it; or all workers of a host that run."""
     name = worker_named(worker)
     known = [row.worker for row in asked.nodes]
+    if name not in known and (members := _on_host(asked, name)):
+        return _drain_host(asked, name, members)
     if known and name not in known:
-        raise Refusal(Fault.UNKNOWN, f"no worker {name!r} reports; there are {first_few(known)}")
+        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; there are {first_few(known)}")
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
         f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
@@ -50,10 +52,38 @@ def drain(asked: Asked, worker: str) -> Change:
     )
 
 
+def _on_host(asked: Asked, host: str) -> list[WorkerId]:
+    return sorted(row.worker for row in asked.nodes if row.host == host)
+
+
+def _drain_host(asked: Asked, host: str, workers: list[WorkerId]) -> Change:
+    """All workers of the host, also those that do not run: they are to stay off."""
+    drains = [Drain(worker=worker, by=asked.by, at=asked.at, reason=asked.reason) for worker in workers]
+    text = (
+        f"{len(workers)} workers of {host} will be drained as the budget of each round allows, then stopped: "
+        f"{first_few(workers)}; `trimtab undrain {host}` cancels it"
+    )
+    caveats = not_now(asked, "the drain starts", "moves")
+    told = (
+        caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, host))
+    )
+    return Change(
+        key=drains[0].key,
+        records=tuple((each.key, each) for each in drains),
+        text=text,
+        caveats=tuple(dict.fromkeys((*caveats, *told))),
+    )
+
+
 def undrain(asked: Asked, worker: str) -> Change:
-    """Cancel a drain, an operator's or the controller's own."""
+    """Cancel a drain, an operator's or the controller's own; or those of all workers of a host."""
     name = worker_named(worker)
     key = drain_key(name)
+    if name not in {row.worker for row in asked.nodes} and key not in asked.intents:
+        drained = [drain_key(each) for each in _on_host(asked, name) if drain_key(each) in asked.intents]
+        if drained:
+            text = f"the drains of {len(drained)} workers of {name} are cancelled: they take key groups again"
+            return Change(key=drained[0], records=tuple((each, None) for each in drained), text=text)
     leaving = [app.size.leaving for app in asked.status.apps if app.size is not None] if asked.status else []
     if any(name in workers for workers in leaving) and key not in asked.intents:
         intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
@@ -163,9 +193,11 @@ def _only_told(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
     return (f"but the mode of {app} is dry-run: nothing of it moves, see [plans] in controller.toml",)
 
 
-def _nowhere_to_go(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
+def _nowhere_to_go(asked: Asked, worker: WorkerId, host: str | None = None) -> tuple[str, ...]:
+    """Whether no other worker of the app could take over: none on another host, if all of `host` leave."""
     app = next((row.app for row in asked.nodes if row.worker == worker), None)
-    others = [row for row in asked.nodes if row.app == app and row.worker != worker and not row.draining]
+    rows = [row for row in asked.nodes if row.app == app and row.worker != worker and row.host != host]
+    others = [row for row in rows if not row.draining]
     if not asked.nodes or others:
         return ()
     return ("but no other worker could take its key groups: it keeps them until there is one",)

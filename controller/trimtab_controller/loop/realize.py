@@ -12,6 +12,7 @@ from trimtab_controller.decider.decision import (
     Proposed,
     Refused,
     Resized,
+    Restarted,
     Scaled,
     Skip,
     StandbysPlaced,
@@ -41,7 +42,7 @@ def realizing(decision: Decision) -> executing.Event | None:
                 rejected_until=decision.rejected_until,
                 answered=decision.answered,
             )
-        case Refused(answered=answered):
+        case Refused(answered=answered) | Restarted(answered=answered):
             return executing.IntentsAnswered(answered=answered)
         case Adopted(app=app, owners=owners, standbys=rows, lacking=lacking):
             return executing.PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking)

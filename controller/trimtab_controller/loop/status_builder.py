@@ -11,6 +11,7 @@ from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.rolling import Restarting, restarts
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
@@ -33,6 +34,7 @@ from trimtab_protocol.messages.status import (
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
+from trimtab_protocol.messages.status_restart import RestartStatus
 from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
 
 KEPT_DECISIONS = 30
@@ -224,6 +226,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
 
 def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
     rows = []
+    under_way = {each.app: each for each in restarts(decider.intents, execution, decider.known.snapshot)}
     for app, view in decider.known.views.items():
         evaluation, gaps = decider.known.evaluations.get(app), decider.known.gaps.get(app)
         survival, headroom = decider.known.survivals.get(app), decider.known.capacity.headrooms.get(app)
@@ -259,6 +262,7 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                 remote_costs=_collocation(decider.known.together.get(app)),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
+                restart=_restart(under_way.get(app)),
             )
         )
     return tuple(rows)
@@ -281,6 +285,13 @@ def _cost(cost: Cost | Unknown) -> RemoteCostStatus:
     if isinstance(cost, Unknown):
         return RemoteCostStatus(unknown=str(cost))
     return RemoteCostStatus(value=cost.value, error=cost.error, freedom=cost.freedom, significant=cost.significant)
+
+
+def _restart(found: Restarting | None) -> RestartStatus | None:
+    if found is None:
+        return None
+    total = len(found.intent.workers)
+    return RestartStatus(workers=total, done=len(found.done), host=found.host, skipped=found.skipped)
 
 
 def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:

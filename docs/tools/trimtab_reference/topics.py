@@ -43,6 +43,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
         intents.ForgetWorker,
         intents.Scale,
         intents.Undrain,
+        intents.RollingRestart,
         intents.Approve,
         intents.Reject,
         intents.MoveKeyGroups,

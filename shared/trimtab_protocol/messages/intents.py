@@ -1,4 +1,4 @@
-"""Intents of operators: drain a worker, move key groups, approve a plan, scale, pause, stop, accept a journal, forget.
+"""Intents of operators: drain a worker, restart all of an app, move key groups, scale, pause, stop, and more.
 
 Operator -> controller.
 
@@ -10,6 +10,7 @@ wrote it, `at` = when (epoch seconds), `reason` = text for the status.
 import hashlib
 from dataclasses import dataclass
 
+from trimtab_protocol.messages.columns import read_names
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, encode, parse
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 
@@ -149,6 +150,28 @@ class Undrain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RollingRestart:
+    """Restart these workers of an app, host by host: drain, stop and start them."""
+
+    app: AppId
+    workers: tuple[WorkerId, ...]
+    by: str
+    at: float
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.workers) <= MAX_WORKERS:
+            raise ValueError(f"found {len(self.workers)} workers, expected 1 to {MAX_WORKERS}")
+        if len(set(self.workers)) < len(self.workers):
+            raise ValueError("found a worker twice, expected each once")
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return restart_key(self.app)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Approve:
     """Carry this plan out, which waits for approval.  Said once."""
 
@@ -220,8 +243,24 @@ class MoveKeyGroups:
 
 
 Intent = (
-    Drain | Pause | Stop | AcceptJournal | ForgetApp | ForgetWorker | Scale | Undrain | Approve | Reject | MoveKeyGroups
+    Drain
+    | Pause
+    | Stop
+    | AcceptJournal
+    | ForgetApp
+    | ForgetWorker
+    | Scale
+    | Undrain
+    | RollingRestart
+    | Approve
+    | Reject
+    | MoveKeyGroups
 )
+
+
+def restart_key(app: AppId) -> str:
+    """The record key of an app's rolling restart."""
+    return f"restart/{app}"
 
 
 def scale_key(app: AppId) -> str:
@@ -243,6 +282,7 @@ KINDS = (
     "forget_worker",
     "scale_app",
     "undrain",
+    "restart_app",
     "approve_plan",
     "reject_plan",
     "moves",
@@ -270,6 +310,8 @@ def encode_intent(intent: Intent) -> bytes:
             document |= {"scale_app": app, "workers": workers}
         case Undrain(worker=worker):
             document["undrain"] = worker
+        case RollingRestart(app=app, workers=names):
+            document |= {"restart_app": app, "restart_workers": list(names)}
         case Approve(plan=plan):
             document["approve_plan"] = plan
         case Reject(plan=plan):
@@ -307,6 +349,12 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
             intent = Scale(app=AppId(name), workers=workers, by=by, at=at, reason=reason)
         case "undrain":
             intent = Undrain(worker=WorkerId(name), by=by, at=at, reason=reason)
+        case "restart_app":
+            names = tuple(map(WorkerId, read_names(fields, "restart_workers", limit=MAX_WORKERS)))
+            try:
+                intent = RollingRestart(app=AppId(name), workers=names, by=by, at=at, reason=reason)
+            except ValueError as error:
+                raise BadMessage(Fault.RANGE, "restart_workers", f"{len(names)} names", str(error)) from error
         case "approve_plan":
             intent = Approve(plan=name, by=by, at=at, reason=reason)
         case "reject_plan":

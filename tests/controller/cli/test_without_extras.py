@@ -32,6 +32,7 @@ CALLS = [
     "resume --bootstrap 127.0.0.1:1 --cluster c",
     "events --bootstrap 127.0.0.1:1 --cluster c",
     "why orders/sums/17 --bootstrap 127.0.0.1:1 --cluster c",
+    "rolling-restart shop --bootstrap 127.0.0.1:1 --cluster c",
     "replay --bootstrap 127.0.0.1:1 --cluster c",
     "doctor --config controller.toml",
     "controller run --config controller.toml",
@@ -71,7 +72,7 @@ def call(bare: Path, program: str, *arguments: str) -> "subprocess.CompletedProc
 
 
 def commands(help_text: str) -> set[str]:
-    return set(re.findall(r"^    ([a-z]+)(?: |$)", help_text, re.MULTILINE)) | {"sandbox"}
+    return set(re.findall(r"^    ([a-z-]+)(?: |$)", help_text, re.MULTILINE)) | {"sandbox"}
 
 
 @pytest.mark.parametrize("line", CALLS)

@@ -39,14 +39,15 @@ def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float 
 
 
 EMPTY = view({kg(0): W0, kg(1): W0})
+DRAINING = frozenset({W1})
 
 
 def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> None:
     kept = placement_of("c", OTHER, Epoch(1, 1), {kg(0, OTHER): W1}, None)
     free = replace(kept, owners={OPERATOR: ((W0, W1),)})  # it only stands by
 
-    assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept})) is None
-    assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free})) == Scaled(
+    assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: kept}), DRAINING) is None
+    assert to_stop(EMPTY, Execution(generation=1, placements={OTHER: free}), DRAINING) == Scaled(
         kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained"
     )
 
@@ -56,13 +57,19 @@ def test_a_stop_that_was_refused_is_asked_for_again_after_a_while(start_s: float
     refused = Scaling(command=STOP, phase=ScalingPhase.FAILED, at=1002.0)
     present = Execution(generation=1, scalings={W1: refused})
 
-    assert (to_stop(replace(EMPTY, start_s=start_s), present) is not None) is again
+    assert (to_stop(replace(EMPTY, start_s=start_s), present, DRAINING) is not None) is again
 
 
 def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
     started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
 
-    assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started})) is not None
+    assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), DRAINING) is not None
+
+
+def test_a_worker_whose_drain_has_ended_since_the_window_is_not_stopped() -> None:
+    started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.SENT, at=1000.0)
+
+    assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), frozenset()) is None
 
 
 def test_that_a_standby_owns_is_not_what_the_placement_says() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.console.fleet import APP, NOW, Fleet
-from trimtab_controller.intents import actions
+from trimtab_controller.intents import actions, restart
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
@@ -14,12 +14,14 @@ from trimtab_protocol.messages.intents import (
     ForgetWorker,
     Intent,
     Pause,
+    RollingRestart,
     Scale,
     Stop,
     Undrain,
     decode_intent,
     encode_intent,
 )
+from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import HoldStatus, Status
 
@@ -49,6 +51,50 @@ def test_a_known_worker_is_drained() -> None:
     assert written(change) == [Drain(**own(worker=WORKER))]  # type: ignore[arg-type]
     assert change.text.startswith(f"{WORKER} will be drained as the budget of each round allows")
     assert change.caveats == ()
+
+
+def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
+    (host,) = {row.host for row in STATUS.nodes if row.worker == WORKER}
+    workers = sorted(row.worker for row in STATUS.nodes if row.host == host)
+    change = actions.drain(asked(), host)
+    assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
+    assert change.text.startswith(f"{len(workers)} workers of {host} will be drained")
+    keys = {f"drain/{worker}": None for worker in workers}
+    assert actions.undrain(asked(**keys), host).records == tuple(keys.items())
+    assert actions.undrain(asked(), host).text == f"nothing to do: {host} is not being drained"
+    with pytest.raises(Refusal, match="no worker or host 'nobody' reports"):
+        actions.drain(asked(), "nobody")
+
+
+def test_of_one_host_nobody_could_take_over() -> None:
+    alone = replace(STATUS, nodes=tuple(replace(row, host=HostId("h")) for row in STATUS.nodes))
+    change = actions.drain(asked(alone), "h")
+    assert change.caveats == ("but no other worker could take its key groups: it keeps them until there is one",)
+    with pytest.raises(Refusal, match="all workers of orders are on h: nobody could take over"):
+        restart.rolling_restart(asked(alone), APP)
+
+
+def test_all_workers_of_an_app_that_run_are_restarted() -> None:
+    running = tuple(sorted(row.worker for row in STATUS.nodes if row.state is WorkerState.RUNNING))
+    change = restart.rolling_restart(asked(), APP)
+    assert written(change) == [RollingRestart(**own(app=APP, workers=running))]  # type: ignore[arg-type]
+    key = f"restart/{APP}"
+    with pytest.raises(Refusal, match="is being restarted already"):
+        restart.rolling_restart(asked(**{key: None}), APP)
+    assert restart.cancel(asked(**{key: None}), APP).records == ((key, None),)
+    assert restart.cancel(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (replace(STATUS, nodes=STATUS.nodes[:1]), "1 workers of orders run: expected 2 to"),
+        (replace(STATUS, apps=tuple(replace(row, mode="dry-run") for row in STATUS.apps)), "is dry-run"),
+    ],
+)
+def test_a_restart_that_cannot_work_is_refused(status: Status, why: str) -> None:
+    with pytest.raises(Refusal, match=why):
+        restart.rolling_restart(asked(status), APP)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from trimtab_controller.decider.decision import (
     Proposed,
     Refused,
     Resized,
+    Restarted,
     Scaled,
     Skip,
     StandbysPlaced,
@@ -333,6 +334,7 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
         PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
+        Restarted(app=APP, answered=(), **nothing),
         *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),
         *(Forgotten(what="", answered=(), **nothing, **what) for what in ({}, {"app": APP}, {"worker": w0})),
     )

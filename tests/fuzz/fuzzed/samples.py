@@ -15,6 +15,7 @@ from trimtab_protocol.messages.intents import (
     Pause,
     Placing,
     Reject,
+    RollingRestart,
     Scale,
     Stop,
     Undrain,
@@ -139,6 +140,7 @@ STOP_APP = Stop(app=APP, by="ann", at=NOW, reason="lag")
 FORGET_APP = ForgetApp(app=APP, by="ann", at=NOW, reason="replaced")
 FORGET_WORKER = ForgetWorker(worker=W1, by="ann", at=NOW, reason="renamed")
 SCALE = Scale(app=APP, workers=4, by="ann", at=NOW, reason="a sale")
+RESTART = RollingRestart(app=APP, workers=(WorkerId("w0"), WorkerId("w1")), by="ann", at=NOW, reason="new version")
 APPROVE = Approve(plan="3.17", by="ann", at=NOW, reason="fine")
 REJECT = Reject(plan="3.17", by="ann", at=NOW, reason="not during the sale")
 MOVE = MoveKeyGroups(

@@ -28,6 +28,7 @@ from tests.fuzz.fuzzed.samples import (
     RELEASE,
     RELEASED,
     REPORT,
+    RESTART,
     SCALE,
     SNAPSHOT,
     STATISTICS,
@@ -225,7 +226,19 @@ DECODERS = (
         samples=tuple(
             map(
                 write_intent,
-                (DRAIN, PAUSE, STOP_ALL, STOP_APP, ACCEPT, FORGET_APP, FORGET_WORKER, SCALE, UNDRAIN, *ON_PLANS),
+                (
+                    DRAIN,
+                    PAUSE,
+                    STOP_ALL,
+                    STOP_APP,
+                    ACCEPT,
+                    FORGET_APP,
+                    FORGET_WORKER,
+                    SCALE,
+                    RESTART,
+                    UNDRAIN,
+                    *ON_PLANS,
+                ),
             ),
         ),
         decode=read_intent,

@@ -18,6 +18,7 @@ from trimtab_protocol.messages.intents import (
     MoveKeyGroups,
     Pause,
     Reject,
+    RollingRestart,
     Scale,
     Stop,
     Undrain,
@@ -125,6 +126,8 @@ def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
             return f"forget app {app}", app, None
         case ForgetWorker(worker=worker):
             return f"forget worker {worker}", None, worker
+        case RollingRestart(app=app, workers=workers):
+            return f"restart {len(workers)} workers of {app}, host by host", app, None
         case Approve(plan=plan):
             return f"approve plan {plan}", None, None
         case Reject(plan=plan):

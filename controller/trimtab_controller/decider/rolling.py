@@ -1,0 +1,108 @@
+"""Rolling restarts: one host after the other is drained, stopped and started again by its agent.  Pure.
+
+How far a restart is follows from the journal's stops and starts since the operator asked for it, and from the last
+window.  Nothing of its own is kept, so that a new leader goes on where its predecessor was.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from trimtab_controller.decider.decision import Restarted
+from trimtab_controller.execution.state import Execution, ScalingPhase
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+
+class Stage(Enum):
+    """How far the restart of a worker is."""
+
+    SKIPPED = auto()  # its agent cannot start it, or it runs another app now
+    TO_DO = auto()
+    STOPPING = auto()  # the command is sent, or has failed
+    STARTING = auto()  # it is stopped, or started and not yet back
+    DONE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarting:
+    """How far the rolling restart of an app is.  `host` = whose workers are restarted now; None: none, or not known.
+
+    `draining` = the workers of that host that are emptied and stopped next; `to_do` includes them.
+    """
+
+    intent: RollingRestart
+    host: HostId | None
+    draining: frozenset[WorkerId]
+    to_do: tuple[WorkerId, ...]
+    done: tuple[WorkerId, ...]
+    skipped: tuple[WorkerId, ...]
+
+    @property
+    def app(self) -> AppId:
+        """The app whose workers are restarted."""
+        return self.intent.app
+
+
+def restarts(intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None) -> tuple[Restarting, ...]:
+    """The rolling restarts that operators want, by what the last window shows."""
+    wanted = (each for each in intents if isinstance(each, RollingRestart))
+    return tuple(_progress(each, execution, snapshot) for each in wanted) if snapshot is not None else ()
+
+
+def draining(intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None) -> frozenset[WorkerId]:
+    """The workers to empty and stop: those that operators drain or restart, and those that leave for an app's size."""
+    intents = tuple(intents)
+    drained = (each.worker for each in intents if isinstance(each, Drain))
+    return execution.leaving.union(drained, *(each.draining for each in restarts(intents, execution, snapshot)))
+
+
+def restarted(intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None) -> Restarted | None:
+    """The end of a rolling restart whose workers have all been restarted."""
+    for each in restarts(intents, execution, snapshot):
+        if not each.to_do and len(each.done) + len(each.skipped) == len(each.intent.workers):
+            skipped = f"; their agents cannot start {first_few(each.skipped)}" if each.skipped else ""
+            detail = f"restarted {len(each.done)} of {len(each.intent.workers)} workers{skipped}"
+            return Restarted(app=each.app, detail=detail, answered=(each.intent.key,))
+    return None
+
+
+def _progress(intent: RollingRestart, execution: Execution, snapshot: Snapshot) -> Restarting:
+    rows = {row.worker: row for row in snapshot.nodes}
+    stages = {worker: _stage(worker, intent, rows.get(worker), execution, snapshot) for worker in intent.workers}
+    hosts: defaultdict[HostId, list[WorkerId]] = defaultdict(list)
+    for worker in sorted(stages):
+        if worker in rows and stages[worker] in (Stage.TO_DO, Stage.STOPPING, Stage.STARTING):
+            hosts[rows[worker].host].append(worker)
+    begun = [host for host in sorted(hosts) if any(stages[worker] is not Stage.TO_DO for worker in hosts[host])]
+    lost = any(worker not in rows and stages[worker] in (Stage.STOPPING, Stage.STARTING) for worker in stages)
+    # A worker that was stopped and of which no host reports is not back yet: the next host has to wait for it.
+    host = next(iter(begun), None if lost else min(hosts, default=None))
+    members = hosts[host] if host is not None else []
+    return Restarting(
+        intent=intent,
+        host=host,
+        draining=frozenset(worker for worker in members if stages[worker] in (Stage.TO_DO, Stage.STOPPING)),
+        to_do=tuple(worker for worker in intent.workers if stages[worker] not in (Stage.DONE, Stage.SKIPPED)),
+        done=tuple(worker for worker in intent.workers if stages[worker] is Stage.DONE),
+        skipped=tuple(worker for worker in intent.workers if stages[worker] is Stage.SKIPPED),
+    )
+
+
+def _stage(
+    worker: WorkerId, intent: RollingRestart, row: NodeWindow | None, execution: Execution, snapshot: Snapshot
+) -> Stage:
+    scaling = execution.scalings.get(worker)
+    if scaling is None or scaling.at < intent.at:
+        known = row is not None and (row.declared != intent.app or row.app not in (None, intent.app))
+        return Stage.SKIPPED if known else Stage.TO_DO
+    if scaling.command.kind is CommandKind.STOP:
+        return Stage.STARTING if scaling.phase is ScalingPhase.DONE else Stage.STOPPING
+    back = row is not None and row.state is WorkerState.RUNNING and row.complete and row.steering
+    seen_since = snapshot.start_ms / 1000.0 >= scaling.at
+    return Stage.DONE if scaling.phase is ScalingPhase.DONE and back and seen_since else Stage.STARTING

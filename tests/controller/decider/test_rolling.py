@@ -1,0 +1,116 @@
+"""Rolling restarts: which workers are emptied next, and when the next host has its turn."""
+
+from dataclasses import replace
+
+from tests.controller.decider.observed_snapshots import APP, node, snapshot
+from trimtab_controller.decider.decision import Restarted
+from trimtab_controller.decider.rolling import draining, restarted, restarts
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
+from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.intents import Drain, RollingRestart
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+ASKED_AT, START_S = 900.0, 1000.0
+A0, A1, B0 = WorkerId("a0"), WorkerId("a1"), WorkerId("b0")
+WISH = RollingRestart(app=APP, workers=(A0, A1, B0), by="ann", at=ASKED_AT, reason="new version")
+RUNNING = [node(worker, host=HostId(worker[0]), declared=APP) for worker in (A0, A1, B0)]
+
+
+def away(row: NodeWindow) -> NodeWindow:
+    return replace(row, state=WorkerState.AWAY, app=None, steering=False, absence=Absence.STOPPED)
+
+
+def seen(*rows: NodeWindow) -> Snapshot:
+    return snapshot(list(rows), [])
+
+
+def scaled(worker: WorkerId, kind: CommandKind, phase: ScalingPhase, at: float) -> Scaling:
+    command = Command(
+        cluster="c",
+        kind=kind,
+        epoch=Epoch(1, 1),
+        host=HostId(worker[0]),
+        worker=worker,
+        app=None,
+        issued_at=at,
+        deadline=at + 60.0,
+    )
+    return Scaling(command=command, phase=phase, at=at)
+
+
+def after(*scalings: Scaling) -> Execution:
+    return Execution(generation=1, scalings={each.command.worker: each for each in scalings})
+
+
+def started(worker: WorkerId, at: float = 990.0, phase: ScalingPhase = ScalingPhase.DONE) -> Scaling:
+    return scaled(worker, CommandKind.START, phase, at)
+
+
+def stopped(worker: WorkerId, at: float = 950.0, phase: ScalingPhase = ScalingPhase.DONE) -> Scaling:
+    return scaled(worker, CommandKind.STOP, phase, at)
+
+
+def test_the_workers_of_the_first_host_are_emptied_first() -> None:
+    assert draining([WISH], after(), seen(*RUNNING)) == {A0, A1}
+    assert draining([WISH], after(), None) == frozenset(), "nothing is known yet"
+
+
+def test_a_worker_to_which_a_stop_was_sent_takes_nothing_until_it_has_stopped() -> None:
+    for phase in (ScalingPhase.SENT, ScalingPhase.FAILED):
+        assert draining([WISH], after(stopped(A0, phase=phase)), seen(*RUNNING)) == {A0, A1}
+    assert draining([WISH], after(stopped(A0)), seen(*RUNNING)) == {A1}, "it is started again as soon as it is stopped"
+
+
+def test_the_next_host_waits_until_all_workers_of_this_one_are_back() -> None:
+    first, second, other = RUNNING
+    for present, rows in (
+        (after(started(A0), stopped(A1)), (first, away(second), other)),
+        (after(started(A0), started(A1, phase=ScalingPhase.SENT)), (first, away(second), other)),
+        (after(started(A0), started(A1, phase=ScalingPhase.FAILED)), (first, away(second), other)),
+        (after(started(A0), started(A1)), (first, replace(second, state=WorkerState.REBALANCING), other)),
+        (after(started(A0), started(A1)), (first, replace(second, steering=False), other)),
+        (after(started(A0), started(A1, at=START_S + 1.0)), RUNNING),
+        (after(started(A0), started(A1)), (first, other)),
+    ):
+        assert draining([WISH], present, seen(*rows)) == frozenset(), present
+        [found] = restarts([WISH], present, seen(*rows))
+        assert (found.done, restarted([WISH], present, seen(*rows))) == ((A0,), None)
+    assert draining([WISH], after(started(A0), started(A1)), seen(*RUNNING)) == {B0}
+
+
+def test_what_was_stopped_or_started_before_the_operator_asked_is_no_restart() -> None:
+    early = after(started(A0, at=ASKED_AT - 1.0), started(A1, at=ASKED_AT - 1.0))
+    assert draining([WISH], early, seen(*RUNNING)) == {A0, A1}
+
+
+def test_it_ends_when_all_workers_are_back() -> None:
+    present = after(started(A0), started(A1), started(B0))
+    assert restarted([WISH], present, seen(*RUNNING)) == Restarted(
+        app=APP, detail="restarted 3 of 3 workers", answered=(WISH.key,)
+    )
+    assert draining([WISH], present, seen(*RUNNING)) == frozenset()
+
+
+def test_workers_that_their_agents_cannot_start_run_on_and_are_named() -> None:
+    first, second, other = RUNNING
+    by_hand = replace(second, declared=None)
+    elsewhere = replace(other, app=AppId("other"))
+    found = restarted([WISH], after(started(A0)), seen(first, by_hand, elsewhere))
+    assert found is not None
+    assert found.detail == "restarted 1 of 3 workers; their agents cannot start a1, b0"
+    assert draining([WISH], after(), seen(first, by_hand, elsewhere)) == {A0}
+
+
+def test_a_worker_of_which_no_host_reports_is_waited_for() -> None:
+    first, second, _ = RUNNING
+    present = after(started(A0), started(A1))
+    assert draining([WISH], present, seen(first, second)) == frozenset()
+    assert restarted([WISH], present, seen(first, second)) is None
+
+
+def test_it_goes_together_with_the_drains_of_operators() -> None:
+    drain = Drain(worker=B0, by="bob", at=1.0, reason="disk")
+    assert draining([WISH, drain], after(), seen(*RUNNING)) == {A0, A1, B0}
+    assert draining([drain], after(), None) == {B0}
