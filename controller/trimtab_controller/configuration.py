@@ -133,6 +133,7 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
         ),
         remote_tuple_cpu_s=fields.optional("remote_tuple_cpu_s", lambda n: fields.number(n, high=1)),
         pay_back_s=_or(preset.pay_back_s, fields, "pay_back_s", lambda n: fields.number(n, low=1, high=86_400)),
+        trial_pairs=_or(preset.trial_pairs, fields, "trial_pairs", lambda n: fields.integer(n, high=100)),
         catch_up_s=_or(preset.catch_up_s, fields, "catch_up_s", lambda n: fields.number(n, low=10, high=86_400)),
         max_disk=_or(preset.max_disk, fields, "max_disk", lambda n: fields.number(n, low=0.01, high=1)),
         max_link=_or(preset.max_link, fields, "max_link", lambda n: fields.number(n, low=0.01, high=1)),

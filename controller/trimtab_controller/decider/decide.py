@@ -46,7 +46,7 @@ class Settings:
     With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp), lowers
     the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
     because it goes to another worker is measured (`remote_costs.py`), unless an operator states it
-    (`remote_tuple_cpu_s`, both ends together).  Without a significant cost ALBIC plans for balance alone.
+    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials (`trial.py`).
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
     that plans fill at most: traffic comes in bursts.
@@ -63,6 +63,7 @@ class Settings:
     min_collocation_gain: float = 2.0
     remote_tuple_cpu_s: float | None = None
     pay_back_s: float = 1800.0
+    trial_pairs: int = 6
     catch_up_s: float = 300.0
     max_disk: float = 0.9
     max_link: float = 0.9
@@ -71,6 +72,11 @@ class Settings:
         """The method that plans for this app are made with."""
         costs = view.remote_costs if self.remote_tuple_cpu_s is None else self.remote_tuple_cpu_s
         return self.method if costs else Method.MILP
+
+    @property
+    def learns_by_trial(self) -> bool:
+        """Whether key groups may move to learn what remote tuples cost."""
+        return self.method is Method.ALBIC and self.remote_tuple_cpu_s is None and self.trial_pairs > 0
 
     def with_stated_costs(self, view: AppView) -> AppView:
         """The view with what an operator says that remote tuples cost, if one does: half of it at each end."""

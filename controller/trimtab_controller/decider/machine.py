@@ -58,7 +58,7 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode_says, told, wanted_by_operators
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
-from trimtab_controller.decider.restoring import onto_copies, with_restores
+from trimtab_controller.decider.restoring import onto_copies
 from trimtab_controller.decider.rolling import draining, restarted
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
@@ -288,9 +288,13 @@ class Decider:
         waiting, band = self._execution.proposals.get(view.app), self.settings.load_distance
         found = wanted_by_operators(now, view, waiting, self.intents, self.plans, band=band)
         if isinstance(found, Planned):
-            held = state_held(self.known.snapshot, view.app, self._execution.placements.get(view.app))
-            found = self._begun(now, view, with_restores(found, self.known.snapshot, held))
+            found = self._begun(now, view, self._seen.with_restores(found, self._execution))
         return self._done_with(found)
+
+    def _as_mode_says(self, now: float, view: AppView, planned: Planned) -> Decision:
+        """What becomes of a plan: a dry run only shows it."""
+        found = as_mode_says(now, planned, self.plans) if self._acting else planned
+        return self._begun(now, view, found) if self._acting and isinstance(found, Planned) else found
 
     def _begun(self, now: float, view: AppView, planned: Planned) -> Planned:
         """A plan that is carried out, with standbys; what it predicts is remembered."""
@@ -322,7 +326,10 @@ class Decider:
         if self._acting and (asked_for := self._by_operators(now, view)) is not None:
             return asked_for
         found = admit(now, view, evaluation, self._execution, self.settings, windows=windows)
-        return (self._seen.predictions.hold(found) if isinstance(found, SolveWanted) else None) or found
+        if isinstance(found, Skip):
+            trial = self._seen.trial(now, view, self._execution, found)
+            return found if trial is None else self._as_mode_says(now, view, trial)
+        return self._seen.predictions.hold(found) or found
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
@@ -334,14 +341,12 @@ class Decider:
 
     def _first_placement(self, now: float, view: AppView) -> Decision | None:
         """What the placement takes over from the reports, or the first plan of an app."""
-        app, placement = view.app, self._execution.placements.get(view.app)
-        placed = self._first.decide(view, placement)
+        placed = self._first.decide(view, placement := self._execution.placements.get(view.app))
         if isinstance(placed, Planned):
-            held = state_held(self.known.snapshot, app, placement)
-            return as_mode_says(now, with_restores(placed, self.known.snapshot, held), self.plans)
-        if placed is None or self.plans.of(app) is not PlanMode.DRY_RUN:
+            return as_mode_says(now, self._seen.with_restores(placed, self._execution), self.plans)
+        if placed is None or self.plans.of(view.app) is not PlanMode.DRY_RUN:
             return placed and self._seen.standbys.with_adopted(now, view, placement, placed)
-        return placed if placement is not None else told(app, placed.detail)
+        return placed if placement is not None else told(view.app, placed.detail)
 
     def _place_standbys(self, now: float) -> StandbysPlaced | None:
         """Standbys to place; asked only when there is nothing else to do."""
@@ -372,10 +377,7 @@ class Decider:
         decision, note = self._judge(now, wanted, answer), self.settings.note(wanted.view)
         if isinstance(decision, Skip):
             return noted(self._instead_of(now, decision), note)
-        if not self._acting:
-            return noted(decision, note)
-        settled = as_mode_says(now, decision, self.plans)
-        return noted(self._begun(now, wanted.view, settled) if isinstance(settled, Planned) else settled, note)
+        return noted(self._as_mode_says(now, wanted.view, decision), note)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
@@ -397,6 +399,5 @@ class Decider:
         decision = judge(wanted, onto_copies(wanted, answer, restores, self.settings), self.settings)
         if isinstance(decision, Skip):
             return decision
-        if newest and (changed_ends := still_free(decision, newest)):
-            return not_ready(changed_ends)
-        return with_restores(decision, self.known.snapshot, held)
+        changed_ends = newest and still_free(decision, newest)
+        return not_ready(changed_ends) if changed_ends else self._seen.with_restores(decision, self._execution)

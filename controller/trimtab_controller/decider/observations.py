@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from trimtab_controller.decider.collocation import end_costs, together_in
 from trimtab_controller.decider.concerns import concerns_of, follow_use
+from trimtab_controller.decider.copies import state_held
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import Histories
@@ -23,11 +25,13 @@ from trimtab_controller.decider.readers import Readers
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.remote_costs import RemoteCosts
+from trimtab_controller.decider.restoring import with_restores
 from trimtab_controller.decider.rules.concerns import rule_concerns
 from trimtab_controller.decider.rules.rule import Rule, in_force
 from trimtab_controller.decider.sends import local_sends
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standby_rounds import StandbyRounds
+from trimtab_controller.decider.trial import trial_in
 from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
 from trimtab_controller.execution.restores import LearnedRestores
@@ -153,6 +157,19 @@ class Observations:
         view = self.standbys.with_copies(view, execution.placements.get(view.app), self.known.snapshot, most)
         restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
         return replace(view, pinned=pinned_in(now, view, execution.hand_moved), restore=restore)
+
+    def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
+        """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
+        if self.predictions.holds(view.app):
+            return None
+        fits = self.known.together[view.app].fits
+        found = trial_in(now, view, fits, execution, self._settings, idle)
+        return found and self.with_restores(found, execution)
+
+    def with_restores(self, planned: Planned, execution: Execution) -> Planned:
+        """The plan, with what its targets lack of the state."""
+        app, snapshot = planned.plan.app, self.known.snapshot
+        return with_restores(planned, snapshot, state_held(snapshot, app, execution.placements.get(app)))
 
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]

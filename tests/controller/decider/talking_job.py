@@ -52,6 +52,7 @@ class TalkingJob:
     noise: Noise = BUSY
     state_bytes: int = 1_000_000
     apart: bool = False
+    by_broker: bool = False
     seed: int = 1
     number: int = 100
     owners: dict[KeyGroup, WorkerId] = field(default_factory=dict)
@@ -91,7 +92,8 @@ class TalkingJob:
                 cpu *= shared[self.owners[key_group]] * odd * (1.0 + noise.windows * random.standard_normal())
                 done = rate * (1.0 + noise.counts * random.standard_normal())
                 rows.append(self._row(key_group, max(0.0, cpu) * rate, done))
-            pairs.append(PairWindow(source=head, target=tail, tuples_s=rate, bytes_s=10.0 * rate))
+            direct_s = 0.0 if self.by_broker else None
+            pairs.append(PairWindow(source=head, target=tail, tuples_s=rate, bytes_s=10.0 * rate, direct_s=direct_s))
         return self._snapshot(rows, pairs)
 
     def _row(self, key_group: KeyGroup, cpu: float, done: float) -> KeyGroupWindow:

@@ -1,0 +1,67 @@
+"""Trial moves: where every pair is apart, a few come together, and what that saves decides about the others."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.talking_job import HEAD, TAIL, TalkingJob
+from tests.controller.decider.test_measured_collocation import ALBIC, Watched
+from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decision import Planned
+from trimtab_controller.decider.describe import describe
+
+PAIRS = 24
+TRIED = replace(ALBIC, load_distance=20.0)
+
+
+def watched(job: TalkingJob, settings: Settings = TRIED, windows: int = 30) -> Watched:
+    return Watched(job, settings, acting=True).run(windows)
+
+
+def apart(*, rate: float = 150.0, cost: float = 110e-6, state_bytes: int = 1_000_000) -> TalkingJob:
+    return TalkingJob(pairs=PAIRS, rate=rate, sending=cost, receiving=cost, state_bytes=state_bytes, apart=True, seed=3)
+
+
+def test_pairs_that_are_all_apart_are_tried_and_then_brought_together() -> None:
+    run = watched(apart())
+    plans = [each.plan for each in run.decisions if isinstance(each, Planned)]
+    first = plans[0]
+    assert (len(first.moves), first.collocation) == (6, None)
+    assert "trial: 6 pairs of head and tail come together" in describe(Planned(plan=first))
+    assert plans[1].collocation is not None, "the second plan knows what it saves"
+    assert run.job.remote <= 0.05 * PAIRS
+
+
+def test_a_trial_moves_the_busiest_pairs_and_keeps_loads_inside_the_band() -> None:
+    run = watched(apart(), replace(TRIED, max_migrations=2), windows=6)
+    [plan] = [each.plan for each in run.decisions if isinstance(each, Planned)]
+    assert plan.planned <= TRIED.load_distance
+    busiest = sorted(range(PAIRS), key=lambda pair: -run.job.rates[pair])[:4]
+    assert {move.key_group.partition for move in plan.moves} <= set(busiest)
+
+
+def test_a_trial_that_shows_no_saving_is_not_continued() -> None:
+    run = watched(apart(cost=0.0))
+    assert PAIRS - run.job.remote == run.moves == TRIED.trial_pairs
+
+
+@pytest.mark.parametrize("windows", [30])
+def test_one_round_shows_that_tuples_go_through_the_broker_within_a_worker_too(windows: int) -> None:
+    job = replace(apart(), by_broker=True)
+    assert watched(job, replace(TRIED, max_migrations=2), windows).moves == 2
+
+
+@pytest.mark.parametrize(
+    ("job", "settings"),
+    [
+        (apart(rate=1.01), TRIED),
+        (apart(rate=10.0, state_bytes=10**10), replace(TRIED, min_gain=0.0)),
+        (apart(), replace(TRIED, trial_pairs=0)),
+        (apart(), replace(TRIED, remote_tuple_cpu_s=0.0)),
+    ],
+    ids=["too little to save", "restores cost more", "switched off", "stated as free"],
+)
+def test_what_could_not_pay_is_not_tried(job: TalkingJob, settings: Settings) -> None:
+    run = watched(job, settings, windows=10)
+    assert run.moves == 0
+    assert {row.operator for row in run.job.owners} == {HEAD, TAIL}
