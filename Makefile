@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deploy test-python check lint format lock jars deb release scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live clean
+.PHONY: help demo test test-deploy test-python check lint format lock jars deb release scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live jobs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ lock: ## resolve requirements.lock and docs/requirements.lock anew
 
 demo: $(INSTALLED) jars ## run the main job: a real cluster on this machine, balanced, shifted, scaled; KEEP=1: it stays up
 	PYTHONPATH=examples $(BIN)/python -m flights.demo $(if $(KEEP),--keep)
+
+jobs: $(INSTALLED) jars ## the papers' jobs, balanced and collocated, every result checked; about 8 minutes each (JOBS="--only job2")
+	PYTHONPATH=examples $(BIN)/python -m jobs $(JOBS)
 
 test: $(INSTALLED) ## pass all checks and tests, several at a time
 	$(BIN)/python -m tests.run_all

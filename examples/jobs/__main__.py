@@ -1,0 +1,48 @@
+"""Runs jobs of the papers on a sandbox, balanced and collocated: `python -m jobs [--only job2] [--methods albic]`.
+
+Prints the papers' figures beside those measured.  Exit code 1 if a result differs from the recomputation.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from jobs.catalogue import JOBS
+from jobs.outcome import Outcome, Scale
+from jobs.report import report
+from jobs.run import JobRun
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run and print; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=JOBS, default=list(JOBS))
+    parser.add_argument("--methods", nargs="+", choices=("milp", "albic"), default=["milp", "albic"])
+    parser.add_argument("--logs", type=Path, help="folder that keeps the sandboxes' files")
+    for each in fields(Scale):
+        parser.add_argument(f"--{each.name.replace('_', '-')}", type=type(each.default), default=each.default)
+    given = parser.parse_args(arguments)
+    scale = Scale(**{each.name: getattr(given, each.name) for each in fields(Scale)})
+    good = True
+
+    def say(text: str) -> None:
+        print(f"  {text}", flush=True)
+
+    for name in given.only:
+        outcomes: dict[str, Outcome] = {}
+        for method in given.methods:
+            print(f"{name}, {method}", flush=True)
+            with tempfile.TemporaryDirectory() as folder:
+                place = given.logs / f"{name}-{method}" if given.logs else Path(folder)
+                with JobRun(job=JOBS[name], method=method, scale=scale, folder=place, say=say) as run:
+                    outcomes[method] = run.play()
+            good &= outcomes[method].verdict.right
+        print(report(JOBS[name], outcomes), flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""How large a run is, and what it has measured."""
+
+from dataclasses import dataclass
+
+from jobs.oracle import Verdict
+from trimtab_protocol.messages.round_status import RoundStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How large a run is; seconds, records per second, key groups per operator.
+
+    `moves` = migrations per round, in job 2 5 % of the key groups as in the paper; `min_gain` in pp, below the preset
+    because of that; `steer_s` = longest time for the controller; `burst` = records at once, to saturate.
+    """
+
+    workers: int = 4
+    partitions: int = 20
+    capacity: float = 0.25
+    rate: float = 250.0
+    work_us: int = 0
+    moves: int = 2
+    min_gain: float = 0.2
+    warm_s: float = 25.0
+    measure_s: float = 30.0
+    steer_s: float = 300.0
+    burst: int = 6_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What was measured over a time: CPU microseconds per record of the input; None = unknown.
+
+    `load` = CPU of the key groups, seconds per record; `load_distance` in pp of capacity; `latencies_ms` = mean and
+    99th percentile where the job notes them.
+    """
+
+    worker_us: float
+    broker_us: float
+    rate: float
+    collocation: float | None
+    local_sends: float | None
+    load: float | None
+    load_distance: float | None
+    latencies_ms: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What the controller knew at a time, seconds since it was let loose."""
+
+    at_s: float
+    rounds: int
+    collocation: float | None
+    obtainable: float | None
+    load_distance: float | None
+    mean_load: float | None
+    costs: str
+    decision: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The results of a run."""
+
+    job: str
+    method: str
+    before: Phase
+    after: Phase
+    rounds: tuple[RoundStatus, ...]
+    steps: tuple[Step, ...]
+    obtainable: float | None
+    saturated_rate: float
+    sent: int
+    verdict: Verdict

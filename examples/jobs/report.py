@@ -1,0 +1,73 @@
+"""The table of a job: the paper's figures beside those measured, balanced and collocated; pure."""
+
+from collections.abc import Mapping
+from statistics import median
+
+from jobs.catalogue import Job
+from jobs.outcome import Outcome, Phase
+
+NAMES = {"milp": "balanced", "albic": "collocated"}
+
+
+def report(job: Job, outcomes: Mapping[str, Outcome]) -> str:
+    """A Markdown table."""
+    found = [{**_figures(each)} for each in outcomes.values()]
+    head = ["", "paper", *(NAMES[method] for method in outcomes)]
+    lines = [f"\n{job.name}: {job.title}\n", _line(head), _line(["---"] * len(head))]
+    paper = {
+        "collocation": job.paper.collocation,
+        "load index": job.paper.load_index,
+        "load distance, pp": job.paper.load_distance,
+        "migrations": job.paper.migrations,
+        "CPU of workers per record, µs": job.paper.cpu,
+        "latency, mean, ms": job.paper.latency,
+    }
+    lines += [_line([name, paper.get(name, ""), *(each[name] for each in found)]) for name in (found or [{}])[0]]
+    return "\n".join(lines)
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _figures(run: Outcome) -> dict[str, str]:
+    before, after, verdict = run.before, run.after, run.verdict
+    pauses = [pause for each in run.rounds for pause in each.pauses_s]
+    moved = sum(each.migrations for each in run.rounds)
+    index = None if before.load is None or after.load is None or not before.load else after.load / before.load
+    return {
+        "collocation": f"{_percent(before.collocation)} to {_percent(after.collocation)}"
+        f" (obtainable {_percent(run.obtainable)})",
+        "tuples that skip the broker": f"{_percent(before.local_sends)} to {_percent(after.local_sends)}",
+        "load distance, pp": f"{_number(before.load_distance)} to {_number(after.load_distance)}",
+        "load index": "unknown" if index is None else f"{index:.2f}",
+        "rounds": str(len(run.rounds)),
+        "migrations": str(moved),
+        "pause, median and longest, s": f"{median(pauses):.2f}, {max(pauses):.2f}" if pauses else "none",
+        "CPU of workers per record, µs": _change(before, after, "worker_us"),
+        "CPU of the broker per record, µs": _change(before, after, "broker_us"),
+        "latency, mean, ms": _latency(before, after, 0),
+        "latency, 99th percentile, ms": _latency(before, after, 1),
+        "records per second at saturation": f"{run.saturated_rate:,.0f}",
+        "results checked": f"{verdict.results:,} of {run.sent:,} records, {verdict.keys:,} keys",
+        "lost, repeated, wrong": f"{verdict.lost}, {verdict.repeated}, {verdict.wrong}",
+    }
+
+
+def _change(before: Phase, after: Phase, name: str) -> str:
+    was, now = getattr(before, name), getattr(after, name)
+    return f"{was:,.0f} to {now:,.0f} ({now / was:.2f})"
+
+
+def _latency(before: Phase, after: Phase, place: int) -> str:
+    if before.latencies_ms is None or after.latencies_ms is None:
+        return "not noted"
+    return f"{before.latencies_ms[place]:.0f} to {after.latencies_ms[place]:.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f}"

@@ -1,0 +1,75 @@
+"""What windows and the status say of a job; pure."""
+
+from collections.abc import Iterable
+
+from jobs.outcome import Step
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.status import Status
+
+
+def step_of(status: Status, at_s: float, rounds: int) -> Step | None:
+    """What a status says of the only app; None if it does not know one."""
+    app = next(iter(status.apps), None)
+    if app is None:
+        return None
+    known = app.remote_costs
+    costs = "; ".join(
+        f"{row.operator} {end} {each.unknown or f'{1e6 * (each.value or 0):.0f}±{1e6 * (each.error or 0):.0f} us'}"
+        f"{'*' if each.significant else ''}"
+        for row in (known.operators if known else ())
+        for end, each in (("sends", row.sending), ("receives", row.receiving))
+    )
+    return Step(
+        at_s=at_s,
+        rounds=rounds,
+        collocation=app.collocation,
+        obtainable=known.obtainable if known else None,
+        load_distance=app.load_distance,
+        mean_load=app.mean_load,
+        costs=costs,
+        decision=status.decisions[-1].text if status.decisions else "",
+    )
+
+
+def share(value: float | None) -> str:
+    """A share as text."""
+    return "unknown" if value is None else f"{value:.0%}"
+
+
+def collocation(window: Snapshot) -> float | None:
+    """Share of the tuples between key groups whose ends are on one worker; None if there were none."""
+    owners = {row.key_group: row.worker for row in window.key_groups}
+    known = [pair for pair in window.pairs if pair.source in owners and pair.target in owners]
+    total = sum(pair.tuples_s for pair in known)
+    near = sum(pair.tuples_s for pair in known if owners[pair.source] == owners[pair.target])
+    return near / total if total else None
+
+
+def local_sends(window: Snapshot) -> float | None:
+    """Share of the tuples between key groups that skipped the broker; None if that is not known of all."""
+    direct = [pair.direct_s for pair in window.pairs]
+    total = sum(pair.tuples_s for pair in window.pairs)
+    return sum(each or 0.0 for each in direct) / total if total and None not in direct else None
+
+
+def cpu_of(window: Snapshot) -> float | None:
+    """Cores that the key groups used; None if one was not measured."""
+    found = [row.cpu for row in window.key_groups]
+    return None if None in found else sum(each or 0.0 for each in found)
+
+
+def load_distance(window: Snapshot, capacity: float) -> float | None:
+    """Largest deviation of a worker from the mean, percentage points of capacity; None if a load is unknown."""
+    if cpu_of(window) is None:
+        return None
+    loads: dict[str, float] = {}
+    for row in window.key_groups:
+        loads[row.worker] = loads.get(row.worker, 0.0) + (row.cpu or 0.0)
+    mean = sum(loads.values()) / len(loads)
+    return 100.0 * max(abs(each - mean) for each in loads.values()) / capacity
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the known values; None if there are none."""
+    found = [each for each in values if each is not None]
+    return sum(found) / len(found) if found else None
