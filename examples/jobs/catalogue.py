@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs import delays, views
+from jobs import delays, edits, rain, views
 from jobs.feed import Input
 
 Tables = Mapping[str, Mapping[str, list[Any]]]
@@ -26,13 +26,15 @@ class Paper:
 class Job:
     """One job.  `module` has its Faust app; `topics` are its inputs and what operators send each other.
 
-    `inputs` (partitions) = its records in order; `expected` (records sent) = its tables at the end.
+    `rate` = records per second, few enough for one machine; `inputs` (partitions) = its records in order; `expected`
+    (records sent) = its tables at the end.
     """
 
     name: str
     title: str
     module: str
     operators: int
+    rate: float = 250.0
     topics: tuple[str, ...]
     tables: tuple[str, ...]
     inputs: Callable[[int], Iterator[Input]]
@@ -63,6 +65,7 @@ JOBS = {
             title="delays by airplane and by route",
             module="jobs.real_job_3",
             operators=3,
+            rate=150.0,
             topics=(delays.FLIGHTS, delays.DELAYS, delays.LEGS),
             tables=(delays.AIRPLANES, delays.ROUTES),
             inputs=delays.inputs,
@@ -70,10 +73,35 @@ JOBS = {
             paper=Paper(collocation="half of job 2", migrations="10 a round"),
         ),
         Job(
+            name="job1",
+            title="most edited articles (generated edits)",
+            module="jobs.real_job_1",
+            operators=3,
+            rate=150.0,
+            topics=(edits.EDITS, edits.PLACED, edits.TOPPED),
+            tables=(edits.CELLS, edits.ARTICLES),
+            inputs=edits.inputs,
+            expected=edits.job_1,
+            paper=Paper(collocation="at most about 5 %", load_index="no difference seen"),
+        ),
+        Job(
+            name="job4",
+            title="delays by route and rain",
+            module="jobs.real_job_4",
+            operators=7,
+            rate=80.0,
+            topics=(delays.FLIGHTS, rain.WEATHER, delays.DELAYS, delays.LEGS, rain.HOURS_IN, rain.EFFECTS, rain.STORED),
+            tables=(delays.AIRPLANES, delays.ROUTES, rain.HOURS, rain.EFFICIENCY, rain.STORE),
+            inputs=rain.inputs,
+            expected=rain.job_4,
+            paper=Paper(collocation="to about 61 %"),
+        ),
+        Job(
             name="views",
             title="simple page view count (generated clicks)",
             module="jobs.page_views",
             operators=4,
+            rate=100.0,
             topics=(views.CLICKS, views.LOOKED, views.VIEWS, views.COUNTED),
             tables=(views.COUNTS,),
             inputs=views.inputs,
@@ -85,6 +113,7 @@ JOBS = {
             title="unique page view count (generated clicks)",
             module="jobs.unique_page_views",
             operators=4,
+            rate=100.0,
             topics=(views.CLICKS, views.LOOKED, views.VIEWS, views.COUNTED),
             tables=(views.VISITORS,),
             inputs=views.inputs,

@@ -10,16 +10,17 @@ from trimtab_protocol.messages.round_status import RoundStatus
 class Scale:
     """How large a run is; seconds, records per second, key groups per operator.
 
-    `moves` = migrations per round, in job 2 5 % of the key groups as in the paper; `min_gain` in pp, below the preset
-    because of that; `steer_s` = longest time for the controller; `burst` = records at once, to saturate.
+    `rate` 0 = the job's own; `moves` = migrations per round, 0 = 5 % of the key groups, as in the paper; `min_gain`
+    in pp, below the preset because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
+    saturate.
     """
 
     workers: int = 4
     partitions: int = 20
     capacity: float = 0.25
-    rate: float = 250.0
+    rate: float = 0.0
     work_us: int = 0
-    moves: int = 2
+    moves: int = 0
     min_gain: float = 0.2
     warm_s: float = 25.0
     measure_s: float = 30.0

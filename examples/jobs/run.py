@@ -64,7 +64,7 @@ class JobRun:
             controller={
                 "balance": {
                     "method": self.method,
-                    "max_migrations": scale.moves,
+                    "max_migrations": scale.moves or max(1, self.job.operators * scale.partitions // 20),
                     "load_distance": 10.0,
                     "min_interval_s": 5.0,
                     "min_gain": scale.min_gain,
@@ -175,7 +175,7 @@ class JobRun:
     def play(self) -> Outcome:
         """The whole run."""
         scale = self.scale
-        self.feed.set_rate(scale.rate)
+        self.feed.set_rate(scale.rate or self.job.rate)
         self._rest(scale.warm_s)
         before = self.measure(scale.measure_s)
         self.say(f"before: {before}")
