@@ -30,6 +30,8 @@ LIMIT_S = 150.0
 TICK_S = 0.25
 ENOUGH = 0.95
 """Share of the obtainable collocation at which a run is done, as soon as no plan is in flight."""
+SETTLED_S, AT_REST_S = 20.0, 45.0
+"""So long without a plan, with that share and without it, until the controller is taken to have done all it will."""
 
 
 class RunError(Exception):
@@ -223,7 +225,7 @@ class JobRun:
             if self.in_flight() or _moving(status):
                 quiet_at = now
             together = step.collocation and step.obtainable and step.collocation >= ENOUGH * step.obtainable
-            if (together or self.method == "milp") and now - quiet_at > 20.0:
+            if now - quiet_at > (SETTLED_S if together or self.method == "milp" else AT_REST_S):
                 return
 
     def saturate(self) -> float:

@@ -181,9 +181,7 @@ class Decider:
         if self.known.snapshot is None:
             return not_ready(NOTHING_SEEN)
         found = self._decide(now)
-        if isinstance(found, SolveWanted):
-            return self._conclude(now, found, solve(found.view))
-        return found
+        return self._conclude(now, found, solve(found.view)) if isinstance(found, SolveWanted) else found
 
     # --- a snapshot -----------------------------------------------------------------------------------------------
 
@@ -374,10 +372,11 @@ class Decider:
 
     def _conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
         """The decision that an answer leads to."""
-        decision, note = self._judge(now, wanted, answer), self.settings.note(wanted.view)
+        decision, note, view = self._judge(now, wanted, answer), self.settings.note(wanted.view), wanted.view
         if isinstance(decision, Skip):
-            return noted(self._instead_of(now, decision), note)
-        return noted(self._as_mode_says(now, wanted.view, decision), note)
+            trial = self._seen.trial(now, view, self._execution, decision)
+            return noted(self._as_mode_says(now, view, trial) if trial else self._instead_of(now, decision), note)
+        return noted(self._as_mode_says(now, view, decision), note)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""

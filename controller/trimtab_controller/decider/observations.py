@@ -6,7 +6,7 @@ from dataclasses import replace
 from trimtab_controller.decider.collocation import end_costs, together_in
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.copies import state_held
-from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.decide import Settings, still_free
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
@@ -160,11 +160,11 @@ class Observations:
 
     def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
-        if self.predictions.holds(view.app):
+        newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
+        if together is None or not isinstance(newest, AppView) or self.predictions.holds(view.app):
             return None
-        fits = self.known.together[view.app].fits
-        found = trial_in(now, view, fits, execution, self._settings, idle)
-        return found and self.with_restores(found, execution)
+        found = trial_in(now, view, together.fits, execution, self._settings, idle)
+        return self.with_restores(found, execution) if found and still_free(found, newest) is None else None
 
     def with_restores(self, planned: Planned, execution: Execution) -> Planned:
         """The plan, with what its targets lack of the state."""

@@ -36,6 +36,9 @@ SETTLING_WINDOWS = 4
 MOST_TRIED = 50
 """Pairs that are tried against band, rules and the hosts' limits."""
 
+IDLE = (SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE, SkipReason.NOTHING_BETTER)
+"""When an app is at rest."""
+
 Fits = Mapping[OperatorId, CostFit]
 
 
@@ -56,7 +59,7 @@ def trial_in(
     last = execution.rounds.get(view.app)
     rest_s = max(settings.min_interval_s, SETTLING_WINDOWS * (view.end_s - view.start_s))
     if (
-        idle.reason not in (SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE)
+        idle.reason not in IDLE
         or not settings.learns_by_trial
         or view.draining
         or len(view.flows) > MAX_FLOWS

@@ -23,7 +23,7 @@ def apart(*, rate: float = 150.0, cost: float = 110e-6, state_bytes: int = 1_000
 
 
 def test_pairs_that_are_all_apart_are_tried_and_then_brought_together() -> None:
-    run = watched(apart())
+    run = watched(apart(), windows=20)
     plans = [each.plan for each in run.decisions if isinstance(each, Planned)]
     first = plans[0]
     assert (len(first.moves), first.collocation) == (6, None)
@@ -40,15 +40,21 @@ def test_a_trial_moves_the_busiest_pairs_and_keeps_loads_inside_the_band() -> No
     assert {move.key_group.partition for move in plan.moves} <= set(busiest)
 
 
+def test_a_trial_also_follows_a_plan_for_balance_that_would_gain_too_little() -> None:
+    run = watched(apart(), replace(TRIED, load_distance=0.1, min_gain=5.0), windows=6)
+    plan = next(each.plan for each in run.decisions if isinstance(each, Planned))
+    assert plan.detail.startswith("trial")
+    assert plan.planned <= plan.before
+
+
 def test_a_trial_that_shows_no_saving_is_not_continued() -> None:
-    run = watched(apart(cost=0.0))
+    run = watched(apart(cost=0.0), windows=20)
     assert PAIRS - run.job.remote == run.moves == TRIED.trial_pairs
 
 
-@pytest.mark.parametrize("windows", [30])
-def test_one_round_shows_that_tuples_go_through_the_broker_within_a_worker_too(windows: int) -> None:
+def test_one_round_shows_that_tuples_go_through_the_broker_within_a_worker_too() -> None:
     job = replace(apart(), by_broker=True)
-    assert watched(job, replace(TRIED, max_migrations=2), windows).moves == 2
+    assert watched(job, replace(TRIED, max_migrations=2), windows=16).moves == 2
 
 
 @pytest.mark.parametrize(
