@@ -47,6 +47,18 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Saturated:
+    """A burst that is more than the workers can process at once: records per second, and CPU microseconds per record.
+
+    Workers wait for nothing then, so this CPU is that of the records.
+    """
+
+    rate: float
+    worker_us: float
+    broker_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What the controller knew at a time, seconds since it was let loose."""
 
@@ -62,7 +74,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The results of a run."""
+    """The results of a run; `saturated` = before and after what the controller did."""
 
     job: str
     method: str
@@ -71,6 +83,6 @@ class Outcome:
     rounds: tuple[RoundStatus, ...]
     steps: tuple[Step, ...]
     obtainable: float | None
-    saturated_rate: float
+    saturated: tuple[Saturated, Saturated]
     sent: int
     verdict: Verdict

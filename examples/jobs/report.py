@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from statistics import median
 
 from jobs.catalogue import Job
-from jobs.outcome import Outcome, Phase
+from jobs.outcome import Outcome, Phase, Saturated
 
 NAMES = {"milp": "balanced", "albic": "collocated"}
 
@@ -48,13 +48,15 @@ def _figures(run: Outcome) -> dict[str, str]:
         "CPU of the broker per record, µs": _change(before, after, "broker_us"),
         "latency, mean, ms": _latency(before, after, 0),
         "latency, 99th percentile, ms": _latency(before, after, 1),
-        "records per second at saturation": f"{run.saturated_rate:,.0f}",
+        "at saturation: records per second": _change(*run.saturated, "rate"),
+        "at saturation: CPU of workers per record, µs": _change(*run.saturated, "worker_us"),
+        "at saturation: CPU of the broker per record, µs": _change(*run.saturated, "broker_us"),
         "results checked": f"{verdict.results:,} of {run.sent:,} records, {verdict.keys:,} keys",
         "lost, repeated, wrong": f"{verdict.lost}, {verdict.repeated}, {verdict.wrong}",
     }
 
 
-def _change(before: Phase, after: Phase, name: str) -> str:
+def _change(before: Phase | Saturated, after: Phase | Saturated, name: str) -> str:
     was, now = getattr(before, name), getattr(after, name)
     return f"{was:,.0f} to {now:,.0f} ({now / was:.2f})"
 

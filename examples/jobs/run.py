@@ -16,7 +16,7 @@ from jobs.catalogue import Job
 from jobs.feed import Feed
 from jobs.latencies import NAME, read_latencies
 from jobs.oracle import NOTHING, Change, Verdict, judge
-from jobs.outcome import Outcome, Phase, Scale, Step
+from jobs.outcome import Outcome, Phase, Saturated, Scale, Step
 from jobs.windows import collocation, cpu_of, load_distance, local_sends, mean, share, step_of
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import AppStatus, Status
@@ -177,19 +177,20 @@ class JobRun:
     def play(self) -> Outcome:
         """The whole run."""
         scale = self.scale
-        self.feed.set_rate(scale.rate or self.job.rate)
+        self.feed.set_rate(self.rate)
         self._rest(scale.warm_s)
         before = self.measure(scale.measure_s)
-        self.say(f"before: {before}")
+        saturated = self.saturate()
+        self.say(f"before: {before}, {saturated}")
         self.trimtab("resume")
         self.steer()
         self.trimtab("pause", "--reason", "measure again")
         self.until(lambda: not self.in_flight(), 60.0, "no plan in flight")
         after = self.measure(scale.measure_s)
-        self.say(f"after: {after}")
-        saturated = self.saturate()
+        saturated_after = self.saturate()
+        self.say(f"after: {after}, {saturated_after}")
         sent = self.feed.stop()
-        self.until(lambda: self.backlog.records() == 0, LIMIT_S, "everything is processed and committed")
+        self.until(self._all_done, LIMIT_S, "everything is processed and committed")
         app = self.app()
         return Outcome(
             job=self.job.name,
@@ -199,7 +200,7 @@ class JobRun:
             rounds=tuple(self.watch.rounds.values()),
             steps=tuple(self.steps),
             obtainable=app.remote_costs.obtainable if app and app.remote_costs else None,
-            saturated_rate=saturated,
+            saturated=(saturated, saturated_after),
             sent=sent,
             verdict=self.verdict(sent),
         )
@@ -228,15 +229,30 @@ class JobRun:
             if now - quiet_at > (SETTLED_S if together or self.method == "milp" else AT_REST_S):
                 return
 
-    def saturate(self) -> float:
-        """Records per second when there are more than the workers can process."""
+    def saturate(self) -> Saturated:
+        """A burst, and then the rate of before again."""
+        count = self.scale.burst
         self.feed.set_rate(0.0)
-        self.until(lambda: self.backlog.records() == 0, LIMIT_S, "no backlog")
-        begun = time.monotonic()
-        self.feed.burst(self.scale.burst)
+        self.until(self._all_done, LIMIT_S, "no backlog")
+        begun, cpu = time.monotonic(), self.cluster.cpu_seconds()
+        self.feed.burst(count)
         self._rest(1.0)
-        self.until(lambda: self.backlog.records() == 0, LIMIT_S, "the burst is processed")
-        return self.scale.burst / (time.monotonic() - begun)
+        self.until(self._all_done, LIMIT_S, "the burst is processed")
+        took, used = time.monotonic() - begun, self.cluster.cpu_seconds()
+        self.feed.set_rate(self.rate)
+        return Saturated(
+            rate=count / took,
+            worker_us=(used[Part.WORKERS] - cpu[Part.WORKERS]) / count * 1e6,
+            broker_us=(used[Part.BROKER] - cpu[Part.BROKER]) / count * 1e6,
+        )
+
+    def _all_done(self) -> bool:
+        return self.backlog.records() == 0
+
+    @property
+    def rate(self) -> float:
+        """Records per second."""
+        return self.scale.rate or self.job.rate
 
     def verdict(self, sent: int) -> Verdict:
         """Every result compared with the recomputation."""

@@ -144,7 +144,7 @@ def _join(
     for row, anchor in sorted((ends, ends[::-1]), key=lambda each: (state[each[0]], each[0])):
         target = table[anchor].owner
         place = np.array([places[target]])
-        if table[row].key_group in view.pinned or view.places.frozen[row] or table[row].state_bytes is None:
+        if table[row].key_group in view.pinned or view.places.frozen[row]:
             continue
         if not bool(np.all(view.places.may(np.array([row]), place))) or now.limit(row, places[target]) is not None:
             continue

@@ -50,7 +50,7 @@ class TalkingJob:
     sending: float = 100e-6
     receiving: float = 120e-6
     noise: Noise = BUSY
-    state_bytes: int = 1_000_000
+    state_bytes: int | None = 1_000_000
     apart: bool = False
     by_broker: bool = False
     seed: int = 1

@@ -47,6 +47,10 @@ def test_a_trial_also_follows_a_plan_for_balance_that_would_gain_too_little() ->
     assert plan.planned <= plan.before
 
 
+def test_operators_without_state_are_tried() -> None:
+    assert watched(replace(apart(), state_bytes=None), windows=4).moves == TRIED.trial_pairs
+
+
 def test_a_trial_that_shows_no_saving_is_not_continued() -> None:
     run = watched(apart(cost=0.0), windows=20)
     assert PAIRS - run.job.remote == run.moves == TRIED.trial_pairs
