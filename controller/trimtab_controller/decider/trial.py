@@ -4,8 +4,9 @@ The cost of a tuple between workers is learned from key groups with local and wi
 is apart, as in the worst start of Madsen et al. (2017, section 5.4), there is nothing to compare, and the cost would
 stay unknown for ever.  So where the largest saving that is still possible would be worth a plan, `trial_pairs` pairs of
 these two operators come together, the busiest ones first.  Loads stay inside the band, and the restores must cost less
-than that saving pays back.  Pairs that are together already count, so nothing has to be remembered.  Once one of them
-shows that its tuples go through the broker within a worker too, there are no more.
+than that saving pays back.  Pairs that are together already count, so nothing has to be remembered, and none of them is
+parted for another, so trials come to an end.  Once a pair shows that its tuples go through the broker within a worker
+too, there are no more.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import numpy as np
 from trimtab_controller.decider.collocation import MAX_FLOWS, SCORE_FACTOR, FlowTable, counted, flows_of
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.demand_history import Bools
 from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.owned import Integers
 from trimtab_controller.decider.reasons import SkipReason
@@ -44,12 +46,16 @@ Fits = Mapping[OperatorId, CostFit]
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """Two operators with P pairs that stand out; `saving_s` = CPU seconds per tuple that they may save at most."""
+    """Two operators with P pairs that stand out; `saving_s` = CPU seconds per tuple that they may save at most.
+
+    `joined` (K,) = the key groups of the app that are together with one of any operator.
+    """
 
     source: OperatorId
     target: OperatorId
     saving_s: float
     pairs: Pairs
+    joined: Bools
 
 
 def trial_in(
@@ -78,13 +84,16 @@ def _edges(view: AppView, fits: Fits) -> list[_Edge]:
     scored = scored_among(table.operator, flows.source, flows.target, flows.rate, SCORE_FACTOR)
     one, other = table.operator[scored.first], table.operator[scored.second]
     first, second = np.minimum(one, other), np.maximum(one, other)
+    together = scored.together(np.array(table.owner))
+    joined = np.zeros(len(table), np.bool_)
+    joined[scored.first[together]] = joined[scored.second[together]] = True
     found = []
     for source, target in sorted(_talking(view, flows)):
         saving_s = _possible(fits, table.operators[source], table.operators[target])
         chosen = (first == min(source, target)) & (second == max(source, target))
         names = (table.operators[source], table.operators[target])
         if saving_s > 0.0 and chosen.any() and names not in view.by_broker:
-            found.append(_Edge(*names, saving_s, scored.subset(chosen)))
+            found.append(_Edge(*names, saving_s, scored.subset(chosen), joined))
     return sorted(found, key=lambda edge: -float(edge.pairs.rate.sum()) * edge.saving_s)
 
 
@@ -110,8 +119,7 @@ def _at_most(cost: Cost | Unknown) -> float:
 def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId]:
     """Row of the view -> target: as many pairs as are missing, at most a round's; empty if they cannot pay back."""
     table = view.owned
-    owner = np.array(table.owner)
-    apart = owner[edge.pairs.first] != owner[edge.pairs.second]
+    apart = ~edge.pairs.together(np.array(table.owner))
     wanted = min(settings.trial_pairs - int((~apart).sum()), settings.max_migrations)
     cores = edge.saving_s * float(edge.pairs.rate[apart].sum())
     if wanted <= 0 or 100.0 * cores < settings.min_gain * sum(worker.capacity for worker in view.workers):
@@ -122,7 +130,7 @@ def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId
     used: set[int] = set()
     for pair in busiest.tolist():
         ends = (int(edge.pairs.first[pair]), int(edge.pairs.second[pair]))
-        if used.isdisjoint(ends) and (found := _join(view, moves, ends, settings)) is not None:
+        if used.isdisjoint(ends) and (found := _join(view, moves, ends, edge.joined, settings)) is not None:
             moves[found[0]] = found[1]
             used.update(ends)
         if len(moves) == wanted:
@@ -133,7 +141,7 @@ def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId
 
 
 def _join(
-    view: AppView, moves: Mapping[int, WorkerId], ends: tuple[int, int], settings: Settings
+    view: AppView, moves: Mapping[int, WorkerId], ends: tuple[int, int], joined: Bools, settings: Settings
 ) -> tuple[int, WorkerId] | None:
     """The end of a pair to move, and where to: the one with less state, if it may."""
     table = view.owned
@@ -144,7 +152,7 @@ def _join(
     for row, anchor in sorted((ends, ends[::-1]), key=lambda each: (state[each[0]], each[0])):
         target = table[anchor].owner
         place = np.array([places[target]])
-        if table[row].key_group in view.pinned or view.places.frozen[row]:
+        if joined[row] or table[row].key_group in view.pinned or view.places.frozen[row]:
             continue
         if not bool(np.all(view.places.may(np.array([row]), place))) or now.limit(row, places[target]) is not None:
             continue

@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.controller.decider.talking_job import HEAD, TAIL, TalkingJob
+from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from tests.controller.decider.test_measured_collocation import ALBIC, Watched
 from trimtab_controller.decider.decide import Settings
-from trimtab_controller.decider.decision import Planned
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.describe import describe
+from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.trial import trial_in
+from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.execution.state import Execution
+from trimtab_models.albic.fit import CostFit, Unknown
+from trimtab_protocol.messages.names import HostId, KeyGroup, OperatorId, WorkerId
 
 PAIRS = 24
 TRIED = replace(ALBIC, load_distance=20.0)
@@ -59,6 +66,31 @@ def test_a_trial_that_shows_no_saving_is_not_continued() -> None:
 def test_one_round_shows_that_tuples_go_through_the_broker_within_a_worker_too() -> None:
     job = replace(apart(), by_broker=True)
     assert watched(job, replace(TRIED, max_migrations=2), windows=16).moves == 2
+
+
+def test_no_pair_is_parted_for_another() -> None:
+    first, middle, last = (OperatorId(name) for name in ("first", "middle", "last"))
+    names = [WorkerId("w0"), WorkerId("w1")]
+    owner = {first: 0, middle: 0, last: 1}
+    key_groups = [
+        Owned(key_group=KeyGroup(APP, operator, place), owner=names[(place + far) % 2], load=1.0, state_bytes=size)
+        for operator, far, size in ((first, owner[first], 0), (middle, owner[middle], 0), (last, owner[last], 1000))
+        for place in range(8)
+    ]
+    pairs = [(KeyGroup(APP, a, n), KeyGroup(APP, b, n)) for a, b in ((first, middle), (middle, last)) for n in range(8)]
+    view = AppView(
+        app=APP,
+        start_s=0.0,
+        end_s=10.0,
+        workers=tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in names),
+        key_groups=key_groups,
+        flows=dict.fromkeys(pairs, 100.0),
+    )
+    unknown = CostFit(sending=Unknown.ALL_REMOTE, receiving=Unknown.ALL_REMOTE, samples=0, key_groups=0)
+    idle = Skip(reason=SkipReason.INSIDE_BAND, detail="")
+    found = trial_in(100.0, view, dict.fromkeys((first, middle, last), unknown), Execution(generation=1), TRIED, idle)
+    assert found is not None
+    assert {move.key_group.operator for move in found.plan.moves} == {last}, "though it has more state"
 
 
 @pytest.mark.parametrize(
