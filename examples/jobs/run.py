@@ -19,7 +19,7 @@ from jobs.oracle import NOTHING, Change, Verdict, judge
 from jobs.outcome import Outcome, Phase, Saturated, Scale, Step
 from jobs.windows import collocation, cpu_of, load_distance, local_sends, mean, share, step_of
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import AppStatus, Status
+from trimtab_protocol.messages.status import AppStatus
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster, program
 from trimtab_sandbox.configuration import SandboxSettings, worker_name
@@ -211,7 +211,7 @@ class JobRun:
 
     def steer(self) -> None:
         """Let the controller act until it has brought together what it can, or until the time is over."""
-        begun, seen, quiet_at = time.monotonic(), "", time.monotonic()
+        begun, seen, quiet_at, rounds = time.monotonic(), "", time.monotonic(), 0
         while (now := time.monotonic()) < begun + self.scale.steer_s:
             self._rest(1.0)
             status = self.watch.last
@@ -223,8 +223,8 @@ class JobRun:
                 self.steps.append(step)
                 self.say(f"{step.at_s:5.0f} s, round {step.rounds}: {share(step.collocation)} of "
                          f"{share(step.obtainable)} collocated; {step.costs}; {step.decision}")  # fmt: skip
-            if self.in_flight() or _moving(status):
-                quiet_at = now
+            if step.rounds != rounds or self.in_flight():
+                quiet_at, rounds = now, step.rounds
             together = step.collocation and step.obtainable and step.collocation >= ENOUGH * step.obtainable
             if now - quiet_at > (SETTLED_S if together or self.method == "milp" else AT_REST_S):
                 return
@@ -267,8 +267,3 @@ class JobRun:
                 )
             )  # fmt: skip
         return total
-
-
-def _moving(status: Status | None) -> bool:
-    """Whether the last decision leads to another round soon."""
-    return bool(status and status.decisions and status.decisions[-1].reason in ("too_soon", "unsettled"))
