@@ -87,7 +87,8 @@ class RestartConfiguration:
 class Configuration:
     """The agent's configuration.
 
-    `trust`: file of the keys that may sign commands; None: commands are not verified.
+    `trust`: file of the keys that may sign commands; None: commands are not verified.  `key`: file of this host's
+    private key, which signs reports and acks; None: they are not signed.
     """
 
     cluster: str
@@ -102,6 +103,7 @@ class Configuration:
     restarts: RestartConfiguration = field(default_factory=RestartConfiguration)
     metrics: Listen | None = None
     trust: Path | None = None
+    key: Path | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
@@ -135,6 +137,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
     guard = fields.optional("guard", fields.fields)
     metrics = fields.optional("metrics", fields.fields)
     trust = fields.optional("trust", fields.fields)
+    signing = fields.optional("signing", fields.fields)
     workers = fields.optional("workers", lambda name: _read_workers(fields, name))
     fields.done()
     configuration = Configuration(
@@ -149,7 +152,8 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
         guard=_read_guard(guard) if guard else GuardConfiguration(),
         restarts=_read_restarts(agent),
         metrics=read_listen(metrics) if metrics else None,
-        trust=_read_trust(trust) if trust else None,
+        trust=_read_file(trust, "file") if trust else None,
+        key=_read_file(signing, "key_file") if signing else None,
     )
     agent.done()
     return configuration
@@ -238,7 +242,7 @@ def _read_restarts(agent: Fields) -> RestartConfiguration:
     )
 
 
-def _read_trust(table: Fields) -> Path:
-    path = read_path(table, "file")
+def _read_file(table: Fields, name: str) -> Path:
+    path = read_path(table, name)
     table.done()
     return path

@@ -32,6 +32,7 @@ from trimtab_agent.reporting.roster import Roster
 from trimtab_agent.sampler.derive import Limits
 from trimtab_agent.sampler.hardware import measure_speed
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
+from trimtab_process.credential_files import load_signing_key
 from trimtab_process.health import LIVE, READY, Verdict
 from trimtab_process.logs import fields
 from trimtab_process.metrics_port import serve_metrics
@@ -43,6 +44,7 @@ from trimtab_protocol.messages.local import Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.hosts import HostSigner
 from trimtab_protocol.signing.keys import BadKey
 
 END_LIMIT_S = 1.0
@@ -111,6 +113,7 @@ class Agent:
         self._breaches: dict[WorkerId, int] = {}
         self._complaints = RateLimit(rate=1, burst=100)
         self._loop_complaints = RateLimit(rate=1, burst=100)
+        self._signer = self._find_signer(configuration.key)
         self._listen = configuration.metrics
         self._verifier = CommandVerifier(
             cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust)
@@ -132,6 +135,17 @@ class Agent:
         self._metrics.trust_file_faulty.set_function(lambda: not trust.usable)
         log.info("commands are verified", **fields(keys=",".join(trust.keys)))
         return trust
+
+    def _find_signer(self, path: Path | None) -> HostSigner | None:
+        self._metrics.reports_signed.set(path is not None)
+        if path is None:
+            return None
+        try:
+            key = load_signing_key(path)
+        except BadKey as exc:
+            raise StartError(f"signing.key_file: {exc}; `trimtab-agent enroll` creates a key") from exc
+        log.info("reports and acks are signed", **fields(key=key.public.id))
+        return HostSigner(key, self._host)
 
     async def run(self, manager: ServiceManager) -> None:
         """Run until SIGTERM or SIGINT.  Raises StartError, also for a fault that ends the agent later."""
@@ -201,10 +215,14 @@ class Agent:
 
     def _produce_report(self, payload: bytes, done: Callable[[str | None], None]) -> None:
         self._reported_at = time.monotonic()
-        self._link.produce(self._topics.reports, self._host, payload, done)
+        self._send(self._topics.reports, payload, done)
 
     def _produce_ack(self, ack: Ack, done: Callable[[str | None], None]) -> None:
-        self._link.produce(self._topics.acks, self._host, encode_ack(ack), done)
+        self._send(self._topics.acks, encode_ack(ack), done)
+
+    def _send(self, topic: str, payload: bytes, done: Callable[[str | None], None]) -> None:
+        headers = [] if self._signer is None else [self._signer.sign(topic, payload)]
+        self._link.produce(topic, self._host, payload, done, headers)
 
     # --- plug-ins
 

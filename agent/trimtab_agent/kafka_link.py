@@ -7,7 +7,7 @@ forgets offsets.  While the broker is away both clients retry with back-off, the
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,7 +133,14 @@ class KafkaLink:
         self._stop.set()
         self._thread.join(limit_s / 2)
 
-    def produce(self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None]) -> None:
+    def produce(
+        self,
+        topic: str,
+        key: str,
+        payload: bytes,
+        done: Callable[[str | None], None],
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
         """Send a record.
 
         `done` is called later, on the event loop's thread, with None or the error as one word.
@@ -145,7 +152,8 @@ class KafkaLink:
             self._call(done, None if error is None else error_word(error))
 
         try:
-            self._producer.produce(topic, value=payload, key=key.encode(), on_delivery=delivered)
+            told = {"headers": list(headers)} if headers else {}
+            self._producer.produce(topic, value=payload, key=key.encode(), on_delivery=delivered, **told)
         except BufferError:
             self._loop.call_soon(done, "queue_full")
         except KafkaException as exc:

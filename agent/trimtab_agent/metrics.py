@@ -58,6 +58,8 @@ class Metrics:
         self.commands_verified = self._gauge("commands_verified", text)
         text = "1 while the trust file is unusable and the agent keeps the keys it read before, else 0."
         self.trust_file_faulty = self._gauge("trust_file_faulty", text)
+        text = "1 if the agent signs its reports and acks with the key of this host, else 0."
+        self.reports_signed = self._gauge("reports_signed", text)
         self.worker_refused = Followed(
             "trimtab_agent_worker_refused_records_total",
             "Placement and hand-over records that the worker refused since its start, by reason.",

@@ -1,4 +1,4 @@
-"""Reads files of passwords, tokens and private keys, which only their owner may use.
+"""Reads and writes files of passwords, tokens and private keys, which only their owner may use.
 
 Needs the standard library alone.
 """
@@ -19,3 +19,19 @@ def read_private(path: Path) -> str:
             fault = f"found mode {found:04o}, expected {PRIVATE_MODE:04o}: others can use it"
             raise PermissionError(errno.EPERM, fault)
         return file.read()
+
+
+def replace_file(path: Path, content: bytes, mode: int) -> None:
+    """Write the file atomically; its mode is never wider than wanted.  Raises OSError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

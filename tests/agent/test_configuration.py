@@ -200,6 +200,7 @@ def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.C
     assert lines[3:] == [
         "disk of the workers' state: not known (no data_dir of a worker, or it cannot be read)",
         "commands: not verified, anyone who can write to their topic can steer this host (no [trust])",
+        "reports and acks: not signed (no [signing])",
         "worker w0: 0.25 cores, basis config; cannot be started (no command)",
         "worker w1: 0.5 cores, basis config; cannot be started (no command)",
     ]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.local import Hello, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.signing.keys import SigningKey, write_trust
@@ -149,6 +150,18 @@ def test_whether_commands_are_verified_is_said_at_the_start(agents: Agents) -> N
     trust.write_text(write_trust([key]))
     agents.start()
     agents.await_log(f'event="commands are verified" keys={key.id}')
+
+
+def test_whether_reports_are_signed_is_said_at_the_start(agents: Agents) -> None:
+    key = agents.folder / "host.pem"
+    agents.configure(f'[signing]\nkey_file = "{key}"\n')
+    assert agents.start().wait(LIMIT_S) == 1
+    text = agents.log.read_text()
+    assert f"signing.key_file: {key}: No such file or directory; `trimtab-agent enroll` creates a key" in text
+
+    made = load_or_make_key(key)
+    agents.start()
+    agents.await_log(f'event="reports and acks are signed" key={made.public.id}')
 
 
 def test_systemd_hears_that_the_agent_has_started_when_workers_can_connect(

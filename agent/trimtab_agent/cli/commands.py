@@ -5,11 +5,13 @@ import sys
 from pathlib import Path
 
 from trimtab_agent.cli import BAD_CONFIGURATION
+from trimtab_agent.cli.enroll import run_enroll
 from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
 from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.sampler.disks import DiskSpace, fullest_disk
 from trimtab_agent.sampler.readings import find_quotas
+from trimtab_process.credential_files import load_signing_key
 from trimtab_process.health import READY, ask
 from trimtab_process.logs import log_to_stderr
 from trimtab_process.trust_file import TrustFile
@@ -17,8 +19,8 @@ from trimtab_protocol.settings.listen import Listen
 from trimtab_protocol.signing.keys import BadKey
 
 
-def run_command(command: str, path: Path) -> int:
-    """Carry out `run`, `check` or `health` with the configuration at `path`; returns the exit code."""
+def run_command(command: str, path: Path, *, token_file: Path | None = None) -> int:
+    """Carry out `run`, `check`, `health` or `enroll` with the configuration at `path`; returns the exit code."""
     try:
         configuration = load_configuration(path)
         check_client(configuration.kafka)
@@ -27,11 +29,13 @@ def run_command(command: str, path: Path) -> int:
         return BAD_CONFIGURATION
     if command == "health":
         return show_health(configuration.metrics, path)
+    if command == "enroll":
+        return run_enroll(configuration, token_file)
     if command == "check":
         try:
             print(describe(configuration))
         except BadKey as exc:
-            print(f"{path}: trust.file: {exc}", file=sys.stderr)
+            print(f"{path}: {exc}", file=sys.stderr)
             return BAD_CONFIGURATION
         return 0
     log_to_stderr()
@@ -65,6 +69,7 @@ def describe(configuration: Configuration) -> str:
     ]
     lines.append(f"disk of the workers' state: {_describe_disk(fullest_disk(configuration.data_folders))}")
     lines.append(f"commands: {_describe_trust(configuration.trust)}")
+    lines.append(f"reports and acks: {_describe_key(configuration.key)}")
     for worker, settings in configuration.workers.items():
         basis = "config" if settings.capacity else limits.basis
         cores = settings.capacity or min(1.0, limits.cores)
@@ -78,6 +83,10 @@ def _describe_disk(disk: DiskSpace | None) -> str:
     if disk is None:
         return "not known (no data_dir of a worker, or it cannot be read)"
     return f"{disk.free_bytes / 1e9:.1f} of {disk.total_bytes / 1e9:.1f} GB free"
+
+
+def _describe_key(path: Path | None) -> str:
+    return "not signed (no [signing])" if path is None else f"signed by key {load_signing_key(path).public.id}"
 
 
 def _describe_trust(path: Path | None) -> str:

@@ -73,13 +73,15 @@ def pause(seconds: float, stopping: Stopping) -> None:
         time.sleep(min(0.1, left))
 
 
-def ensure_topics(admin: AdminClient, topics: Topics) -> None:
+def ensure_topics(admin: AdminClient, topics: Topics, *, host_keys: bool = False) -> None:
     """Create the missing topics of the cluster, except for that of events: a controller can do without it.
 
+    That of keys is needed only with `host_keys`.
     Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.
     """
     present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
-    needed = (wanted for wanted in topic_settings(topics) if wanted.name != topics.events)
+    spared = {topics.events} if host_keys else {topics.events, topics.keys}
+    needed = (wanted for wanted in topic_settings(topics) if wanted.name not in spared)
     refused = _create(admin, [wanted for wanted in needed if wanted.name not in present])
     if refused:
         faults = ", ".join(f"{name} ({why})" for name, why in refused.items())

@@ -5,13 +5,12 @@ A key is replaced in three steps, so that no command is refused meanwhile: `begi
 can be repeated.
 """
 
-import os
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
 
-from trimtab_process.credential_files import load_signing_key, load_trust
-from trimtab_process.private_files import PRIVATE_MODE
+from trimtab_process.credential_files import load_or_make_key, load_signing_key, load_trust
+from trimtab_process.private_files import replace_file
 from trimtab_protocol.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, write_trust
 
 PUBLIC_MODE = 0o644
@@ -45,7 +44,7 @@ class KeyFiles:
         """Create the first key.  Raises BadKey if there is one; a key without trust file is an interrupted creation."""
         if self.trust.exists():
             raise BadKey(f"{self.trust}: found a file, expected none: `trimtab keys rotate` changes a key")
-        key = _load_or_make(self.key)
+        key = load_or_make_key(self.key)
         self._trust_only(key.public)
         return key
 
@@ -54,7 +53,7 @@ class KeyFiles:
         key, trusted = self.load()
         if not self.next.exists() and len(trusted.keys) > 1:
             raise BadKey(f"{self.trust}: found an old key, expected the present one alone: `finish` comes first")
-        following = _load_or_make(self.next)
+        following = load_or_make_key(self.next)
         self._trust_only(key.public, following.public)
         return following
 
@@ -80,26 +79,9 @@ class KeyFiles:
         _write(self.trust, write_trust(keys).encode(), PUBLIC_MODE)
 
 
-def _load_or_make(path: Path) -> SigningKey:
-    """Load the key, or create it; an existing key is never replaced, since hosts may trust it already."""
-    if path.exists():
-        return load_signing_key(path)
-    key = SigningKey.generate()
-    _write(path, key.pem(), PRIVATE_MODE)
-    return key
-
-
 def _write(path: Path, content: bytes, mode: int) -> None:
-    """Replace the file atomically; its mode is never wider than wanted.  Raises BadKey."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    """Replace the file atomically.  Raises BadKey."""
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, mode)
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        fresh.replace(path)
+        replace_file(path, content, mode)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise BadKey(f"{path}: {error.strerror}") from error

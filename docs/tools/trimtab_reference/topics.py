@@ -13,6 +13,7 @@ from trimtab_protocol.messages import (
     commands,
     events,
     handover,
+    host_keys,
     intents,
     local,
     placement,
@@ -32,7 +33,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "snapshots": (snapshot.Snapshot,),
     "placement": (placement.Placement, placement_parts.PlacementHead, placement_parts.PlacementPart),
     "commands": (commands.Command,),
-    "acks": (commands.Ack,),
+    "acks": (commands.Ack, host_keys.EnrollmentRequest),
     "handover": (handover.HandoverRecord,),
     "journal": (journal.JournalEntry,),
     "intents": (
@@ -50,12 +51,14 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     ),
     "status": (status.Status,),
     "events": (events.Event, events.EventKind),
+    "keys": (host_keys.HostKeys,),
 }
 ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
 MODULES: tuple[ModuleType, ...] = (
     commands,
     events,
     handover,
+    host_keys,
     intents,
     journal,
     local,

@@ -108,7 +108,7 @@ class Topics:
 
     @property
     def acks(self) -> str:
-        """Agents -> controller. Key: host. Answers to commands, and notices of records that were refused."""
+        """Agents -> controller. Key: host. Answers to commands, notices of refused records, requests to be enrolled."""
         return f"trimtab.{self.cluster}.acks"
 
     @property
@@ -135,6 +135,11 @@ class Topics:
     def events(self) -> str:
         """Controller -> operator commands, console. Key: app. What was decided and done, and why."""
         return f"trimtab.{self.cluster}.events"
+
+    @property
+    def keys(self) -> str:
+        """`trimtab keys` -> controller, stream. Key: host. The public keys of the hosts, signed by the controller."""
+        return f"trimtab.{self.cluster}.keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +187,7 @@ def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:
         TopicSettings(topics.intents, 1, compacted=True),
         TopicSettings(topics.status, 1, compacted=True),
         TopicSettings(topics.events, 1, retention_hours=30 * 24, retention_bytes=EVENTS_BYTES),
+        TopicSettings(topics.keys, 1, compacted=True),
     )
 
 
@@ -193,6 +199,11 @@ def transactional_id(cluster: str, *, acting: bool) -> str:
 def stream_transactional_id(cluster: str) -> str:
     """The transactional id under which the stream of a cluster publishes its snapshots."""
     return f"trimtab.{cluster}.stream"
+
+
+def keys_transactional_id(cluster: str) -> str:
+    """The transactional id under which `trimtab keys` changes the keys of hosts: one change at a time."""
+    return f"trimtab.{cluster}.keys"
 
 
 def controllers_group(cluster: str) -> str:

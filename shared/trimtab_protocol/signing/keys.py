@@ -54,6 +54,12 @@ class PublicKey:
         """The id of the key in signatures and logs: 16 hex digits."""
         return KeyId(hashlib.sha256(self.raw).hexdigest()[:ID_DIGITS])
 
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of the key, by which people compare keys: eight groups of eight hex digits."""
+        digits = hashlib.sha256(self.raw).hexdigest()
+        return " ".join(digits[at : at + 8] for at in range(0, len(digits), 8))
+
     def signed(self, signature: bytes, message: bytes) -> bool:
         """Whether this is a signature of the message by the private half."""
         try:
@@ -94,8 +100,12 @@ class SigningKey:
 
     def sign(self, envelope: Envelope) -> tuple[str, bytes]:
         """The signature header of the record.  The same record always has the same signature."""
-        signature = base64.b64encode(self._key.sign(envelope.covered))
+        signature = base64.b64encode(self.signature(envelope.covered))
         return HEADER, self.public.id.encode() + b":" + signature
+
+    def signature(self, message: bytes) -> bytes:
+        """The signature of a message, which begins with the domain of its purpose."""
+        return self._key.sign(message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,22 @@ class TrustedKeys:
         if not key.signed(signature, envelope.covered):
             expected = f"one by key {key.id} of this topic, key and value"
             raise BadMessage(Fault.WRONG_SIGNATURE, "headers", "another signature", expected)
+
+
+def read_key(text: str) -> PublicKey:
+    """The key in `ed25519:BASE64`; raises BadKey."""
+    algorithm, _, encoded = text.strip().partition(":")
+    try:
+        if algorithm != ALGORITHM:
+            raise BadKey(f"found something else, expected `{ALGORITHM}:BASE64`")
+        return PublicKey(base64.b64decode(encoded, validate=True))
+    except binascii.Error as error:
+        raise BadKey(f"found no base64 after `{ALGORITHM}:`") from error
+
+
+def write_key(key: PublicKey) -> str:
+    """The key as one word."""
+    return f"{ALGORITHM}:{base64.b64encode(key.raw).decode()}"
 
 
 def read_trust(text: str) -> TrustedKeys:

@@ -54,6 +54,14 @@ def test_a_missing_topic_of_events_is_created_apart_from_the_others() -> None:
     assert brokers.created == [TOPICS.events]
 
 
+def test_the_topic_of_keys_is_created_only_where_hosts_sign() -> None:
+    brokers = Brokers(NAMES - {TOPICS.keys})
+    ensure_topics(brokers, TOPICS)  # type: ignore[arg-type]
+    assert brokers.created == []
+    ensure_topics(brokers, TOPICS, host_keys=True)  # type: ignore[arg-type]
+    assert brokers.created == [TOPICS.keys]
+
+
 def test_older_rules_forbid_to_create_the_topic_of_events() -> None:
     unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "no")
     brokers = Brokers(NAMES - {TOPICS.events}, {TOPICS.events: DENIED}, answer=unknown)

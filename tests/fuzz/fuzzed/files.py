@@ -24,7 +24,10 @@ from trimtab_models.instances import (
     parse_topology,
 )
 from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.host_keys import HostKeys
+from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.hosts import HostSigner, KnownHosts, Signed, digest_of
 from trimtab_protocol.signing.keys import BadKey, SigningKey, TrustedKeys, read_trust, write_trust
 from trimtab_sandbox.state import StateError, load_state
 
@@ -130,7 +133,11 @@ TOPOLOGY = {
 
 KEY = SigningKey.generate()
 TRUSTED = TrustedKeys((KEY.public,))
+KNOWN = KnownHosts("c")
+KNOWN.take(HostKeys(cluster="c", host=HostId("h0"), keys=(KEY.public.raw,), at=1.0, by="ops"))
 SIGNED = Envelope(topic="trimtab.c.commands", key=b"h0", value=b'{"v":1}')
+SIGNER = HostSigner(KEY, HostId("h0"))
+FIRST, SECOND = (SIGNER.sign(SIGNED.topic, value)[1] for value in (b"1", b"2"))
 
 
 def file_of(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
@@ -171,6 +178,16 @@ def check_signed(data: bytes) -> None:
     TRUSTED.check(Envelope(topic=topic.decode("latin-1"), key=key, value=value, signatures=present))
 
 
+def check_host_signed(data: bytes) -> None:
+    """Key, digest and two signature headers of a host's record, alone and among many."""
+    key, digest, *signatures = parted(data, 4)
+    record = Signed(key=key, digest=digest, signatures=tuple(signature for signature in signatures if signature))
+    fault = KNOWN.fault(SIGNED.topic, record)
+    assert KNOWN.faults(SIGNED.topic, [record]) == [fault]
+    if fault is not None:
+        raise BadMessage(fault, "headers", key, "a signature of this host")
+
+
 def compact(document: object) -> bytes:
     """JSON without spaces."""
     return json.dumps(document, separators=(",", ":")).encode()
@@ -201,6 +218,10 @@ DECODERS = (
     Decoder(
         name="signature", samples=(joined(SIGNED.topic.encode(), SIGNED.key, SIGNED.value, KEY.sign(SIGNED)[1]),),
         decode=check_signed, form=Form.OTHER,
+    ),
+    Decoder(
+        name="host signature", samples=(joined(b"h0", digest_of(b"2"), SECOND),), decode=check_host_signed,
+        form=Form.OTHER,
     ),
     Decoder(
         name="sandbox's record", samples=(compact(STATE),), decode=read_record, refusals=(StateError,),

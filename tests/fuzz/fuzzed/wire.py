@@ -78,6 +78,14 @@ from trimtab_protocol.messages.commands import (
 from trimtab_protocol.messages.decode import encode
 from trimtab_protocol.messages.events import decode_event, encode_event
 from trimtab_protocol.messages.handover import decode_handover, encode_handover
+from trimtab_protocol.messages.host_keys import (
+    EnrollmentRequest,
+    HostKeys,
+    decode_host_keys,
+    decode_request,
+    encode_host_keys,
+    encode_request,
+)
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.placement import decode_placement, encode_placement
@@ -189,6 +197,9 @@ PACKED = zstandard.ZstdCompressor(level=3).compress(encode_snapshot(SNAPSHOT))
 BOMB = zstandard.ZstdCompressor(level=3).compress(b'{"v":1,' + b" " * 20_000_000 + b"}")
 THREE_CHUNKS = joined(*chunks_of(SNAPSHOT, len(PACKED) // 3 + 1))
 
+HOST_KEYS = HostKeys(cluster="c", host=HOST, keys=(b"k" * 32, b"o" * 32), at=NOW, by="ops@host")
+REQUEST = EnrollmentRequest(cluster="c", host=HOST, key=b"k" * 32, proof=b"p" * 32)
+
 DECODERS = (
     Decoder(name="report", samples=(encode_report(REPORT),), decode=decode_report, encode=encode_report),
     Decoder(name="snapshot", samples=(encode_snapshot(SNAPSHOT),), decode=decode_snapshot, encode=encode_snapshot),
@@ -245,6 +256,18 @@ DECODERS = (
         encode=write_intent,
     ),
     Decoder(name="status", samples=(encode_status(STATUS),), decode=decode_status, encode=encode_status),
+    Decoder(
+        name="host keys",
+        samples=(encode_host_keys(HOST_KEYS),),
+        decode=lambda data: decode_host_keys(HOST.encode(), data),
+        encode=encode_host_keys,
+    ),
+    Decoder(
+        name="enrollment request",
+        samples=(encode_request(REQUEST),),
+        decode=lambda data: decode_request(HOST.encode(), data),
+        encode=encode_request,
+    ),
     Decoder(name="event", samples=(encode_event(EVENT),), decode=decode_event, encode=encode_event),
     Decoder(
         name="local frame",

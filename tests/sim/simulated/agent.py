@@ -4,7 +4,7 @@ The journal is the real one in a real file; what a crash leaves of it is decided
 what was written after that as much as chance has it, to the middle of a line.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -214,7 +214,9 @@ class AgentProcess:
 
     # --- Kafka
 
-    def produce(self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None]) -> None:
+    def produce(
+        self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None], headers: Sequence[object] = ()
+    ) -> None:
         """The daemon's KafkaLink.produce."""
         record = Unsent(topic=topic, key=key.encode(), value=payload)
         self._network.send(self.machine.host, record, lambda fault: self._own(done, fault)())

@@ -24,6 +24,6 @@ def test_every_topic_of_a_cluster_is_created_with_its_settings():
 def test_compacted_topics_are_compacted_often_so_that_a_start_reads_little():
     found = {settings.name: settings.configuration for settings in topic_settings(Topics("demo"))}
     compacted = {name for name, keys in found.items() if keys.get("cleanup.policy") == "compact"}
-    assert compacted == {f"trimtab.demo.{name}" for name in ("placement", "journal", "intents", "status")}
+    assert compacted == {f"trimtab.demo.{name}" for name in ("placement", "journal", "intents", "status", "keys")}
     segments = {name: int(keys["segment.bytes"]) for name, keys in found.items() if "segment.bytes" in keys}
     assert segments == dict.fromkeys(compacted | {"trimtab.demo.events", "trimtab.demo.snapshots"}, 16 * 1024 * 1024)

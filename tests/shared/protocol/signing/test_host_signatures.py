@@ -1,0 +1,139 @@
+"""Signatures of hosts: who may speak for a host, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.host_keys import HostKeys
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.signing.envelope import HEADER, Envelope, signatures_in
+from trimtab_protocol.signing.hosts import MAX_EARLIER, HostSigner, KnownHosts, Signed, digest_of
+from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
+
+TOPIC = "trimtab.c.reports"
+A, B = HostId("a"), HostId("b")
+KEYS = {A: SigningKey.generate(), B: SigningKey.generate()}
+
+
+def record(host: HostId, keys: tuple[SigningKey, ...], at: float = 1.0, cluster: str = "c") -> HostKeys:
+    return HostKeys(cluster=cluster, host=host, keys=tuple(key.public.raw for key in keys), at=at, by="ops")
+
+
+@pytest.fixture
+def known() -> KnownHosts:
+    hosts = KnownHosts("c")
+    for host, key in KEYS.items():
+        hosts.take(record(host, (key,)))
+    return hosts
+
+
+def signed(signer: HostSigner, value: bytes, key: bytes = b"a", topic: str = TOPIC) -> Signed:
+    return Signed(key=key, digest=digest_of(value), signatures=signatures_in([signer.sign(topic, value)]))
+
+
+def test_a_record_counts_if_a_key_of_its_host_signed_it(known: KnownHosts) -> None:
+    signer = HostSigner(KEYS[A], A)
+
+    assert [known.fault(TOPIC, signed(signer, value)) for value in (b"1", b"2", b"3")] == [None, None, None]
+
+
+def test_the_key_of_another_host_says_nothing_for_this_one(known: KnownHosts) -> None:
+    as_a_with_the_key_of_b = signed(HostSigner(KEYS[B], A), b"1")
+    of_b = signed(HostSigner(KEYS[B], B), b"1", key=b"b")
+
+    assert known.fault(TOPIC, of_b) is None
+    assert known.fault(TOPIC, as_a_with_the_key_of_b) is Fault.UNKNOWN_KEY
+    assert known.fault(TOPIC, replace(of_b, key=b"a")) is Fault.UNKNOWN_KEY
+    name = KEYS[A].public.id.encode()  # the key of A is named, that of B has signed
+    posing = name + as_a_with_the_key_of_b.signatures[0][len(name) :]
+    assert known.fault(TOPIC, replace(as_a_with_the_key_of_b, signatures=(posing,))) is Fault.WRONG_SIGNATURE
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"signatures": ()}, Fault.UNSIGNED),
+        ({"signatures": (b"", b"")}, Fault.WRONG_SIGNATURE),
+        ({"signatures": (b"",)}, Fault.UNKNOWN_KEY),
+        ({"signatures": (b"\xff" * 10_000,)}, Fault.WRONG_SIGNATURE),
+        ({"signatures": (KEYS[A].public.id.encode() + b":no base64",)}, Fault.WRONG_SIGNATURE),
+        ({"digest": digest_of(b"2")}, Fault.WRONG_SIGNATURE),
+        ({"key": b"c"}, Fault.UNKNOWN_KEY),
+    ],
+)
+def test_what_is_refused(known: KnownHosts, changes: dict[str, object], fault: Fault) -> None:
+    good = signed(HostSigner(KEYS[A], A), b"1")
+
+    assert known.fault(TOPIC, good) is None
+    bad = replace(good, **changes)  # type: ignore[arg-type]
+    assert known.fault(TOPIC, bad) is fault
+    assert known.faults(TOPIC, [bad]) == [fault]
+    with pytest.raises(BadMessage) as refused:
+        known.check(TOPIC, bad)
+    assert refused.value.fault is fault
+
+
+def test_a_signature_holds_for_its_topic_and_its_earlier_digests(known: KnownHosts) -> None:
+    signer = HostSigner(KEYS[A], A)
+    first, second = signed(signer, b"1"), signed(signer, b"2")
+
+    assert known.fault("trimtab.other.reports", first) is Fault.WRONG_SIGNATURE
+    assert known.fault("trimtab.c.acks", first) is Fault.WRONG_SIGNATURE
+    whole = second.signatures[0]
+    assert whole.count(b":") == 2
+    without = whole.rpartition(b":")[0]
+    assert known.fault(TOPIC, replace(second, signatures=(without,))) is Fault.WRONG_SIGNATURE
+
+
+def test_of_many_records_the_newest_vouches_for_those_before_it(known: KnownHosts) -> None:
+    signer = HostSigner(KEYS[A], A)
+    values = [str(number).encode() for number in range(MAX_EARLIER + 1)]
+    records = [signed(signer, value) for value in values]
+    bare = [replace(row, signatures=()) for row in records[:-1]]
+
+    assert known.faults(TOPIC, [*bare, records[-1]]) == [None] * len(records)
+    forged = replace(records[0], digest=digest_of(b"forged"))
+    of_b = replace(records[0], key=b"b")  # what A vouches for counts for A alone
+    assert known.faults(TOPIC, [forged, of_b, records[-1]]) == [Fault.WRONG_SIGNATURE, Fault.UNKNOWN_KEY, None]
+
+
+def test_a_header_that_is_not_valid_vouches_for_nothing(known: KnownHosts) -> None:
+    signer = HostSigner(KEYS[A], A)
+    first, second = signed(signer, b"1"), signed(signer, b"2")
+    broken = replace(second, digest=digest_of(b"other"))
+
+    unsigned = replace(first, signatures=())
+    assert known.faults(TOPIC, [unsigned, broken]) == [Fault.UNSIGNED, Fault.WRONG_SIGNATURE]
+
+
+def test_revoking_and_changing_a_key(known: KnownHosts) -> None:
+    fresh = SigningKey.generate()
+    old, new = signed(HostSigner(KEYS[A], A), b"1"), signed(HostSigner(fresh, A), b"1")
+
+    assert known.take(record(A, (fresh, KEYS[A]), at=2.0))
+    assert (known.fault(TOPIC, old), known.fault(TOPIC, new)) == (None, None)
+    assert known.take(record(A, (fresh,), at=3.0))
+    assert (known.fault(TOPIC, old), known.fault(TOPIC, new)) == (Fault.UNKNOWN_KEY, None)
+    assert known.take(record(A, (), at=4.0))
+    assert (known.fault(TOPIC, old), known.fault(TOPIC, new)) == (Fault.UNKNOWN_KEY, Fault.UNKNOWN_KEY)
+    assert known.enrolled == {B}
+    assert not known.take(record(A, (KEYS[A],), at=1.0))  # an old record that comes again
+    assert known.fault(TOPIC, old) is Fault.UNKNOWN_KEY
+
+
+def test_keys_of_another_cluster_are_refused(known: KnownHosts) -> None:
+    with pytest.raises(BadMessage) as refused:
+        known.take(record(A, (KEYS[B],), at=9.0, cluster="other"))
+
+    assert refused.value.fault is Fault.CLUSTER
+    assert known.fault(TOPIC, signed(HostSigner(KEYS[A], A), b"1")) is None
+
+
+def test_a_host_cannot_sign_commands() -> None:
+    envelope = Envelope(topic="trimtab.c.commands", key=b"a", value=b"{}")
+    header = HostSigner(KEYS[A], A).sign(envelope.topic, envelope.value)
+
+    assert header[0] == HEADER
+    with pytest.raises(BadMessage):
+        TrustedKeys((KEYS[A].public,)).check(replace(envelope, signatures=(header[1],)))
