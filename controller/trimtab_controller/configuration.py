@@ -16,13 +16,14 @@ from trimtab_controller.decider.size.settings import ScalingSettings, read_scali
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
-from trimtab_controller.stream.configuration import StreamSettings, read_stream_settings
+from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import BadKey
 
 T = TypeVar("T")
@@ -43,7 +44,8 @@ class BadConfiguration(Exception):
 class Configuration:
     """The configuration of the controller.  Times in seconds, distances in pp.
 
-    `signing` None: publications are not signed.  `lease_s`: how long a silent leader keeps the lead.
+    `signing` None: publications are not signed.  `host_signatures`: what becomes of reports and acks that their host
+    has not signed.  `lease_s`: how long a silent leader keeps the lead.
     """
 
     cluster: str
@@ -58,6 +60,7 @@ class Configuration:
     plans: PlanSettings = PlanSettings()  # noqa: RUF009 - frozen
     first: First = First.ADOPT
     signing: KeyFiles | None = None
+    host_signatures: HostChecking = HostChecking.OFF
     lease_s: float = LEASE_S
     rules: tuple[Rule, ...] = ()
 
@@ -88,6 +91,8 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
     execution = _read_execution(_section(fields, "execution"))
+    signing = fields.optional("signing", fields.fields)
+    checking = HostChecking.OFF if signing is None else read_checking(signing)
     configuration = Configuration(
         cluster=controller.name("cluster"),
         lease_s=_or(LEASE_S, controller, "lease_s", lambda name: controller.number(name, low=1, high=1800)),
@@ -101,7 +106,8 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         plans=read_plans(_section(fields, "plans")),
         first=_read_placement(_section(fields, "placement")),
         metrics=fields.optional("metrics", lambda name: read_listen(fields.fields(name))),
-        signing=fields.optional("signing", lambda name: _read_signing(fields.fields(name))),
+        signing=None if signing is None else _read_signing(signing),
+        host_signatures=checking,
         rules=read_rules(fields),
     )
     controller.done()

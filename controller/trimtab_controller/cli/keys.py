@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import BadConfiguration, load
-from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, StoppedError
+from trimtab_controller.kafka.key_changes import change_keys, sign_again
+from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
@@ -67,6 +70,7 @@ def run_rotate(args: argparse.Namespace, files: KeyFiles) -> int:
         case _:
             if args.config is not None:
                 _check_placements(args.config, files)
+                _sign_hosts_again(args.config, files)
             key = files.finish()
             then = f"copy {files.trust} to all hosts: what the old key signed is refused from then on"
     print(f"{args.step}: key {key.public.id}\nnext: {then}")
@@ -91,6 +95,19 @@ def _check_placements(config: Path, files: KeyFiles) -> None:
             f"found placements signed by an older key, expected key {key.public.id}: {first_few(others)}; "
             "the leading controller signs them again when it is restarted after `switch`"
         )
+
+
+def _sign_hosts_again(config: Path, files: KeyFiles) -> None:
+    """Sign the keys of the hosts with the present key, or nobody would trust them after `finish`."""
+    configuration = load(config)
+    topics, connection = Topics(configuration.cluster), Connection(kafka=configuration.kafka)
+    key, trusted = files.load()
+    try:
+        if topics.keys in AdminClient(connection.client("trimtab-keys")).list_topics(timeout=REQUEST_LIMIT_S).topics:
+            change_keys(connection, topics, key, trusted, sign_again)
+    except (KafkaException, ReadError, FencedError, StoppedError) as error:
+        why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise BadKey(f"the keys of the hosts could not be signed again: {why}") from error
 
 
 def _files(args: argparse.Namespace) -> KeyFiles:

@@ -20,6 +20,7 @@ from trimtab_controller.cli.status_hosts import (
     size_of,
 )
 from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight, waiting_plans
+from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Level
@@ -62,6 +63,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         ("last plans", last_plans(status)),
         ("earlier decisions", _decisions(status)),
         ("refused messages", _rejected(status)),
+        ("signatures of hosts", signatures_text(status)),
     ):
         if part is not None:
             console.print()

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
@@ -14,15 +14,18 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_controller.kafka.host_keys import take_keys
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.host_keys import REQUEST_HEADER
 from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_protocol.signing.hosts import HostChecking, KnownHosts, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
 
 log = logging.getLogger(__name__)
@@ -47,13 +50,22 @@ class Inbox:
     """Reads the messages of one cluster.
 
     `rejected`: number of refused messages by (topic, fault), those refused by the stream included.  `trusted`: the keys
-    that may sign placements; None: placements are not verified.
+    that may sign placements; None: placements are not verified.  `checking`: what becomes of acks that their host has
+    not signed; it needs `trusted`, the keys that sign those of the hosts.  `unsigned`: number of reports and acks that
+    are used although they have no good signature of their host, by (topic, fault).
     """
 
     def __init__(
-        self, topics: Topics, clock: Callable[[], float] = time.time, *, trusted: TrustedKeys | None = None
+        self,
+        topics: Topics,
+        clock: Callable[[], float] = time.time,
+        *,
+        trusted: TrustedKeys | None = None,
+        checking: HostChecking = HostChecking.OFF,
     ) -> None:
         self._topics = topics
+        self.checking = checking
+        self.known_hosts = KnownHosts(topics.cluster)
         self._trusted = trusted
         self._clock = clock
         self._intents: dict[bytes, Intent] = {}
@@ -66,10 +78,14 @@ class Inbox:
             topics.intents: self._read_intent,
             topics.placement: self._read_placement,
             topics.journal: self._read_journal,
+            topics.keys: self._read_keys,
         }
         self.placements = PublishedPlacements(topics.cluster)
         """The placements that were read; only a dry run reads them after its start."""
         self.rejected: Counter[tuple[str, Fault]] = Counter()
+        self.unsigned: Counter[tuple[str, Fault]] = Counter()
+        self.doubted: Mapping[HostId, str] = {}
+        """Hosts in whose name reports without a good signature came in the last window, and what is wrong with it."""
 
     def know(self, hosts: Iterable[HostId]) -> None:
         """Set the known hosts; each snapshot does so too."""
@@ -112,14 +128,26 @@ class Inbox:
         for fault in Fault:  # the stream's counts since its start
             if count := snapshot.rejected.get(fault):
                 self.rejected[self._topics.reports, fault] = count
+            if count := snapshot.unsigned.get(fault):
+                self.unsigned[self._topics.reports, fault] = count
+        self.doubted = snapshot.doubted
         return SnapshotArrived(snapshot=snapshot)
 
     def _read_ack(self, message: Message) -> AckSeen | None:
-        key = message.key() or b""
-        if not self._acks.spend(key if key in self._hosts else b"", self._clock()):  # before it is read: that costs
+        key, value = message.key() or b"", message.value() or b""
+        if any(name == REQUEST_HEADER for name, _ in headers_in(message)):
+            return None  # a host asks to be enrolled: `trimtab keys enroll` reads that
+        fault = self._host_fault(message)
+        drops = fault is not None and self.checking is HostChecking.ENFORCE
+        # Before it is read: that costs.  What is not the host's own does not use up what the host may send.
+        if not self._acks.spend(key if key in self._hosts and not drops else b"", self._clock()):
             most = f"at most {ACKS_PER_S} acks per second of one host, and of all that are in no snapshot"
             raise BadMessage(Fault.FLOODING, "key", key, most)
-        ack = decode_ack(message.value())
+        if fault is not None and drops:
+            raise BadMessage(fault, "headers", key, "a signature by a key of this host")
+        if fault is not None:
+            self.unsigned[self._topics.acks, fault] += 1
+        ack = decode_ack(value)
         self._check_cluster(ack.cluster)
         self._check_time(ack.at, "at")
         if ack.host.encode() != key:
@@ -130,6 +158,19 @@ class Inbox:
             self.reject(self._topics.commands, BadMessage(Fault(ack.refusal), "headers", where, expected))
             return None
         return AckSeen(ack=ack)
+
+    def _host_fault(self, message: Message) -> Fault | None:
+        """What is wrong with the host's signature; None if nothing is, or if nobody looks at it."""
+        if self.checking is HostChecking.OFF:
+            return None
+        digest, signatures = digest_of(message.value() or b""), signatures_in(headers_in(message))
+        return self.known_hosts.fault(
+            message.topic(), Signed(key=message.key() or b"", digest=digest, signatures=signatures)
+        )
+
+    def _read_keys(self, message: Message) -> None:
+        assert self._trusted is not None, "the keys of hosts are read only where the controller has a key"
+        take_keys(self.known_hosts, self._trusted, message)
 
     def _read_intent(self, message: Message) -> IntentsChanged:
         key, value = message.key(), message.value()

@@ -19,14 +19,18 @@ from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
+from trimtab_controller.loop.inbox import Inbox
 from trimtab_models.albic.fit import Cost
 from trimtab_models.elastic import Level
 from trimtab_process.counts import Followed, from_zero
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
+from trimtab_protocol.signing.hosts import HostChecking
 
 PREFIX = "trimtab_controller_"
+SIGNATURE_FAULTS = (Fault.UNSIGNED, Fault.UNKNOWN_KEY, Fault.WRONG_SIGNATURE, Fault.REPEATED)
+"""What may be wrong with the signature of a host."""
 
 
 class Metrics:
@@ -156,6 +160,13 @@ class Metrics:
         self.coverage.set(math.nan)
         text = "Messages refused by the controller, and reports refused by the stream, by topic and fault."
         self.rejected = followed("rejected_messages_total", text, "topic", "fault")
+        text = "Reports and acks that are used although their host has not signed them, by topic and fault."
+        self.unsigned = followed("unsigned_messages_total", text, "topic", "fault")
+        text = (
+            "What becomes of what a host has not signed: 0 = signatures are not looked at, 1 = it is used, 2 = dropped."
+        )
+        self.host_checking = gauge("host_checking", text)
+        self.hosts_enrolled = gauge("hosts_enrolled", "Hosts that have a key; 0 where signatures are not looked at.")
         self.plan_in_flight = gauge("plan_in_flight", "Number of plans in flight, at most one per app.")
         self.acting = gauge("acting", "1 if the controller acts, 0 in a dry run.")
         text = "1 while the controller waits for an operator because the journal cannot be trusted, else 0."
@@ -290,11 +301,15 @@ class Metrics:
         """Show that nothing of these topics is refused yet."""
         read = (topics.reports, topics.snapshots, topics.acks, topics.intents, topics.placement, topics.journal)
         from_zero(self.rejected, (*read, topics.commands), Fault)
+        from_zero(self.unsigned, (topics.reports, topics.acks), SIGNATURE_FAULTS)
 
-    def see_rejected(self, rejected: Mapping[tuple[str, Fault], int]) -> None:
-        """Set the counts of refused messages."""
-        for (topic, fault), count in rejected.items():
-            self.rejected.labels(topic, fault).follow(count)
+    def see_inbox(self, inbox: Inbox) -> None:
+        """Set the counts of refused messages, and of those without a signature of their host."""
+        for metric, counts in ((self.rejected, inbox.rejected), (self.unsigned, inbox.unsigned)):
+            for (topic, fault), count in counts.items():
+                metric.labels(topic, fault).follow(count)
+        self.host_checking.set(list(HostChecking).index(inbox.checking))
+        self.hosts_enrolled.set(len(inbox.known_hosts.enrolled))
 
 
 def _link_rates(row: HostWindow) -> tuple[tuple[str, float | None], ...]:

@@ -20,6 +20,7 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
 log = logging.getLogger(__name__)
@@ -52,9 +53,13 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
 
     Raises ReadError, KafkaException.
     """
-    compacted = (topics.journal, topics.placement, topics.intents, topics.status)
+    checks = inbox.checking is not HostChecking.OFF
+    compacted = (topics.journal, topics.placement, topics.intents, topics.status, *([topics.keys] if checks else []))
     with reading(connection, "recovery") as consumer:
         found = drain(consumer, starts(consumer, compacted))
+        for message in found.messages:
+            if message.topic() == topics.keys:
+                inbox.take(message)
         published = _published(found, topics, inbox)
         placements = published.newest()
         status = _status(found, topics)
@@ -68,7 +73,7 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
         inbox.know(asked)
         keys = {host.encode() for host in asked}
         later = drain(consumer, acks, keys=keys, most_per_key=ACKS_AT_ONCE)  # the inbox would refuse more
-    positions = [*found.positions(topics.intents), *later.positions(topics.acks)]
+    positions = [*found.positions(topics.intents), *later.positions(topics.acks), *found.positions(topics.keys)]
     if not acting:
         positions += [*found.positions(topics.journal), *found.positions(topics.placement)]
     return RecoveredState(

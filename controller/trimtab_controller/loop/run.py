@@ -35,6 +35,7 @@ from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
 from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.names import Topics, transactional_id
+from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 log = logging.getLogger(__name__)
@@ -120,7 +121,7 @@ class ControllerRun:
             stream.tick()  # first, since Spark takes longest to start
         hook = Hook(self._configuration.scaling)
         stack.callback(hook.close)
-        inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
+        inbox = Inbox(self._topics, self._clock, trusted=self._trusted, checking=self._configuration.host_signatures)
         publisher, follower, recovered, events = self._connect(inbox)
         stack.callback(follower.close)
         if stream is not None:
@@ -154,7 +155,8 @@ class ControllerRun:
         while True:
             wait_for_broker(admin, self._connection, self._stopping)
             try:
-                ensure_topics(admin, self._topics)
+                checks = self._configuration.host_signatures is not HostChecking.OFF
+                ensure_topics(admin, self._topics, host_keys=checks)
                 told = OptionalTopic(self._topics.events, partial(events_obstacle, admin, self._topics))
                 # From here on no predecessor can publish, so what is read next is final.
                 own_id = transactional_id(self._topics.cluster, acting=self._acting)

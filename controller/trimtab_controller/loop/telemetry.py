@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from trimtab_controller.decider.concerns import NO_USE, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
@@ -19,6 +20,7 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.lasting import LastingConcerns
 from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
+from trimtab_controller.loop.status_signatures import signature_status
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, HostId, Topics
@@ -197,10 +199,11 @@ class Telemetry:
             self._began_at = now
         snapshot = decider.known.snapshot
         self._metrics.snapshot_age.set(now - (self._began_at if snapshot is None else snapshot.end_ms / 1000.0))
-        self._metrics.see_rejected(inbox.rejected)
+        self._metrics.see_inbox(inbox)
         self._metrics.solver_kills.follow(solver_kills)
         self._metrics.stream_restarts.follow(stream_restarts)
 
     def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
         """The message to publish."""
-        return self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
+        status = self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
+        return replace(status, signatures=signature_status(inbox))

@@ -15,6 +15,7 @@ from trimtab_protocol.messages.names import (
     AppId,
     Topics,
     controllers_group,
+    keys_transactional_id,
     stream_transactional_id,
     topic_settings,
     transactional_id,
@@ -120,15 +121,15 @@ class Rules:
         yield from _on_topics(
             Role.CONTROLLER, Operation.READ,
             topics.reports, topics.snapshots, topics.placement, topics.acks, topics.journal, topics.intents,
-            topics.status, topics.commands,
+            topics.status, topics.commands, topics.keys,
         )  # fmt: skip
         yield from _on_topics(
             Role.CONTROLLER, Operation.WRITE,
             topics.snapshots, topics.placement, topics.commands, topics.journal, topics.intents, topics.status,
-            topics.events,
+            topics.events, topics.keys,
         )  # fmt: skip
         producers = [transactional_id(topics.cluster, acting=acting) for acting in (True, False)]
-        for name in (*producers, stream_transactional_id(topics.cluster)):
+        for name in (*producers, stream_transactional_id(topics.cluster), keys_transactional_id(topics.cluster)):
             for operation in (Operation.DESCRIBE, Operation.WRITE):
                 yield Rule(role=Role.CONTROLLER, resource=Resource.TRANSACTIONAL_ID, name=name, operation=operation)
         group = controllers_group(topics.cluster)

@@ -5,7 +5,7 @@ when the watermark has passed its end.  Windows are published in order.  Reports
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from trimtab_controller.stream.measures import KEYS, Kind
 from trimtab_controller.stream.rows import added, of_kind, where
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.snapshot import MAX_DOUBTED, Snapshot
 
 SEEN_SHARE = 0.9
 """Share of a window that a host's reports must cover for the host to count as seen."""
@@ -70,6 +70,9 @@ class Assembler:
         self._published_ms = 0  # the end of the last published window
         self._late_rows = 0
         self._rejected: dict[str, int] = {}
+        self._unsigned: dict[str, int] = {}
+        self._doubted: dict[HostId, str] = {}
+        self._doubts_told = False
 
     @property
     def watermark_ms(self) -> int | None:
@@ -95,6 +98,17 @@ class Assembler:
                 yield self._publish(window, now_ms)
             if past_ms is not None and window.end_ms <= past_ms:
                 del self._windows[start_ms]
+
+    def doubt(self, unsigned: Mapping[str, int], hosts: Mapping[HostId, str]) -> None:
+        """Count reports of a batch that are used without a good signature, and note hosts for the next snapshots.
+
+        Called before `on_rows`, for each batch: the snapshots that one batch completes name the same hosts.
+        """
+        if self._doubts_told:
+            self._doubted, self._doubts_told = {}, False
+        for fault, reports in unsigned.items():
+            self._unsigned[fault] = self._unsigned.get(fault, 0) + reports
+        self._doubted = dict([*{**self._doubted, **hosts}.items()][-MAX_DOUBTED:])
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
         """When to look for rows again: `patience_ms` after the last report of the next window, or from now if overdue.
@@ -190,6 +204,7 @@ class Assembler:
         self._published_ms = window.end_ms
         self._recent.append(seen)
         self._belated = frozenset()
+        self._doubts_told = True
         start_ms = window.end_ms - self._window_ms
         self._reached_ms = {host: reached for host, reached in self._reached_ms.items() if reached >= start_ms}
         self._interval_ms = {host: self._interval_ms[host] for host in self._reached_ms if host in self._interval_ms}
@@ -204,6 +219,8 @@ class Assembler:
             watermark_ms=None if self.watermark_ms is None else max(0, self.watermark_ms),
             late_rows=self._late_rows,
             rejected=self._rejected,
+            unsigned=self._unsigned,
+            doubted=self._doubted,
             hosts=contents.host_windows(rows[Kind.HOST]),
             nodes=contents.node_windows(rows),
             key_groups=contents.key_group_windows(rows[Kind.KEY_GROUP]),

@@ -11,6 +11,8 @@ from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
+from trimtab_protocol.settings.paths import read_path
+from trimtab_protocol.signing.hosts import HostChecking
 
 MAX_HOSTS = 20_000
 """Maximum number of `expected_hosts`.  They are part of each batch's query; Spark's default memory suffices for twice
@@ -65,11 +67,17 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """The settings that the stream needs to run."""
+    """The settings that the stream needs to run.
+
+    `host_signatures`: what becomes of reports that their host has not signed; `trust` = file with the controller's
+    public keys, which sign those of the hosts.
+    """
 
     cluster: str
     kafka: KafkaSettings
     stream: StreamSettings
+    host_signatures: HostChecking = HostChecking.OFF
+    trust: Path | None = None
 
 
 def load(path: Path) -> Configuration:
@@ -79,11 +87,23 @@ def load(path: Path) -> Configuration:
     except (ValueError, RecursionError) as error:
         raise BadMessage(Fault.MALFORMED, "", str(error), "TOML") from error
     fields = Fields(document, "")
+    checking, trust = HostChecking.OFF, None
+    if fields.has("signing"):
+        signing = fields.fields("signing")
+        checking, trust = read_checking(signing), read_path(signing, "trust_file")
     return Configuration(
         cluster=fields.fields("controller").name("cluster"),
         kafka=read_kafka(fields.fields("kafka"), read_private),
         stream=read_stream_settings(document.get("stream", {}), "stream"),
+        host_signatures=checking,
+        trust=trust,
     )
+
+
+def read_checking(signing: Fields) -> HostChecking:
+    """The key `host_signatures` of [signing].  Raises BadMessage."""
+    found = signing.optional("host_signatures", lambda name: signing.choice(name, HostChecking))
+    return HostChecking.OFF if found is None else found
 
 
 def read_stream_settings(section: Mapping[str, Any], path: str) -> StreamSettings:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -13,10 +13,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import Row as SparkRow
 from pyspark.sql.streaming import StreamingQuery
 
 from trimtab_controller.kafka.collecting import collector_paused
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.host_keys import HostKeysFollower
+from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
@@ -24,10 +26,14 @@ from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
 from trimtab_controller.stream.publisher import NotPublished, Publisher
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
+from trimtab_controller.stream.signatures import Refused, SignatureCheck, Verdict
 from trimtab_process.backoff import Backoff
+from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import Fault, shorten
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
+from trimtab_protocol.signing.hosts import HostChecking
+from trimtab_protocol.signing.keys import BadKey
 
 PROBE_LIMIT_S = 5.0
 """How long the broker may take to answer."""
@@ -36,6 +42,8 @@ TOPICS = Backoff((0.5, 1.0, 2.0, 5.0, 10.0))
 QUERY_RESTART_S = 1.0
 POLL_S = 0.5
 NAMED = 3
+MEMORY_WINDOWS = 4
+"""For so many windows of arrival the stream recognises a report that comes again; by then its window is published."""
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +62,13 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
         spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
         log.info("Spark's session is open")
         outlet = Outlet(Publisher(configuration.kafka, configuration.cluster), turns)
-        while wait_for_topics(configuration.kafka, (topics.reports, topics.snapshots), stopping):
+        needed = [topics.reports, topics.snapshots]
+        if configuration.host_signatures is not HostChecking.OFF:
+            needed.append(topics.keys)
+        while wait_for_topics(configuration.kafka, needed, stopping):
             try:
                 _run_query(spark, configuration, topics, outlet, stopping)
-            except (StreamingQueryException, KafkaException, NotPublished) as error:
+            except (StreamingQueryException, KafkaException, NotPublished, ReadError, BadKey) as error:
                 log.error("the Spark query failed, restarting it: %s", _first_line(error))
                 time.sleep(QUERY_RESTART_S)
     finally:
@@ -65,7 +76,7 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
             spark.stop()
 
 
-def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Stopping) -> bool:
+def wait_for_topics(kafka: KafkaSettings, topics: Sequence[str], stopping: Stopping) -> bool:
     """Wait until Kafka answers and has the topics; False when stopped.  Spark itself would wait without a log line."""
     admin = AdminClient({**for_librdkafka(kafka), "log_level": 0})
     failures = 0
@@ -85,15 +96,52 @@ def wait_for_topics(kafka: KafkaSettings, topics: tuple[str, ...], stopping: Sto
     return False
 
 
+class Signatures:
+    """The check of the hosts' signatures, with the keys as they are now.  Raises ReadError, KafkaException, BadKey."""
+
+    def __init__(self, configuration: Configuration, topics: Topics) -> None:
+        settings = configuration.stream
+        assert configuration.trust is not None, "checking needs [signing]"
+        connection = Connection(kafka=configuration.kafka)
+        self._keys = HostKeysFollower(connection, topics, TrustFile(configuration.trust))
+        self._check = SignatureCheck(
+            configuration.host_signatures,
+            self._keys.known,
+            topic=topics.reports,
+            window_ms=settings.window_ms,
+            remembered_ms=MEMORY_WINDOWS * settings.window_ms + settings.watermark_ms,
+            most_reports=pipeline.MAX_REPORTS_S * settings.window_s,
+            most_bytes=pipeline.most_bytes_of(settings.window_ms),
+            expected=settings.expected_hosts,
+        )
+
+    def judge(self, records: DataFrame) -> Verdict:
+        """The verdict about a batch."""
+        self._keys.refresh()
+        return self._check.judge(pipeline.signatures(records).toArrow())
+
+    def close(self) -> None:
+        """Stop following the keys."""
+        self._keys.close()
+
+
 class Batches:
     """The function that foreachBatch calls."""
 
-    def __init__(self, cluster: str, settings: StreamSettings, assembler: Assembler, outlet: Outlet) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        settings: StreamSettings,
+        assembler: Assembler,
+        outlet: Outlet,
+        signatures: Signatures | None = None,
+    ) -> None:
         self.query: StreamingQuery | None = None
         self._cluster = cluster
         self._settings = settings
         self._assembler = assembler
         self._outlet = outlet
+        self._signatures = signatures
         self._working = threading.Lock()
         self._closing = threading.Event()
         self._beside = ThreadPoolExecutor(1, "planning")
@@ -113,21 +161,36 @@ class Batches:
 
     def _rows(self, records: DataFrame) -> pa.Table:
         """The sums of a batch.  Spark plans the query for them while it counts what is left out, mostly nothing."""
-        window_ms = self._settings.window_ms
-        planned = self._beside.submit(self._sums, records, ())
-        left_out = pipeline.left_out(records, window_ms=window_ms, hosts=self._settings.expected_hosts).collect()
-        _tell(left_out)
-        flooding = {row.key for row in left_out if row.fault == Fault.FLOODING}
+        planned = self._beside.submit(self._sums, records, Verdict())
+        verdict = self._judge(records)
+        _tell(verdict)
         sums = planned.result()
-        if flooding:
-            sums = self._sums(records, flooding)
+        if verdict.flooding or verdict.dropped:
+            sums = self._sums(records, verdict)
         found = sums.toArrow()
-        refused = table_of(left_out_row(*row[:-1]) for row in left_out)
+        self._assembler.doubt(verdict.unsigned, verdict.doubted)
+        refused = table_of(
+            left_out_row(row.host, row.fault, row.start_ms, row.reports, row.last_ms) for row in verdict.refused
+        )
         return pa.concat_tables([refused, found.select(SCHEMA.names).cast(SCHEMA)])
 
-    def _sums(self, records: DataFrame, flooding: Collection[str]) -> DataFrame:
+    def _judge(self, records: DataFrame) -> Verdict:
+        """What of a batch is not parsed."""
+        if self._signatures is not None:
+            return self._signatures.judge(records)
+        settings = self._settings
+        rows = pipeline.left_out(records, window_ms=settings.window_ms, hosts=settings.expected_hosts).collect()
+        return Verdict(refused=tuple(Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows))
+
+    def _sums(self, records: DataFrame, verdict: Verdict) -> DataFrame:
         """The query for the sums, planned but not run."""
-        records = pipeline.kept(records, hosts=self._settings.expected_hosts, flooding=flooding)
+        records = pipeline.kept(
+            records,
+            hosts=self._settings.expected_hosts,
+            flooding=verdict.flooding,
+            dropped=verdict.dropped,
+            good=verdict.good,
+        )
         samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=self._settings.window_ms)
         sums = pipeline.windows(samples, window_ms=self._settings.window_ms)
         cast(Any, sums)._jdf.queryExecution().executedPlan()  # Spark keeps it for the query's run
@@ -152,6 +215,7 @@ def _run_query(
 ) -> None:
     settings = configuration.stream
     kafka = configuration.kafka
+    signatures = None if configuration.host_signatures is HostChecking.OFF else Signatures(configuration, topics)
     now_ms = _now_ms()
     from_ms = first_ms(now_ms, outlet.restart(), settings.window_ms)
     batches = Batches(
@@ -165,8 +229,10 @@ def _run_query(
             expected_hosts=settings.expected_hosts,
         ),
         outlet,
+        signatures,
     )
-    records = pipeline.records(spark, for_java(kafka, Path.read_text), topic=topics.reports, from_ms=from_ms)
+    client, headers = for_java(kafka, Path.read_text), signatures is not None
+    records = pipeline.records(spark, client, topic=topics.reports, from_ms=from_ms, headers=headers)
     prefer_plain_files(spark, settings.checkpoint_dir)
     # Without a trigger, batches follow each other at once.  `Batches` delays them; this is for times without reports.
     spark.conf.set("spark.sql.streaming.pollingDelay", f"{settings.patience_ms}ms")
@@ -183,13 +249,18 @@ def _run_query(
                 batches.flush()
     finally:
         batches.stop()
+        if signatures is not None:
+            signatures.close()
 
 
-def _tell(left_out: Sequence[SparkRow]) -> None:
-    for fault in sorted({row.fault for row in left_out}):
-        found = [row for row in left_out if row.fault == fault]
+def _tell(verdict: Verdict) -> None:
+    for fault in sorted({row.fault for row in verdict.refused}):
+        found = [row for row in verdict.refused if row.fault == fault]
         names = ", ".join(shorten(row.host) for row in found[:NAMED])
         log.warning("discarded unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
+    if verdict.doubted:
+        named = ", ".join(f"{host} ({fault})" for host, fault in [*verdict.doubted.items()][:NAMED])
+        log.warning("without a signature of their host: reports in the name of %s", named)
 
 
 def _now_ms() -> int:

@@ -23,6 +23,8 @@ from trimtab_controller.stream.measures import (
 )
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.report import MAX_REPORT_BYTES
+from trimtab_protocol.signing.envelope import HEADER
+from trimtab_protocol.signing.hosts import MAX_HEADER_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 """The most that one host may send per second on average over a window, plus one report of maximum size."""
@@ -37,15 +39,18 @@ KEY = "coalesce(hex(key), '')"
 """A record's key as bytes in hex: as a text, all bytes that are not UTF-8 would look the same."""
 
 
-def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int) -> DataFrame:
+def records(
+    spark: SparkSession, client: Mapping[str, str], *, topic: str, from_ms: int, headers: bool = False
+) -> DataFrame:
     """The stream of Kafka records with timestamps from `from_ms` (epoch milliseconds) on.
 
-    `client`: the settings with which Kafka's Java client reaches the brokers.
+    `client`: the settings with which Kafka's Java client reaches the brokers; `headers`: read the signatures, too.
     """
     return (
         spark.readStream.format("kafka")
         .options(**{f"kafka.{key}": value for key, value in client.items()})
         .option("subscribe", topic)
+        .option("includeHeaders", str(headers).lower())
         .option("startingTimestamp", str(from_ms))
         # If no record is that new yet, begin with the next one.
         .option("startingOffsetsByTimestampStrategy", "latest")
@@ -57,6 +62,11 @@ def records(spark: SparkSession, client: Mapping[str, str], *, topic: str, from_
     )
 
 
+def most_bytes_of(window_ms: int) -> int:
+    """The most bytes that one host may send in a window."""
+    return MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
+
+
 def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -> DataFrame:
     """The records refused before parsing, by host and window of arrival.
 
@@ -65,8 +75,7 @@ def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -
     flood does not delay other hosts.  All unknown hosts share one row per window without a name.
     """
     arrival = "unix_millis(timestamp)"
-    most_bytes = MAX_REPORT_BYTES + MAX_BYTES_S * window_ms // 1000
-    flooding = f"reports > {MAX_REPORTS_S} * {window_ms} / 1000 OR bytes > {most_bytes}"
+    flooding = f"reports > {MAX_REPORTS_S} * {window_ms} / 1000 OR bytes > {most_bytes_of(window_ms)}"
     sent = raw.groupBy(
         (F.expr(KEY) if hosts is None else F.when(_is_of(hosts), F.expr(KEY))).alias("key"),
         F.expr(f"{arrival} - pmod({arrival}, {window_ms})").alias("start_ms"),
@@ -81,10 +90,44 @@ def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -
     return sent.select(host, fault.alias("fault"), "start_ms", "reports", "last_ms", "key").where("fault IS NOT NULL")
 
 
-def kept(raw: DataFrame, *, hosts: Collection[str] | None, flooding: Collection[str]) -> DataFrame:
-    """The records that are parsed: of `hosts` (None: of all), and none with a key that is `flooding`."""
+def signatures(raw: DataFrame) -> DataFrame:
+    """What the check of signatures needs of each record, read with its headers: see `signatures.SignatureCheck`.
+
+    Columns: `key`, `digest` (SHA-256 of the value in hex, NULL if the value is too large to be read), `signatures` (the
+    beginnings of the first two), `arrival_ms`, `size` in bytes, `partition`, `offset`.
+    """
+    found = f"filter(headers, h -> h.key = '{HEADER}')"
+    return raw.select(
+        "key",
+        F.expr(f"if(octet_length(value) <= {MAX_REPORT_BYTES}, sha2(value, 256), NULL)").alias("digest"),
+        F.expr(
+            f"coalesce(transform(slice({found}, 1, 2), h -> coalesce(substring(h.value, 1, {MAX_HEADER_BYTES + 1}), "
+            "X'')), array())"
+        ).alias("signatures"),
+        F.expr("unix_millis(timestamp)").alias("arrival_ms"),
+        F.expr("octet_length(value)").alias("size"),
+        "partition",
+        "offset",
+    )
+
+
+def kept(
+    raw: DataFrame,
+    *,
+    hosts: Collection[str] | None,
+    flooding: Collection[str],
+    dropped: Collection[tuple[int, int]] = (),
+    good: Collection[tuple[int, int]] = (),
+) -> DataFrame:
+    """The records that are parsed: of `hosts` (None: of all), and none with a key that is `flooding`.
+
+    `dropped`: partitions and offsets of records whose signatures do not count, `good`: of all others.
+    """
     if hosts is not None:
         raw = raw.where(_is_of(hosts))
+    if dropped:
+        # By the shorter list: whoever floods a topic must not make the query long.
+        raw = raw.where(~_is_at(dropped) if len(dropped) <= len(good) else _is_at(good))
     return raw.where(~_has(flooding)) if flooding else raw
 
 
@@ -174,6 +217,12 @@ def windows(sampled: DataFrame, *, window_ms: int) -> DataFrame:
 def _of_its_kind(sql: Mapping[Kind, str]) -> Column:
     cases = " ".join(f"WHEN {kind.value} THEN CAST({text} AS DOUBLE)" for kind, text in sql.items())
     return F.expr(f"CASE kind {cases} END")
+
+
+def _is_at(places: Collection[tuple[int, int]]) -> Column:
+    """Whether a record is at one of the places (partition, offset)."""
+    listed = ", ".join(f"'{partition}:{offset}'" for partition, offset in places) or "''"
+    return F.expr(f"concat(partition, ':', offset) IN ({listed})")
 
 
 def _is_of(hosts: Collection[str]) -> Column:

@@ -22,7 +22,7 @@ from trimtab_protocol.messages.columns import (
     read_size,
 )
 from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, check_name, encode, parse
 from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.key_group_table import (
     KeyGroupBlock,
@@ -51,6 +51,8 @@ MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024
 """Size of a snapshot, unpacked."""
 MAX_NODES = 100_000
 """Workers of one snapshot."""
+MAX_DOUBTED = 20
+"""Hosts of one snapshot that are named because of their signatures; the counts have them all."""
 MAX_PAIRS = 50_000_000
 """Pairs of key groups that exchange tuples, of one snapshot."""
 
@@ -139,7 +141,8 @@ class Snapshot:
 
     `hosts_seen` of `hosts_expected` hosts reported the whole window; `late_rows` arrived after the watermark and were
     dropped; `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` becomes a
-    `KeyGroupTable`, from any sequence.
+    `KeyGroupTable`, from any sequence.  Where the stream checks the signatures of hosts, `unsigned` counts by reason
+    the reports that are used without a good one, since it started; `doubted` names hosts of such reports, used or not.
     """
 
     cluster: str
@@ -155,10 +158,14 @@ class Snapshot:
     nodes: tuple[NodeWindow, ...] = ()
     key_groups: Sequence[KeyGroupWindow] = ()
     pairs: tuple[PairWindow, ...] = ()
+    unsigned: Mapping[str, int] = field(default_factory=dict)
+    doubted: Mapping[HostId, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
+        object.__setattr__(self, "unsigned", MappingProxyType(dict(self.unsigned)))
+        object.__setattr__(self, "doubted", MappingProxyType(dict(self.doubted)))
 
     @property
     def blocks(self) -> tuple[KeyGroupBlock, ...]:
@@ -191,6 +198,7 @@ _PAIR = {
     "bytes_s": "bytes_s",
 }
 _PAIR_LATER = {"direct_s": "direct_s"}
+_SIGNATURES = ("unsigned", "doubted")
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -210,6 +218,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "nodes": [_node_document(row) for row in snapshot.nodes],
         "pairs": _pair_blocks(snapshot.pairs),
     }
+    document |= {name: dict(found) for name in _SIGNATURES if (found := getattr(snapshot, name))}
     # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
     blocks = b",".join(encode(block_document(block)) for block in snapshot.blocks)
     return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
@@ -254,10 +263,9 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         hosts_expected=fields.integer("hosts_expected"),
         watermark_ms=fields.optional("watermark_ms", fields.integer),
         late_rows=fields.integer("late_rows"),
-        rejected={
-            name: check_integer(count, path, 0, 2**63 - 1)
-            for name, path, count in fields.members("rejected", limit=1000)
-        },
+        rejected=_read_faults(fields, "rejected"),
+        unsigned=fields.optional("unsigned", lambda name: _read_faults(fields, name)) or {},
+        doubted=fields.optional("doubted", lambda name: _read_doubted(fields, name)) or {},
         hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
         nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
         key_groups=read_blocks(fields, "key_groups"),
@@ -266,6 +274,14 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
     check_once("hosts", [row.host for row in snapshot.hosts])
     check_once("nodes", [row.worker for row in snapshot.nodes])
     return snapshot
+
+
+def _read_faults(fields: Fields, name: str) -> dict[str, int]:
+    return {fault: check_integer(count, path, 0, 2**63 - 1) for fault, path, count in fields.members(name, limit=1000)}
+
+
+def _read_doubted(fields: Fields, name: str) -> dict[HostId, str]:
+    return {HostId(host): check_name(fault, path) for host, path, fault in fields.members(name, limit=MAX_DOUBTED)}
 
 
 def _read_host(fields: Fields) -> HostWindow:

@@ -18,6 +18,7 @@ from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capac
 from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, read_collocation
 from trimtab_protocol.messages.status_restart import RestartStatus, read_restart
+from trimtab_protocol.messages.status_signatures import SignatureStatus, read_signatures
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
 VERSION = 1
@@ -173,7 +174,7 @@ class Status:
     `acting` False = dry run; `paused` = who paused it, and why; `window_end` = end of the last window; `coverage` =
     hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
     `intents` = when each intent in force was written, by record key; None: not known.  `proposals` = plans that wait
-    for approval, at most one per app.
+    for approval, at most one per app.  `signatures` None: nobody looks at the hosts' signatures.
     """
 
     cluster: str
@@ -195,6 +196,7 @@ class Status:
     intents: Mapping[str, float] | None = None
     balance: BalanceStatus | None = None
     proposals: tuple[ProposalStatus, ...] = ()
+    signatures: SignatureStatus | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -235,6 +237,7 @@ def encode_status(status: Status) -> bytes:
             "pool": [asdict(row) for row in status.pool],
             "balance": asdict(status.balance) if status.balance else None,
             "proposals": [proposal_document(row) for row in status.proposals],
+            "signatures": status.signatures.document if status.signatures else None,
             "intents": None
             if status.intents is None
             else [{"key": key, "at": at} for key, at in status.intents.items()],
@@ -267,6 +270,7 @@ def decode_status(payload: bytes | None) -> Status:
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
         balance=fields.optional("balance", lambda name: _read_balance(fields.fields(name))),
         proposals=fields.optional("proposals", lambda name: _rows(fields, name, MAX_PROPOSALS, read_proposal)) or (),
+        signatures=fields.optional("signatures", lambda name: read_signatures(fields.fields(name))),
         intents=fields.optional("intents", lambda name: dict(_rows(fields, name, MAX_INTENTS, _read_intent))),
     )
 

@@ -13,6 +13,7 @@ from trimtab_controller.cli.doctor.agent_checks import (
     judge_clocks,
     judge_leader,
     judge_refusals,
+    judge_signatures,
 )
 from trimtab_controller.cli.doctor.cluster_checks import (
     AUTHENTICATION,
@@ -42,6 +43,7 @@ from trimtab_controller.cli.doctor.host_checks import (
 from trimtab_controller.security.acl import Operation, Resource, Role, Rules
 from trimtab_protocol.messages.names import AppId, HostId, Topics, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Absence, Basis, HostSample, Report, WorkerSample, WorkerState
+from trimtab_protocol.signing.hosts import HostChecking
 
 NOW = 1_000_000.0
 TOPICS = Topics("c")
@@ -113,6 +115,17 @@ def test_jars() -> None:
     assert (some.level, some.text) == (Level.FAULT, "1 of 4 jars of Spark are not in jars")
     assert "trimtab jars" in some.remedy
     assert levels([judge_jars(replace(whole, fault="a.jar has SHA-256 0"), needed=True)]) == [Level.FAULT]
+
+
+def test_signatures_of_hosts() -> None:
+    signed = replace(seen(), unsigned={})
+    without = replace(signed, unsigned={HostId("h0"): "unsigned"})
+
+    assert levels(list(judge_signatures(signed, HostChecking.ENFORCE))) == [Level.OK]
+    assert levels(list(judge_signatures(without, HostChecking.WARN))) == [Level.WARNING]
+    assert levels(list(judge_signatures(without, HostChecking.ENFORCE))) == [Level.FAULT]
+    assert list(judge_signatures(without, HostChecking.OFF)) == []
+    assert list(judge_signatures(seen(), HostChecking.WARN)) == []
 
 
 def test_signing_keys() -> None:

@@ -134,9 +134,10 @@ def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() ->
 
 def test_counts_that_others_keep_are_counters() -> None:
     metrics = Metrics()
-    key = {"topic": "t", "fault": Fault.MALFORMED}
+    key, inbox = {"topic": "t", "fault": Fault.MALFORMED}, Inbox(Topics("c"))
     for count in (5, 7, 2):  # the last: it was started again
-        metrics.see_rejected({("t", Fault.MALFORMED): count})
+        inbox.rejected["t", Fault.MALFORMED] = count
+        metrics.see_inbox(inbox)
         assert metrics.registry.get_sample_value("trimtab_controller_rejected_messages_total", key) == count
 
 

@@ -82,6 +82,7 @@ class Machine:
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
         self.next_look_ms = assembler.next_look_ms
+        self.doubt = assembler.doubt
 
     def on_rows(self, rows: Iterable[Row], *, now_ms: int) -> list[Snapshot]:
         return list(self._assembler.on_rows(table_of(rows), now_ms=now_ms))

@@ -4,6 +4,7 @@ import pytest
 
 from tests.controller.stream.assembler_situations import assembler, host, key_group, published, rejected
 from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import HostId
 
 
 def test_a_window_is_published_once_when_every_expected_host_has_covered_it() -> None:
@@ -177,3 +178,15 @@ def test_a_spurious_call_changes_nothing() -> None:
     machine.on_rows([host("h0", 0, 9)], now_ms=9_000)
     assert machine.on_rows([], now_ms=99_000) == []
     assert published(machine.on_rows([host("h0", 0, 10)], now_ms=99_001)) == [(10_000, 1, 1)]
+
+
+def test_the_snapshots_that_a_batch_completes_name_the_hosts_whose_signatures_it_doubts() -> None:
+    machine = assembler(["h0"])
+    machine.doubt({"unsigned": 2}, {HostId("h1"): "unsigned"})
+    first = machine.on_rows([host("h0", 0, 10), host("h0", 10_000, 10)], now_ms=20_100)
+    assert [(dict(each.unsigned), dict(each.doubted)) for each in first] == [({"unsigned": 2}, {"h1": "unsigned"})] * 2
+
+    machine.doubt({"unsigned": 1}, {HostId("h2"): "unknown_key"})
+    machine.doubt({}, {})  # a later look completes the window
+    [later] = machine.on_rows([host("h0", 20_000, 10)], now_ms=30_100)
+    assert (dict(later.unsigned), dict(later.doubted)) == ({"unsigned": 3}, {"h2": "unknown_key"})

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import Absence, Report, WorkerState
+from trimtab_protocol.signing.hosts import HostChecking
 
 CLOCK_TOLERANCE_S = 2.0
 MISSED_REPORTS = 3
@@ -27,6 +28,7 @@ class ReportsSeen:
 
     `unreadable`: hosts whose last report cannot be read.  `complete` False: there were more reports than could be read
     in time.  `refusing`: hosts whose agents refused a record because of its signature, and the kind of refusal.
+    `unsigned`: hosts that did not sign their last report with a key of theirs, and what is wrong; None: not looked at.
     """
 
     now: float
@@ -35,6 +37,7 @@ class ReportsSeen:
     unreadable: tuple[str, ...] = ()
     complete: bool = True
     refusing: Mapping[HostId, str] = field(default_factory=dict)
+    unsigned: Mapping[HostId, str] | None = None
 
     def age_s(self, seen: ReportSeen) -> float:
         """The age of a report, by the best available clock."""
@@ -114,6 +117,21 @@ def judge_agents(seen: ReportsSeen, expected: frozenset[HostId] | None) -> Itera
         text = f"no report for a while: {listed(late)}"
         yield warning(Check.AGENTS, text, "look at the agent's log on these hosts")
     yield from _judge_workers(seen)
+
+
+def judge_signatures(seen: ReportsSeen, checking: HostChecking) -> Iterator[Finding]:
+    """Whether each host signs its reports with a key of its own."""
+    if checking is HostChecking.OFF or seen.unsigned is None or not seen.hosts:
+        return
+    if not seen.unsigned:
+        yield ok(Check.SIGNING, f"all {len(seen.hosts)} hosts sign their reports with keys of their own")
+        return
+    named = listed(f"{host} ({fault})" for host, fault in seen.unsigned.items())
+    remedy = "`trimtab keys enroll HOST`, then restart its agent; see runbooks/unsigned_messages.md"
+    if checking is HostChecking.ENFORCE:
+        yield fault(Check.SIGNING, f"no key of theirs has signed their last report, so it is dropped: {named}", remedy)
+    else:
+        yield warning(Check.SIGNING, f"no key of theirs has signed their last report: {named}", remedy)
 
 
 def _overview(seen: ReportsSeen) -> str:

@@ -24,6 +24,7 @@ from trimtab_controller.cli.doctor.cluster_checks import (
     TopicSeen,
 )
 from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.host_keys import read_keys
 from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
 from trimtab_controller.leadership.group import members
 from trimtab_controller.security.acl import OTHER_GROUPS, Resource, Rule
@@ -32,6 +33,9 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId, Topics, topic_settings
 from trimtab_protocol.messages.report import decode_report
 from trimtab_protocol.messages.status import Status, decode_status
+from trimtab_protocol.signing.envelope import headers_in, signatures_in
+from trimtab_protocol.signing.hosts import Signed, digest_of
+from trimtab_protocol.signing.keys import TrustedKeys
 
 T = TypeVar("T")
 
@@ -126,8 +130,13 @@ class ClusterReader:
             for name in names
         }
 
-    def reports(self, now: float) -> ReportsSeen:
-        """The last report of each host, and the agents that refused a record because of its signature."""
+    def reports(self, now: float, trusted: TrustedKeys | None = None) -> ReportsSeen:
+        """The last report of each host, and the agents that refused a record because of its signature.
+
+        `trusted`: who signs the keys of the hosts; None: the signatures of reports are not looked at.
+        """
+        known = None if trusted is None else read_keys(self._connection, self._topics, trusted)[0]
+        unsigned: dict[HostId, str] = {}
         with reading(self._connection, "doctor") as consumer:
             last, complete = _last_by_key(consumer, self._topics.reports, now - LOOK_BACK_S)
             try:
@@ -144,6 +153,8 @@ class ClusterReader:
             kind, at_ms = message.timestamp()
             stamped_at = at_ms / 1000.0 if kind == TIMESTAMP_LOG_APPEND_TIME else None
             hosts[report.host] = ReportSeen(report=report, stamped_at=stamped_at)
+            if known is not None and (wrong := known.fault(self._topics.reports, _signed(message))) is not None:
+                unsigned[report.host] = str(wrong)
         refusals = [decode_ack(message.value()) for message in acks.values()]
         return ReportsSeen(
             now=time.time(),
@@ -152,6 +163,7 @@ class ClusterReader:
             unreadable=tuple(unreadable),
             complete=complete,
             refusing={HostId(each.host): str(each.refusal) for each in refusals},
+            unsigned=None if known is None else unsigned,
         )
 
     def leader(self) -> LeaderSeen:
@@ -171,6 +183,14 @@ class ClusterReader:
             hold=None if status is None or status.hold is None else status.hold.text,
             paused=None if status is None else status.paused,
         )
+
+
+def _signed(message: Message) -> Signed:
+    try:
+        signatures = signatures_in(headers_in(message))
+    except BadMessage:
+        signatures = ()
+    return Signed(key=message.key() or b"", digest=digest_of(message.value() or b""), signatures=signatures)
 
 
 def _try(name: str) -> Address:

@@ -12,7 +12,13 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaException
 
-from trimtab_controller.cli.doctor.agent_checks import judge_agents, judge_clocks, judge_leader, judge_refusals
+from trimtab_controller.cli.doctor.agent_checks import (
+    judge_agents,
+    judge_clocks,
+    judge_leader,
+    judge_refusals,
+    judge_signatures,
+)
 from trimtab_controller.cli.doctor.cluster import ClusterReader
 from trimtab_controller.cli.doctor.cluster_checks import BrokersSeen, judge_brokers, judge_rights, judge_topics
 from trimtab_controller.cli.doctor.findings import Check, Finding, Level, fault, not_checked, ok
@@ -22,7 +28,11 @@ from trimtab_controller.configuration import BadConfiguration, Configuration, lo
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.security.acl import Role, Rules
-from trimtab_protocol.messages.names import Topics, topic_settings
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.credential_files import load_trust
+from trimtab_protocol.messages.names import Topics, keys_transactional_id, topic_settings
+from trimtab_protocol.signing.hosts import HostChecking
+from trimtab_protocol.signing.keys import BadKey, TrustedKeys
 
 T = TypeVar("T")
 
@@ -119,12 +129,15 @@ def _cluster_findings(
             yield not_checked(check, "the brokers do not answer")
         yield from _bounded(Check.SIGNING, keys)
         return
-    rules, wanted = Rules(topics=topics).of(Role.CONTROLLER), topic_settings(topics)
+    off = configuration.host_signatures is HostChecking.OFF
+    spared = {topics.keys, keys_transactional_id(topics.cluster)} if off else set()
+    rules = tuple(rule for rule in Rules(topics=topics).of(Role.CONTROLLER) if rule.name not in spared)
+    wanted = [settings for settings in topic_settings(topics) if settings.name not in spared]
     count = len(brokers.advertised)
     yield from _bounded(Check.RIGHTS, lambda: list(judge_rights(cluster.rights(rules), rules)))
     yield from _bounded(Check.TOPICS, lambda: list(judge_topics(cluster.topics(), wanted, brokers=count)))
     try:
-        reports = _within_limit(lambda: cluster.reports(time.time()))
+        reports = _within_limit(lambda: cluster.reports(time.time(), None if off else _trusted(signing)))
     except CannotCheckError as error:
         yield not_checked(Check.CLOCKS, str(error))
         yield not_checked(Check.AGENTS, str(error))
@@ -133,7 +146,16 @@ def _cluster_findings(
     yield from judge_clocks(reports)
     yield from judge_agents(reports, configuration.stream.expected_hosts)
     yield from _bounded(Check.SIGNING, keys)
+    yield from judge_signatures(reports, configuration.host_signatures)
     yield from judge_refusals(reports)
+
+
+def _trusted(signing: KeyFiles | None) -> TrustedKeys | None:
+    """The keys of the trust file; None if it cannot be used, which another check reports."""
+    try:
+        return None if signing is None else load_trust(signing.trust)
+    except BadKey:
+        return None
 
 
 def _bounded(check: Check, look: Callable[[], Iterable[Finding]]) -> Iterable[Finding]:

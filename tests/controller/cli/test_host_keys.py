@@ -1,0 +1,100 @@
+"""`trimtab keys` for hosts: which request counts, and what the status says."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from tests.controller.loop.inbox_records import Headers, Record
+from trimtab_controller.cli import main
+from trimtab_controller.cli.host_keys import _await_request
+from trimtab_controller.cli.status_signatures import signatures_text
+from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
+from trimtab_protocol.messages.names import NO_EPOCH, HostId, Topics
+from trimtab_protocol.messages.status import Status, decode_status, encode_status
+from trimtab_protocol.messages.status_signatures import SignatureStatus
+from trimtab_protocol.signing.hosts import HostSigner
+from trimtab_protocol.signing.keys import SigningKey
+
+TOPICS = Topics("c")
+HOST, TOKEN = HostId("h0"), "what the operator has shown"
+KEY, OTHER = SigningKey.generate(), SigningKey.generate()
+
+
+class Request(Record):
+    """A record without an error."""
+
+    def error(self) -> None:
+        return None
+
+
+class Acks:
+    """As much of a consumer as is used: these records, and then nothing."""
+
+    def __init__(self, records: Sequence[Request]) -> None:
+        self._left = list(records)
+
+    def poll(self, _timeout_s: float) -> Request | None:
+        return self._left.pop(0) if self._left else None
+
+
+def request(token: str = TOKEN, *, by: SigningKey = KEY, marked: bool = True, host: HostId = HOST) -> Request:
+    asked = EnrollmentRequest(
+        cluster="c", host=host, key=KEY.public.raw, proof=proof_of(token, "c", host, KEY.public.raw)
+    )
+    value = encode_request(asked)
+    headers: Headers = [HostSigner(by, host).sign(TOPICS.acks, value)]
+    return Request(TOPICS.acks, value, host.encode(), [*headers, *([(REQUEST_HEADER, b"")] if marked else [])])
+
+
+def found(*records: Request) -> bytes | None:
+    consumer: Consumer = Acks(records)  # type: ignore[assignment]
+    asked = _await_request(consumer, TOPICS, HOST, TOKEN, float("inf") if records[-1:] == (GOOD,) else 0.0)
+    return None if asked is None else asked.key
+
+
+GOOD = request()
+
+
+def test_the_request_that_proves_the_token_counts_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    guessed, stolen = request("guess"), request(by=OTHER)
+    elsewhere, ack = request(host=HostId("h1")), request(marked=False)
+    garbage = Request(TOPICS.acks, b"{}", HOST.encode(), [(REQUEST_HEADER, b"")])
+
+    assert found(guessed, stolen, elsewhere, ack, garbage, GOOD) == KEY.public.raw
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 3
+    assert told[0] == "ignored a request in the name of h0: it does not prove the token"
+
+
+def test_after_its_time_a_token_counts_no_more() -> None:
+    consumer: Consumer = Acks([GOOD])  # type: ignore[assignment]
+    assert _await_request(consumer, TOPICS, HOST, TOKEN, 0.0) is None
+
+
+def test_without_the_controllers_key_nothing_is_approved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "controller.toml"
+    stream = f'[stream]\ncheckpoint_dir = "{tmp_path}"\n'
+    config.write_text(f'[controller]\ncluster = "c"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n{stream}')
+
+    assert main(["keys", "hosts", "--config", str(config)]) == 2
+    assert "found no section [signing]" in capsys.readouterr().err
+
+
+STATUS = Status(cluster="c", at=1.0, acting=True, epoch=NO_EPOCH, paused=None, window_end=None, coverage=None)
+TOLD = SignatureStatus(
+    checking="warn", enrolled=3, unsigned={"trimtab.c.reports.unsigned": 7}, doubted={HostId("h2"): "unsigned"}
+)
+
+
+def test_the_status_says_who_has_not_signed() -> None:
+    status = replace(STATUS, signatures=TOLD)
+
+    assert decode_status(encode_status(status)) == status
+    assert str(signatures_text(status)) == (
+        "warn: 3 hosts have a key; in the last window reports were used that these had not signed: h2 (unsigned); "
+        "used without a good signature: trimtab.c.reports.unsigned: 7"
+    )
+    assert signatures_text(STATUS) is None
