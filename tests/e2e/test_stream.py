@@ -1,11 +1,12 @@
 """Reports on a real broker, through a real Spark, to snapshots: numbers, refused reports, missing hosts."""
 
 import json
+import shlex
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.e2e.sent_reports import (
     window_reports,
 )
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
+from trimtab_controller.stream.configuration import LEAD
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_protocol.messages.report import (
@@ -68,8 +70,11 @@ class Rig:
         self._consumer.subscribe([self.topics.snapshots])
         self._reassembler = Reassembler(cluster)
 
-    def start(self, **settings: object) -> Child:
-        """The stream as a process of its own."""
+    def start(self, *, sections: str = "", leads: bool = False, **settings: object) -> Child:
+        """The stream as a process of its own; `sections` of controller.toml besides its own.
+
+        One that `leads` is told so, and publishes at once, also where another has just published.
+        """
         keys = {"checkpoint_dir": str(self._folder / "checkpoints"), **settings}
         lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
         file = self._folder / "controller.toml"
@@ -77,21 +82,27 @@ class Rig:
             f'[controller]\ncluster = "{self.cluster}"\n[kafka]\nbootstrap_servers = "{self._broker.address}"\n'
             + "[stream]\n"
             + "\n".join(lines)
-            + '\nspark = { "spark.master" = "local[2]" }\n',
+            + '\nspark = { "spark.master" = "local[2]" }\n'
+            + sections,
             encoding="utf-8",
         )
-        return self._processes.start(
-            "stream", [sys.executable, "-m", "trimtab_controller.stream", "--config", str(file)]
-        )
+        command = [sys.executable, "-m", "trimtab_controller.stream", "--config", str(file)]
+        if leads:
+            told = self._folder / "told"
+            told.write_bytes(LEAD + b"\n")
+            command = ["sh", "-c", f"exec {shlex.join(command)} --told < {shlex.quote(str(told))}"]
+        return self._processes.start("stream", command)
 
     def send(self, report: Report) -> None:
         """A report that Kafka got when it was made."""
         self.send_raw(encode_report(report), report.host, report.at_ms)
 
-    def send_raw(self, payload: bytes | None, key: str | bytes, at_ms: int) -> None:
+    def send_raw(
+        self, payload: bytes | None, key: str | bytes, at_ms: int, headers: Sequence[tuple[str, bytes]] = ()
+    ) -> None:
         while True:
             try:
-                self.producer.produce(self.topics.reports, payload, key, timestamp=at_ms)
+                self.producer.produce(self.topics.reports, payload, key, timestamp=at_ms, headers=list(headers))
                 return
             except BufferError:
                 self.producer.poll(0.1)
