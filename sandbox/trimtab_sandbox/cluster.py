@@ -12,8 +12,11 @@ from types import MappingProxyType, TracebackType
 from typing import Self
 
 import trimtab_agent
+from trimtab_controller.kafka.connection import Connection
+from trimtab_controller.kafka.key_changes import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
+from trimtab_process.credential_files import load_or_make_key
+from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings
 from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports, log_end
 from trimtab_sandbox.configuration import (
     BROKER,
@@ -101,6 +104,21 @@ class Cluster:
         self._adopt(BROKER, self.broker.process, Part.BROKER)
         if fresh:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
+            if self.settings.host_keys:
+                self._enroll()
+
+    def host_key(self, index: int) -> Path:
+        """The file with the private key of one host."""
+        return self.keys.key.with_name(f"{host_name(index)}.pem")
+
+    def _enroll(self) -> None:
+        """Let each host have a key."""
+        key, trusted = self.keys.load()
+        connection = Connection(kafka=self.broker.kafka)
+        for index in range(self.settings.workers):
+            own = load_or_make_key(self.host_key(index)).public
+            change = approving(self.topics.cluster, HostId(host_name(index)), own, "sandbox")
+            change_keys(connection, self.topics, key, trusted, change)
 
     def start_worker(self, index: int) -> Child:
         """Start one worker.  It joins the app's consumer group by itself."""
@@ -117,6 +135,7 @@ class Cluster:
             metrics_port=self._metrics_ports[index],
             socket=socket,
             trust=self.keys.trust,
+            key=self.host_key(index) if self.settings.host_keys else None,
             state=self._folder(self.folder / name),
             launch=self._launch(index),
         )

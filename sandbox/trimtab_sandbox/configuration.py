@@ -38,6 +38,8 @@ class SandboxSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the workers' environment.  `{broker}`, `{data}`, `{web_port}` and `{worker}` in a value are replaced by
     those of each worker."""
+    host_keys: bool = False
+    """Each "host" has a key of its own, and nothing counts that it has not signed."""
     controller: Mapping[str, Table] = field(default_factory=dict)
     """Section -> keys of controller.toml that replace the sandbox's own."""
 
@@ -158,6 +160,7 @@ def agent_configuration(
     metrics_port: int,
     socket: Path,
     trust: Path,
+    key: Path | None = None,
     state: Path,
     launch: WorkerLaunch,
 ) -> Table:
@@ -176,6 +179,7 @@ def agent_configuration(
         },
         "kafka": {"bootstrap_servers": bootstrap},
         "trust": {"file": trust},
+        **({} if key is None else {"signing": {"key_file": key}}),
         "workers": {
             worker_name(index): {
                 "capacity": settings.capacity_of(index),
@@ -196,7 +200,11 @@ def controller_configuration(
     sections: dict[str, Table] = {
         "controller": {"cluster": settings.cluster},
         "kafka": {"bootstrap_servers": bootstrap},
-        "signing": {"key_file": keys.key, "trust_file": keys.trust},
+        "signing": {
+            "key_file": keys.key,
+            "trust_file": keys.trust,
+            **({"host_signatures": "enforce"} if settings.host_keys else {}),
+        },
         "stream": {
             "window_s": 5.0,
             "watermark_s": 2.0,

@@ -85,7 +85,7 @@ class Cell:
 
 def meaning_of(fault: str) -> tuple[tuple[str, ...], str]:
     """The moments at which a fault is tried, and why not the others."""
-    given = MESSAGES if fault.startswith("messages") else TOPICS
+    given = MESSAGES if fault.startswith(("messages", "host speaks")) else TOPICS
     moments, why_not = MEANINGFUL.get(fault, given)
     return moments, "; ".join(each for each in (why_not, "" if moments == ALL else KILLS) if each)
 

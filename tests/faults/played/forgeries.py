@@ -4,7 +4,9 @@ What is signed is signed with the cluster's own key here, so that it gets past t
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -15,9 +17,12 @@ from tests.faults.played.faults import STOPPED_S, fault
 from tests.faults.played.moments import Target
 from tests.faults.played.stage import Stage
 from tests.faults.recorded.history import PLANTED
-from trimtab_protocol.messages.names import topic_settings
+from trimtab_process.credential_files import load_signing_key
+from trimtab_protocol.messages.names import HostId, topic_settings
 from trimtab_protocol.signing.envelope import Envelope
+from trimtab_protocol.signing.hosts import HostSigner
 from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.configuration import host_name
 
 SIGNED = ("commands", "placement")
 WRITTEN_TO = (*SIGNED, "acks", "handover", "reports")
@@ -123,6 +128,45 @@ for _name, _forge, _must_say in (
     ("messages of another version", _of_another_version, _refused_as("wrong_version")),
 ):
     fault(_name, STOPPED_S, *_must_say, spares_job=True, needs_round=True, needs_past=True)(_striking(_forge))
+
+
+# ---------------------------------------------------------------------- one host speaks for the others
+def _untrue(value: bytes) -> bytes:
+    """A report of an idle worker that is gone, an ack that says that everything went wrong."""
+    document = json.loads(value)
+    if "phase" in document:
+        return json.dumps({**document, "phase": "refused", "refusal": "guard", "at": time.time()}).encode()
+    return json.dumps({**document, "t": time.time_ns() // 1_000_000, "w": [], "k": [], "e": []}).encode()
+
+
+def _impersonate(stage: Stage, target: Target) -> Iterator[None]:
+    """With the key of the first host: what the others have said, made untrue; half of it without a signature."""
+    own = HostId(host_name(0))
+    key = load_signing_key(stage.cluster.host_key(0))
+    for part in ("reports", "acks"):
+        topic = getattr(stage.cluster.topics, part)
+        rows = [row for row in read_topic(stage.bootstrap, topic) if _is_own(row) and row.key != own.encode()]
+        if not rows:
+            raise RunError(f"{topic} is empty: there is nothing to forge from")
+        forged = []
+        for place, row in enumerate(rows[-COUNT:]):
+            value, host = _untrue(row.value or b"{}"), HostId((row.key or b"").decode())
+            headers = [HostSigner(key, host).sign(topic, value)] if place % 2 else []
+            made = Record(partition=row.partition, offset=row.offset, at=row.at, key=row.key, value=value)
+            forged.append(replace(made, headers=tuple(headers)))
+        plant(stage, topic, forged, signed=False)
+    yield
+
+
+fault(
+    "host speaks for others",
+    STOPPED_S,
+    *(f"rejected {reader} ?{reason}" for reader in ("acks.", "reports") for reason in ("unsigned", "unknown_key")),
+    spares_job=True,
+    needs_round=True,
+    needs_past=True,
+    stage="host keys",
+)(_impersonate)
 
 
 # ---------------------------------------------------------------------- a topic is lost

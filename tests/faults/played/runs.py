@@ -18,6 +18,7 @@ from trimtab_controller.jars.java import JavaMissingError
 STAGES: Mapping[str, StageSettings] = {
     "plain": StageSettings(),
     "five hosts": StageSettings(workers=5, key_groups=30),
+    "host keys": StageSettings(host_keys=True),
 }
 STARTS = 2
 """A stage that does not come up is started once more: on a crowded machine somebody else may take a port."""

@@ -55,6 +55,7 @@ class StageSettings:
     window_s: float = 5.0
     band: float = 5.0
     lost_worker_s: float = 75.0
+    host_keys: bool = False
     phase_limit_s: float = 15.0
     """How long a hand-over may take to be prepared, and to be done."""
 
@@ -72,6 +73,7 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
         cluster=settings.cluster,
         workers=settings.workers,
         capacity_cores=0.25,
+        host_keys=settings.host_keys,
         environment={
             **FLIGHTS_ENVIRONMENT,
             "PYTHONPATH": python_path(EXAMPLES),
