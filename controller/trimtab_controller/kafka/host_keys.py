@@ -1,6 +1,7 @@
 """The topic with the public keys of the hosts: reading it, and following it while its records change."""
 
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Protocol
 
@@ -35,16 +36,30 @@ def take_keys(known: KnownHosts, trust: Trust, message: Message) -> None:
     known.take(decode_host_keys(key, value))
 
 
+def take_all(known: KnownHosts, trust: Trust, messages: Iterable[Message]) -> dict[bytes, BadMessage]:
+    """Note the keys of hosts; why records do not count, by key.
+
+    Until Kafka has compacted the topic, there may be older records by a key of the controller that is trusted no more.
+    A later one by a trusted key makes up for them.
+    """
+    refused: dict[bytes, BadMessage] = {}
+    for message in messages:
+        key = message.key() or b""
+        try:
+            take_keys(known, trust, message)
+        except BadMessage as error:
+            refused[key] = error
+        else:
+            refused.pop(key, None)
+    return refused
+
+
 def read_keys(connection: Connection, topics: Topics, trust: Trust) -> tuple[KnownHosts, dict[bytes, BadMessage]]:
-    """The keys on the topic now, and why records were refused, by key.  Raises ReadError, KafkaException."""
-    known, refused = KnownHosts(topics.cluster), {}
+    """The keys on the topic now, and why records do not count, by key.  Raises ReadError, KafkaException."""
+    known = KnownHosts(topics.cluster)
     with reading(connection, "keys") as consumer:
-        for message in drain(consumer, starts(consumer, [topics.keys])).messages:
-            try:
-                take_keys(known, trust, message)
-            except BadMessage as error:
-                refused[message.key() or b""] = error
-    return known, refused
+        found = drain(consumer, starts(consumer, [topics.keys]))
+    return known, take_all(known, trust, found.messages)
 
 
 class HostKeysFollower:
@@ -61,7 +76,9 @@ class HostKeysFollower:
         with reading(connection, "host-keys") as consumer:
             found = drain(consumer, starts(consumer, [topics.keys]))
         for message in found.messages:
-            self._take(message)
+            self._take(message, told=False)
+        for key in self._refused:
+            log.warning("the keys of host %r do not count: no key that is trusted has signed them", key)
         self._follower = Follower(connection, "host-keys", found.positions(topics.keys))
         log.info("%d hosts have keys", len(self.known.enrolled))
 
@@ -81,7 +98,7 @@ class HostKeysFollower:
         with suppress(KafkaException):
             self._follower.close()
 
-    def _take(self, message: Message) -> None:
+    def _take(self, message: Message, *, told: bool = True) -> None:
         key = message.key() or b""
         before = self._refused.pop(key, None)
         try:
@@ -89,5 +106,5 @@ class HostKeysFollower:
         except BadMessage as error:
             if len(self._refused) < MAX_HOSTS:
                 self._refused[key] = message
-            if before is not message:
+            if told and before is not message:
                 log.warning("refused the keys of a host at offset %d: %s: %s", message.offset(), error.fault, error)

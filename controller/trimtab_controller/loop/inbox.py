@@ -14,7 +14,7 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
-from trimtab_controller.kafka.host_keys import take_keys
+from trimtab_controller.kafka.host_keys import take_all, take_keys
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -184,6 +184,12 @@ class Inbox:
                 raise BadMessage(Fault.OVERSIZED, "key", key, f"at most {MAX_INTENTS} intents")
             self._intents[key] = intent
         return IntentsChanged(intents=tuple(self._intents.values()))
+
+    def take_keys(self, messages: Iterable[Message]) -> None:
+        """Note the keys of hosts, from the beginning of their topic on."""
+        if self._trusted is not None:
+            for error in take_all(self.known_hosts, self._trusted, messages).values():
+                self.reject(self._topics.keys, error)
 
     def take_placement(self, message: Message) -> None:
         """Note a record of the placements' topic.  What is refused is counted."""

@@ -57,9 +57,7 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
     compacted = (topics.journal, topics.placement, topics.intents, topics.status, *([topics.keys] if checks else []))
     with reading(connection, "recovery") as consumer:
         found = drain(consumer, starts(consumer, compacted))
-        for message in found.messages:
-            if message.topic() == topics.keys:
-                inbox.take(message)
+        inbox.take_keys(message for message in found.messages if message.topic() == topics.keys)
         published = _published(found, topics, inbox)
         placements = published.newest()
         status = _status(found, topics)

@@ -75,6 +75,15 @@ def test_only_the_controllers_key_says_who_speaks_for_a_host() -> None:
     assert inbox.take(said(HOST_KEY)) == AckSeen(ack=an_ack())
 
 
+def test_records_of_a_former_key_of_the_controller_are_made_up_for_by_later_ones() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED, checking=HostChecking.ENFORCE)
+
+    records = [host_keys(STRANGER, HOST_KEY), host_keys(STRANGER, OTHER_HOST, host="h2"), host_keys(KEY_PAIR, HOST_KEY)]
+    inbox.take_keys(records)  # type: ignore[arg-type]
+    assert inbox.known_hosts.enrolled == {"h1"}
+    assert inbox.rejected == {(TOPICS.keys, Fault.UNKNOWN_KEY): 1}
+
+
 def test_a_request_to_be_enrolled_is_no_ack() -> None:
     inbox = checking_inbox(HostChecking.ENFORCE)
 

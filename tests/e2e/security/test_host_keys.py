@@ -151,6 +151,9 @@ def test_a_stolen_password_and_key_of_one_agent_say_nothing_for_another_host(
     secured.broker.create_topics([Topic(name=each.name, partitions=1) for each in topic_settings(topics)])
     for host in HOSTS:
         assert f"{host}: key " in cluster.enroll(host)
+    for step in ("begin", "switch", "finish"):  # the new key of the controller vouches for the keys of the hosts
+        cluster.keys("rotate", step)
+    assert [line.split(":")[0] for line in cluster.keys("hosts").splitlines()] == list(HOSTS)
     cluster.start()
     wait_for(lambda: cluster.seen().keys() == set(HOSTS), cluster.log)
     assert cluster.metric("trimtab_controller_hosts_enrolled") == 2
