@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
@@ -277,13 +277,14 @@ def test_a_freeze_that_cannot_be_read_is_refused(expression: str, zone: str) -> 
 
 
 @given(st.lists(st.floats(0.0, 2.0), max_size=60), st.lists(st.floats(0.01, 2.0), min_size=1, max_size=8))
+@example([1.5, 1.5, 1.0625, 0.5], [2.0, 2.0, 1.5])
 def test_what_is_said_to_fit_fits(loads: list[float], room: list[float]) -> None:
-    """The witness: the heaviest first, each on the worker with the smallest share."""
+    """The witness: the heaviest first, each on the worker with the smallest share, of several on the smallest."""
     if not can_be_spread(np.array(loads), room):
         return
     taken = [0.0] * len(room)
     for load in sorted(loads, reverse=True):
-        place = min(range(len(room)), key=lambda each: (taken[each] / room[each], -room[each]))
+        place = min(range(len(room)), key=lambda each: (taken[each] / room[each], room[each]))
         taken[place] += load
     assert all(used <= most * (1.0 + 1e-6) for used, most in zip(taken, room, strict=True))
 
