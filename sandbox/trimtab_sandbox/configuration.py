@@ -24,7 +24,7 @@ class SandboxSettings:
     pool: int = 0
     """How many of the workers, the last ones, are not started: their agents declare them for the app `app_id`."""
     app_id: str = ""
-    """The app's id, as its workers report it; needed for a pool."""
+    """The app's id, as its workers report it; needed for a pool.  Without a pool, agents declare all workers for it."""
     capacity_cores: float | tuple[float, ...] = 0.25
     """Capacity per worker in cores: one value for all, or one each."""
     host_cores: float | None = None
@@ -60,6 +60,11 @@ class SandboxSettings:
             raise ValueError(f"host_types: found {len(self.host_types)} names for {self.workers} workers")
         if not all(0 < self.capacity_of(index) <= 1 for index in range(self.workers)):
             raise ValueError(f"capacity_cores: found {capacities}, expected a share of one core, above 0 and up to 1")
+
+    @property
+    def declared(self) -> range:
+        """The places of the workers that their agents declare for the app."""
+        return range(self.workers) if self.app_id and not self.pool else range(self.workers - self.pool, self.workers)
 
     @property
     def started(self) -> range:
@@ -186,7 +191,7 @@ def agent_configuration(
                 "command": list(launch.command),
                 "environment": launch.environment,
                 "data_dir": launch.data,
-                **({} if index in settings.started else {"app": settings.app_id}),
+                **({"app": settings.app_id} if index in settings.declared else {}),
             }
         },
         "metrics": {"listen": f"{LOOPBACK}:{metrics_port}"},

@@ -11,6 +11,7 @@ from trimtab_controller.intents.change import (
     one,
     take_back,
 )
+from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, restart_key
 from trimtab_protocol.messages.report import WorkerState
 
@@ -21,10 +22,14 @@ def rolling_restart(asked: Asked, app: str) -> Change:
     if restart_key(name) in asked.intents:
         text = f"{name} is being restarted already; `trimtab rolling-restart {name} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)
-    rows = [row for row in asked.nodes if row.app == name and row.state is WorkerState.RUNNING]
-    if not 2 <= len(rows) <= MAX_WORKERS:
-        text = f"{len(rows)} workers of {name} run: expected 2 to {MAX_WORKERS}, so that one can take over from another"
+    running = [row for row in asked.nodes if row.app == name and row.state is WorkerState.RUNNING]
+    rows = [row for row in running if row.startable]
+    if running and not rows:
+        text = f"no agent can start a worker of {name}: expected `app` and `command` of the workers in agent.toml"
         raise Refusal(Fault.CONFLICT, text)
+    if not 2 <= len(rows) <= MAX_WORKERS:
+        text = f"{len(rows)} workers of {name} can be restarted: expected 2 to {MAX_WORKERS}"
+        raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another")
     if asked.mode_of(name) == "dry-run":
         raise Refusal(Fault.CONFLICT, f"the mode of {name} is dry-run: nothing of it moves, see [plans]")
     hosts = {row.host for row in rows}
@@ -37,7 +42,9 @@ def rolling_restart(asked: Asked, app: str) -> Change:
         f"{len(workers)} workers of {name} on {len(hosts)} hosts will be restarted, host by host: each is drained, "
         "stopped, and started by its agent; `trimtab status` shows how far it is"
     )
-    return one(intent, text, not_now(asked, "it begins", "restarts"))
+    left = sorted(row.worker for row in running if not row.startable)
+    told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
+    return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told))
 
 
 def cancel(asked: Asked, app: str) -> Change:

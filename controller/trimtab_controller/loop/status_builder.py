@@ -173,7 +173,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     loads: dict[WorkerId, float] = {}
     for evaluation in decider.known.evaluations.values():
         loads.update(evaluation.worker_loads)
-    use, levels = decider.known.use.workers, decider.known.levels.workers
+    use, levels, draining = decider.known.use.workers, decider.known.levels.workers, decider.draining
     owned: Counter[WorkerId] = Counter()
     for block in snapshot.blocks:
         owned.update(block.owned())
@@ -186,7 +186,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             capacity=row.capacity,
             load_pct=loads.get(row.worker),
             key_groups=owned[row.worker],
-            draining=row.worker in decider.draining,
+            draining=row.worker in draining,
             steering=row.steering,
             used_pct=used.used_pct if (used := use.get(row.worker)) else None,
             demand_pct=used.demand_pct if used else None,
@@ -195,6 +195,7 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             reason=row.reason,
             absence=row.absence,
             level=levels[row.worker].value if row.worker in levels else None,
+            startable=row.app is not None and row.app == row.declared,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )

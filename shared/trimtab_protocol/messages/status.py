@@ -43,7 +43,8 @@ class NodeStatus:
     process, `demand_pct` = what is asked of that process, both in the last window; all in percent of the capacity.
     `backlog` = inputs that wait; `memory_bytes` = memory of the process; `key_groups` = how many it owns; `steering` =
     whether it takes commands; `reason` = why it does not, or, while it does, what it lacks; of a worker that is
-    away, how it ended; `absence` = why a worker that its agent can start is away.  `level` = light, moderate or heavy,
+    away, how it ended; `absence` = why a worker that its agent can start is away; `startable` = whether its agent can
+    start it for the app that it runs.  `level` = light, moderate or heavy,
     by what is asked of it.
     """
 
@@ -63,6 +64,7 @@ class NodeStatus:
     reason: str | None = None
     absence: Absence | None = None
     level: str | None = None
+    startable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +330,7 @@ def _read_node(row: Fields) -> NodeStatus:
         reason=row.optional("reason", lambda name: row.text(name, limit=200)),
         absence=row.optional("absence", lambda name: row.choice(name, Absence)),
         level=row.optional("level", row.name),
+        startable=row.optional("startable", row.flag) or False,
     )
 
 

@@ -29,6 +29,7 @@ FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status()
 HOLD = HoldStatus(id="h-1", text="the journal is older than the placement")
 WORKER = FLEET.worker(1)
+STARTABLE = replace(STATUS, nodes=tuple(replace(row, startable=True) for row in STATUS.nodes))
 
 
 def asked(status: Status | None = STATUS, **intents: Intent | None) -> Asked:
@@ -67,20 +68,25 @@ def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
 
 
 def test_of_one_host_nobody_could_take_over() -> None:
-    alone = replace(STATUS, nodes=tuple(replace(row, host=HostId("h")) for row in STATUS.nodes))
+    alone = replace(STARTABLE, nodes=tuple(replace(row, host=HostId("h")) for row in STARTABLE.nodes))
     change = actions.drain(asked(alone), "h")
     assert change.caveats == ("but no other worker could take its key groups: it keeps them until there is one",)
     with pytest.raises(Refusal, match="all workers of orders are on h: nobody could take over"):
         restart.rolling_restart(asked(alone), APP)
 
 
-def test_all_workers_of_an_app_that_run_are_restarted() -> None:
+def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     running = tuple(sorted(row.worker for row in STATUS.nodes if row.state is WorkerState.RUNNING))
-    change = restart.rolling_restart(asked(), APP)
+    change = restart.rolling_restart(asked(STARTABLE), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running))]  # type: ignore[arg-type]
     key = f"restart/{APP}"
     with pytest.raises(Refusal, match="is being restarted already"):
-        restart.rolling_restart(asked(**{key: None}), APP)
+        restart.rolling_restart(asked(STARTABLE, **{key: None}), APP)
+    first, *others = STARTABLE.nodes
+    partly = replace(STARTABLE, nodes=(replace(first, startable=False), *others))
+    change = restart.rolling_restart(asked(partly), APP)
+    assert written(change) == [RollingRestart(**own(app=APP, workers=running[1:]))]  # type: ignore[arg-type]
+    assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
     assert restart.cancel(asked(**{key: None}), APP).records == ((key, None),)
     assert restart.cancel(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
 
@@ -88,8 +94,9 @@ def test_all_workers_of_an_app_that_run_are_restarted() -> None:
 @pytest.mark.parametrize(
     ("status", "why"),
     [
-        (replace(STATUS, nodes=STATUS.nodes[:1]), "1 workers of orders run: expected 2 to"),
-        (replace(STATUS, apps=tuple(replace(row, mode="dry-run") for row in STATUS.apps)), "is dry-run"),
+        (STATUS, "no agent can start a worker of orders: expected `app` and `command`"),
+        (replace(STARTABLE, nodes=STARTABLE.nodes[:1]), "1 workers of orders can be restarted: expected 2 to"),
+        (replace(STARTABLE, apps=tuple(replace(row, mode="dry-run") for row in STATUS.apps)), "is dry-run"),
     ],
 )
 def test_a_restart_that_cannot_work_is_refused(status: Status, why: str) -> None:
