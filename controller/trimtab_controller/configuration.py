@@ -175,6 +175,8 @@ def _read_execution(fields: Fields) -> Limits:
         schedule_restores=_or(preset.schedule_restores, fields, "schedule_restores", fields.flag),
         handovers_in_flight=_or(preset.handovers_in_flight, fields, "handovers_in_flight", count),
         handovers_per_host=_or(preset.handovers_per_host, fields, "handovers_per_host", count),
+        handovers_in_cluster=_or(preset.handovers_in_cluster, fields, "handovers_in_cluster", count),
+        max_pause_s=_or(preset.max_pause_s, fields, "max_pause_s", seconds),
         key_groups_per_handover=_or(preset.key_groups_per_handover, fields, "key_groups_per_handover", count),
         prepare_timeout_s=_or(preset.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
         handover_timeout_s=_or(preset.handover_timeout_s, fields, "handover_timeout_s", seconds),

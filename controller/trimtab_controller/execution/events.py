@@ -17,7 +17,10 @@ Lacking = Mapping[KeyGroup, Mapping[HostId, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps.
+    """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps, and so
+    does `handovers_in_cluster`.
+
+    A hand-over whose key groups paused for more than `max_pause_s` halves the number of its app (see `pace.py`).
 
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.
@@ -29,6 +32,8 @@ class Limits:
     schedule_restores: bool = True
     handovers_in_flight: int = 32
     handovers_per_host: int = 8
+    handovers_in_cluster: int = 128
+    max_pause_s: float = 5.0
     key_groups_per_handover: int = 4
     prepare_timeout_s: float = 60.0
     handover_timeout_s: float = 20.0
@@ -258,4 +263,17 @@ class RoundEnded:
     round: Round
 
 
-Action = Publish | RestoreEnded | HandoverEnded | RoundEnded
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceChanged:
+    """From now on `after` hand-overs of the app may be in flight, until now `before`: one paused for `pause_s` seconds.
+
+    For log and metrics.
+    """
+
+    app: AppId
+    before: int
+    after: int
+    pause_s: float
+
+
+Action = Publish | RestoreEnded | HandoverEnded | RoundEnded | PaceChanged

@@ -33,6 +33,7 @@ from trimtab_controller.execution.events import (
     StandbysWanted,
     StopWanted,
 )
+from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restore_order import Room, schedule
 from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
@@ -63,6 +64,7 @@ class ExecutionMachine:
         self._costs = RestoreCosts()
         self._standbys = StandbyRestores(self._costs)
         self._releases = Releases()
+        self._pace = Pace(limits, state.in_flight)
         self._warmed: list[RestoreEnded] = []
         self._in_parts: dict[AppId, bool] = {}
         self.state = state
@@ -141,13 +143,14 @@ class ExecutionMachine:
         for handover, ack in self._releases.take_due(step.execution):
             handovers.hear(step, handover, ack)
         handovers.name_due(step)
+        paced = [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
         self._start_waiting(step)
         self._standbys.name_due(step, self._restoring_on(step.execution))
         proposing.let_go(step)
         actions = step.close()
         self.state = step.execution
         warmed, self._warmed = self._warmed, []
-        return [*actions, *warmed]
+        return [*actions, *warmed, *paced]
 
     def _handovers(self) -> tuple[Handover, ...]:
         """The hand-overs of all rounds in flight."""
@@ -218,7 +221,7 @@ class ExecutionMachine:
     def _start_waiting(self, step: Step) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
         building = {host: len(left) for host, left in self._standbys.running(step.now).items()}
-        room = Room(step.execution, self._limits, self._releases.is_warm, building)
+        room = Room(step.execution, self._limits, self._releases.is_warm, building, pace=self._pace)
         for row in step.execution.in_flight:
             for handover in row.handovers:
                 ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.restores import RestoreCosts, slots_of
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
@@ -131,12 +132,15 @@ class Room:
         limits: Limits,
         is_warm: Callable[[Handover], bool],
         building: Mapping[HostId, int] = MappingProxyType({}),
+        *,
+        pace: Pace,
     ) -> None:
         """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more.
 
         `building` = new standbys that restore on each host.
         """
         self._building = building
+        self._pace = pace
         self._limits = limits
         self._of_app: dict[AppId, int] = {}
         self._on_host: dict[HostId, int] = {}
@@ -150,7 +154,10 @@ class Room:
     def has(self, row: Round, handover: Handover) -> bool:
         """Whether this hand-over may begin."""
         limits = self._limits
-        if self._of_app.get(row.app, 0) >= limits.handovers_in_flight:
+        # What a lost worker owned pauses already: its restores are held back by no pace, and by no other app.
+        if self._of_app.get(row.app, 0) >= (limits.handovers_in_flight if row.lost else self._pace.of(row.app)):
+            return False
+        if not row.lost and sum(self._of_app.values()) >= limits.handovers_in_cluster:
             return False
         if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
             return False

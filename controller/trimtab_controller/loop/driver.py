@@ -318,6 +318,8 @@ class ControlLoop:
                     self._telemetry.restore_ended(action)
                 case executing.HandoverEnded():
                     self._telemetry.handover_ended(action)
+                case executing.PaceChanged():
+                    self._telemetry.pace_changed(action)
                 case executing.RoundEnded():
                     self._telemetry.round_ended(action)
                 case _:

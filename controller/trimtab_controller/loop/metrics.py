@@ -139,6 +139,8 @@ class Metrics:
         self.moves = from_zero(counter("moves_total", text, "phase"), ENDED)
         self.handovers = from_zero(counter("handovers_total", "Ended hand-overs, by outcome.", "phase"), ENDED)
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
+        text = "Hand-overs of the app that may be in flight, after a long pause; absent before the first one."
+        self.pace = gauge("handovers_allowed", text, "app")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
         text = "Seconds from prepare until the new owner's state was warm; copy = it was a standby (yes, no)."
@@ -181,6 +183,10 @@ class Metrics:
         self.moves.labels(handover.phase).inc(len(handover.key_groups))
         if handover.pause_s is not None:
             self.pause.observe(handover.pause_s)
+
+    def see_pace(self, app: AppId, number: int) -> None:
+        """Set how many hand-overs of an app may be in flight."""
+        self.pace.labels(app).set(number)
 
     def see_restore(self, handover: Handover, seconds: float) -> None:
         """Count a restore that has ended."""

@@ -12,7 +12,7 @@ from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.events import HandoverEnded, RestoreEnded, RoundEnded
+from trimtab_controller.execution.events import HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
@@ -169,6 +169,18 @@ class Telemetry:
     def restore_ended(self, event: RestoreEnded) -> None:
         """Report how long a target took until it was warm."""
         self._metrics.see_restore(event.handover, event.seconds)
+
+    def pace_changed(self, event: PaceChanged) -> None:
+        """Report how many hand-overs of an app may be in flight; only long pauses are logged."""
+        self._metrics.see_pace(event.app, event.after)
+        if event.after < event.before:
+            log.warning(
+                "%s: a key group paused for %.1f s: %d hand-overs at a time, until now %d",
+                event.app,
+                event.pause_s,
+                event.after,
+                event.before,
+            )
 
     def round_ended(self, event: RoundEnded) -> None:
         """Report the end of a round."""
