@@ -4,8 +4,8 @@ import ast
 import inspect
 import operator
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import cache
 from pathlib import Path
 
@@ -55,20 +55,29 @@ def numbers(path: Path) -> list[Constant]:
 
 
 def texts_of(cls: type) -> dict[str, str]:
-    """What the source of a class says about its members, by name."""
-    path = Path(inspect.getfile(cls))
-    return texts_in(path, _class(path, cls.__name__))
+    """What the source of a class and of those that it extends says about its members, by name."""
+    found = {}
+    for path, node in _classes(cls):
+        found |= texts_in(path, node)
+    return found
 
 
 def types_of(cls: type) -> dict[str, str]:
-    """The annotations of a class's members as the source writes them, by name."""
-    path = Path(inspect.getfile(cls))
-    node = _class(path, cls.__name__)
+    """The annotations of a class's members as the source writes them, by name; also those of the classes it extends."""
     return {
         each.target.id: ast.unparse(each.annotation)
+        for _, node in _classes(cls)
         for each in node.body
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
     }
+
+
+def _classes(cls: type) -> Iterator[tuple[Path, ast.ClassDef]]:
+    """The sources of the dataclasses that a class extends, and its own last; of an enum only its own."""
+    for each in reversed(cls.__mro__):
+        if each is cls or is_dataclass(each):
+            path = Path(inspect.getfile(each))
+            yield path, _class(path, each.__name__)
 
 
 def _class(path: Path, name: str) -> ast.ClassDef:

@@ -3,8 +3,7 @@
 Operator -> controller.
 
 The topic is compacted; a tombstone revokes an intent.  The controller itself revokes an intent that it has completed.
-Intents state what should be, not what to do, so they survive restarts of the controller.  In all of them `by` = who
-wrote it, `at` = when (epoch seconds), `reason` = text for the status.
+Intents state what should be, not what to do, so they survive restarts of the controller.
 """
 
 import hashlib
@@ -27,13 +26,22 @@ MAX_BYTES = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drain:
+class Said:
+    """What all intents have."""
+
+    by: str
+    """Who wrote it."""
+    at: float
+    """When (epoch seconds)."""
+    reason: str
+    """Why; the status shows it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain(Said):
     """Empty this worker, then stop it."""
 
     worker: WorkerId
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -42,12 +50,8 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(Said):
     """Start no new plan; a plan in flight is finished."""
-
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -56,16 +60,13 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Said):
     """End the plan in flight of this app, or of all apps (None).
 
     Hand-overs that are released are finished, all others are abandoned.
     """
 
     app: AppId | None
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -74,13 +75,10 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptJournal:
+class AcceptJournal(Said):
     """End the hold with this id, and no other: go on without the content of the journal."""
 
     hold: str
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -89,13 +87,10 @@ class AcceptJournal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetApp:
+class ForgetApp(Said):
     """The app is gone for good: revoke its placement and do not wait for it."""
 
     app: AppId
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -104,13 +99,10 @@ class ForgetApp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetWorker:
+class ForgetWorker(Said):
     """The worker is gone for good: do not wait for it, start it or drain it."""
 
     worker: WorkerId
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -119,14 +111,11 @@ class ForgetWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class Scale(Said):
     """The app should have so many workers, whatever its demand is."""
 
     app: AppId
     workers: int
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -135,13 +124,10 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undrain:
+class Undrain(Said):
     """Do not drain this worker to make its app smaller: it takes key groups again.  Said once."""
 
     worker: WorkerId
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -150,14 +136,11 @@ class Undrain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RollingRestart:
+class RollingRestart(Said):
     """Restart these workers of an app, host by host: drain, stop and start them."""
 
     app: AppId
     workers: tuple[WorkerId, ...]
-    by: str
-    at: float
-    reason: str
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.workers) <= MAX_WORKERS:
@@ -172,13 +155,10 @@ class RollingRestart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approve:
+class Approve(Said):
     """Carry this plan out, which waits for approval.  Said once."""
 
     plan: str
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -187,13 +167,10 @@ class Approve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reject:
+class Reject(Said):
     """Do not carry this plan out, which waits for approval.  Said once."""
 
     plan: str
-    by: str
-    at: float
-    reason: str
 
     @property
     def key(self) -> str:
@@ -210,16 +187,13 @@ class Placing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoveKeyGroups:
+class MoveKeyGroups(Said):
     """Move these key groups of one app in a plan of their own.  Said once.
 
     `undoes` = the plan whose moves these take back; None: an operator has chosen them.
     """
 
     moves: tuple[Placing, ...]
-    by: str
-    at: float
-    reason: str
     undoes: str | None = None
 
     def __post_init__(self) -> None:
