@@ -56,7 +56,7 @@ def numbers(path: Path) -> list[Constant]:
 
 def texts_of(cls: type) -> dict[str, str]:
     """What the source of a class and of those that it extends says about its members, by name."""
-    found = {}
+    found: dict[str, str] = {}
     for path, node in _classes(cls):
         found |= texts_in(path, node)
     return found
