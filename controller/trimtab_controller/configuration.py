@@ -13,6 +13,7 @@ from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.rules.reading import read_rules
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
+from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
@@ -90,7 +91,9 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     controller, kafka = fields.fields("controller"), fields.fields("kafka")
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
-    execution = _read_execution(_section(fields, "execution"))
+    execution = replace(
+        _read_execution(_section(fields, "execution")), disruption=read_disruption(_section(fields, "disruption"))
+    )
     signing = fields.optional("signing", fields.fields)
     checking = HostChecking.OFF if signing is None else read_checking(signing)
     configuration = Configuration(

@@ -1,5 +1,6 @@
 """controller.toml: the sample is read, presets hold, and every fault names file, key, found and expected."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from trimtab_controller.configuration import BadConfiguration, Configuration, lo
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.names import AppId
@@ -43,7 +45,8 @@ def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     assert (least.balance, least.execution) == (Settings(), Limits())
     assert least.needs == Requirements(max_age_s=35.0)
     assert least.metrics == Listen(address="127.0.0.1", port=9100)
-    assert (written.execution, written.needs) == (least.execution, least.needs)
+    limited = replace(least.execution, disruption=DisruptionSettings(max_paused_s_per_hour=600.0, apps={ORDERS: 60.0}))
+    assert (written.execution, written.needs) == (limited, least.needs)
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a preset
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
     assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
@@ -177,3 +180,16 @@ def test_no_fault_shows_what_may_be_a_secret(tmp_path: Path, text: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadConfiguration, match=r"absent.toml: No such file"):
         load(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[disruption]\nmax_paused_s_per_hour = 0", "disruption.max_paused_s_per_hour: found 0, expected"),
+        ('[disruption.apps]\n"orders" = 60.0', "disruption.apps.orders: found a number, expected an object"),
+        ('[disruption.apps]\n"orders" = { max_pauses = 1 }', "disruption.apps.orders.max_paused_s_per_hour"),
+    ],
+)
+def test_a_disruption_budget_that_cannot_be_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(BadConfiguration, match=re.escape(said)):
+        read(tmp_path, LEAST + text)

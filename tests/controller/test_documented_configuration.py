@@ -21,7 +21,7 @@ from trimtab_reference.configuration import SAMPLES, Read, parse_sample, whole
 REFUSED = {"kafka.sasl.password"}
 """Asked for only to say where it belongs."""
 
-OF_ONE_APP = re.compile(r"^scaling\.apps\.\w+\.")
+OF_ONE_APP = re.compile(r"^(scaling|disruption)\.apps\.\w+\.")
 """An app has the general keys; the sample names some of them."""
 
 
@@ -48,7 +48,7 @@ def test_every_key_of_a_sample_is_read_and_every_key_that_is_read_is_in_the_samp
     sections, keys = parse_sample(text)
     documented = {key.path for key in keys} | {*sections} | {section.rpartition(".")[0] for section in sections}
     names = asked(read, whole(text, tmp_path))  # a key that the code does not know would be refused
-    general = {OF_ONE_APP.sub("scaling.", name).replace("[0]", "") for name in names}
+    general = {OF_ONE_APP.sub(r"\1.", name).replace("[0]", "") for name in names}
     assert general - documented == REFUSED
 
 
@@ -65,7 +65,9 @@ def test_what_is_commented_out_is_the_preset(tmp_path: Path) -> None:
     stated = decode(document)
     assert stated.balance.remote_tuple_cpu_s == 1e-4  # has no preset: nobody knows it before it is measured
     assert replace(stated.balance, remote_tuple_cpu_s=None) == preset.balance
-    for part in ("needs", "solver_time_limit_s", "execution", "lease_s"):
+    assert stated.execution.disruption.max_paused_s_per_hour == 600.0  # has no preset: without it there is no limit
+    assert replace(stated.execution, disruption=preset.execution.disruption) == preset.execution
+    for part in ("needs", "solver_time_limit_s", "lease_s"):
         assert getattr(stated, part) == getattr(preset, part)
     for part in ("window_s", "watermark_s", "patience_s", "embedded"):
         assert getattr(stated.stream, part) == getattr(preset.stream, part)

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 
+from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.ruled import RULED, RULED_EVERY
 from tests.sim.simulated.simulation import Outcome, simulating
@@ -15,12 +16,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="replay this one")
     parser.add_argument("--rounds", type=int, default=10_000, help="simulate so many windows")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
+    parser.add_argument("--budget", action="store_true", help="only clusters with a disruption budget")
     parser.add_argument("--rules", action="store_true", help="only clusters with rules")
     chosen = parser.parse_args()
     with simulating() as run:
         if chosen.seed is not None:
             return 1 if tell(run, chosen.seed) is None else 0
-        return many(run, chosen.first, chosen.rounds, only_ruled=chosen.rules)
+        every, only = (RULED_EVERY, RULED) if chosen.rules else (BUDGETED_EVERY, BUDGETED) if chosen.budget else (1, 0)
+        return many(run, range(every * chosen.first + only, 10**9, every), chosen.rounds)
 
 
 def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
@@ -35,13 +38,13 @@ def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
     return outcome
 
 
-def many(run: object, first: int, rounds: int, *, only_ruled: bool = False) -> int:
-    """Seeds from `first` on until so many rounds are done."""
-    done = failed = seeds = plans = moved = faults = losses = steps = 0
+def many(run: object, seeds_to_run: range, rounds: int) -> int:
+    """These seeds until so many rounds are done."""
+    used_share = 0.0
+    released = done = failed = seeds = plans = moved = faults = losses = steps = 0
     began = time.process_time()
     while done < rounds:
-        seed = first + seeds if not only_ruled else RULED_EVERY * (first + seeds) + RULED
-        outcome = tell(run, seed, brief=True)
+        outcome = tell(run, seeds_to_run[seeds], brief=True)
         seeds += 1
         if outcome is None:
             failed += 1
@@ -53,9 +56,12 @@ def many(run: object, first: int, rounds: int, *, only_ruled: bool = False) -> i
         moved += outcome.moved
         faults += outcome.faults
         losses += outcome.losses
+        released += outcome.released
+        used_share = max(used_share, outcome.used_share)
     print(
-        f"{seeds} seeds from {first}: {done} rounds, {steps} steps, {faults} faults, {plans} plans, "
+        f"{seeds} seeds from {seeds_to_run[0]}: {done} rounds, {steps} steps, {faults} faults, {plans} plans, "
         f"{losses} after a loss, {moved} key groups moved, {failed} seeds failed, "
+        f"{released} hand-overs within a budget, of which at most {used_share:.0%} was used, "
         f"{time.process_time() - began:.1f} CPU-seconds"
     )
     return 1 if failed else 0

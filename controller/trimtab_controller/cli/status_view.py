@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.cli.status_collocation import collocation_line
+from trimtab_controller.cli.status_disruption import disruption_line
 from trimtab_controller.cli.status_hosts import (
     SHOWN_NODES,
     headroom_text,
@@ -128,7 +129,7 @@ def _apps(status: Status) -> Table | None:
         return None
     table = Table.grid(padding=(0, 2))
     for app in status.apps:
-        table.add_row(Text(app.app), _mode(app).append(_app(app)).append(_levels(app, status)))
+        table.add_row(Text(app.app), _mode(app).append(_app(app, status.at)).append(_levels(app, status)))
     return table
 
 
@@ -149,10 +150,13 @@ def _levels(app: AppStatus, status: Status) -> Text:
     return Text(f"\nworkers: {counts}" + (f" ({first_few(heavy)})" if heavy else "")) if counts else Text()
 
 
-def _app(app: AppStatus) -> Text:
+def _app(app: AppStatus, at: float) -> Text:
     text = app_line(app)
     if line := restart_line(app):
         text.append(f"\n{line}", "cyan")
+    if line := disruption_line(app, at):
+        spent = app.disruption is not None and app.disruption.fits == 0
+        text.append(f"\n{line}", "yellow" if spent else "")
     if app.not_ready or app.load_distance is None:
         return text
     text.append(_n_minus_1(app)).append(headroom_text(app))

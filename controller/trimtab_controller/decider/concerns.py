@@ -41,6 +41,7 @@ class ConcernKind(StrEnum):
     TOO_FEW_WORKERS = "too_few_workers"
     SCALING_IN_VAIN = "scaling_in_vain"
     RULES_CONFLICT = "rules_conflict"
+    DISRUPTION_BUDGET = "disruption_budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

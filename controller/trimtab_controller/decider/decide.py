@@ -86,6 +86,10 @@ class Settings:
         stated = dict.fromkeys(view.sizes, EndCosts(sending=end, receiving=end)) if end else {}
         return view if view.remote_costs == stated else replace(view, remote_costs=stated)
 
+    def moves_for(self, view: AppView) -> int:
+        """How many key groups a plan for this app may move."""
+        return self.max_migrations if view.max_moves is None else min(self.max_migrations, view.max_moves)
+
     def note(self, view: AppView | NotReady | None) -> str:
         """Why plans are not made with `method`; empty if they are."""
         return "" if not isinstance(view, AppView) or self.planned_with(view) is self.method else NO_SAVING
@@ -322,7 +326,7 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     if not answer.moves or not (wanted.must_move or evened or paid):
         unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
         detail = (
-            f"{wanted.view.app}: {wanted.detail}, but {settings.max_migrations} moves bring it only from "
+            f"{wanted.view.app}: {wanted.detail}, but {settings.moves_for(wanted.view)} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
             f"{collocation_of(answer)}{unpaid}{method_of(answer)}{full}"
         )

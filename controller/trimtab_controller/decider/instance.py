@@ -28,7 +28,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
         draining=np.array([worker.draining for worker in view.workers], np.bool_),
         flows=_flows(view) if albic else None,
-        max_migrations=settings.max_migrations,
+        max_migrations=settings.moves_for(view),
         max_load_distance=_max_load_distance(view, settings),
         time_limit_s=time_limit_s,
         method=settings.planned_with(view),

@@ -6,6 +6,7 @@ app at a time; the next app follows when it has answered.
 
 from collections.abc import Callable
 
+from trimtab_controller.decider.budget import as_a_whole, held, within
 from trimtab_controller.decider.copies import state_held
 from trimtab_controller.decider.decide import (
     Settings,
@@ -64,6 +65,7 @@ from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -87,12 +89,13 @@ class Decider:
         plans: PlanSettings = PlanSettings(),  # noqa: B008 - frozen
         rules: tuple[Rule, ...] = (),
         recalled: Recalled | None = None,
+        budget: Budget = Budget(),  # noqa: B008 - frozen
     ) -> None:
         self._first = FirstPlacements(first)
         self.plans = plans
         self.settings = settings
         sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans)
-        self._seen = Observations(settings, needs, sizes, rules, recalled)
+        self._seen = Observations(settings, needs, sizes, rules, recalled, budget)
         self._needs = needs
         self._execution = execution
         self._acting = acting
@@ -110,6 +113,11 @@ class Decider:
     def known(self) -> Known:
         """What the last snapshot showed."""
         return self._seen.known
+
+    @property
+    def budget(self) -> Budget:
+        """The disruption budgets."""
+        return self._seen.budget
 
     @property
     def paused(self) -> str | None:
@@ -286,6 +294,8 @@ class Decider:
         waiting, band = self._execution.proposals.get(view.app), self.settings.load_distance
         found = wanted_by_operators(now, view, waiting, self.intents, self.plans, band=band)
         if isinstance(found, Planned):
+            found = as_a_whole(found, self.budget.use(now, self._execution, view.app))
+        if isinstance(found, Planned):
             found = self._begun(now, view, self._seen.with_restores(found, self._execution))
         return self._done_with(found)
 
@@ -327,7 +337,8 @@ class Decider:
         if isinstance(found, Skip):
             trial = self._seen.trial(now, view, self._execution, found)
             return found if trial is None else self._as_mode_says(now, view, trial)
-        return self._seen.predictions.hold(found) or found
+        use = self.budget.use(now, self._execution, app)
+        return self._seen.predictions.hold(found) or within(found, use, self.settings.max_migrations)
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
@@ -341,6 +352,9 @@ class Decider:
         """What the placement takes over from the reports, or the first plan of an app."""
         placed = self._first.decide(view, placement := self._execution.placements.get(view.app))
         if isinstance(placed, Planned):
+            use = self.budget.use(now, self._execution, view.app)
+            if use.fits == 0:
+                return held(use, placed.plan.detail)
             return as_mode_says(now, self._seen.with_restores(placed, self._execution), self.plans)
         if placed is None or self.plans.of(view.app) is not PlanMode.DRY_RUN:
             return placed and self._seen.standbys.with_adopted(now, view, placement, placed)

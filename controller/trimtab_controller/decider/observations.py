@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation import end_costs, together_in
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.copies import state_held
@@ -34,6 +35,7 @@ from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.trial import trial_in
 from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
+from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
@@ -51,7 +53,9 @@ class Observations:
         sizes: SizeRounds,
         rules: tuple[Rule, ...] = (),
         recalled: Recalled | None = None,
+        budget: Budget = Budget(),  # noqa: B008 - frozen
     ) -> None:
+        self.budget = budget
         self._rules = rules
         self._settings = settings
         self._needs = needs
@@ -113,6 +117,7 @@ class Observations:
             *self.orphans.concerns,
             *self.sizes.concerns,
             *rule_concerns(views),
+            *budget_concerns(now, self.budget, execution, views),
             *crash_concerns(snapshot, {worker: row.app for worker, row in self.liveness.ran.items()}),
         )
         self.known = Known(
@@ -164,7 +169,10 @@ class Observations:
         if together is None or not isinstance(newest, AppView) or self.predictions.holds(view.app):
             return None
         found = trial_in(now, view, together.fits, execution, self._settings, idle)
-        return self.with_restores(found, execution) if found and still_free(found, newest) is None else None
+        if found is None or still_free(found, newest) is not None:
+            return None
+        fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
+        return self.with_restores(found, execution) if fits else None
 
     def with_restores(self, planned: Planned, execution: Execution) -> Planned:
         """The plan, with what its targets lack of the state."""

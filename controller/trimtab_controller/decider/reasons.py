@@ -13,6 +13,7 @@ class SkipReason(StrEnum):
     DRY_RUN = "dry_run"
     AWAITING_APPROVAL = "awaiting_approval"
     REJECTED = "rejected"
+    DISRUPTION_BUDGET = "disruption_budget"
     TOO_SOON = "too_soon"
     INSIDE_BAND = "inside_band"
     INSIDE_NOISE = "inside_noise"

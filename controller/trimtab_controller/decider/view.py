@@ -107,7 +107,8 @@ class AppView:
     groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app.
     `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
     `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
-    nothing.  `restore` = what moving state costs.
+    nothing.  `restore` = what moving state costs.  `max_moves` = how many key groups a plan may move at most, None: as
+    many as the settings say.
     """
 
     app: AppId
@@ -127,6 +128,7 @@ class AppView:
     remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
     by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
     restore: RestoreCost = RestoreCost()
+    max_moves: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))

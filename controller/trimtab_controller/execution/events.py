@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.links import HostReport
 from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
@@ -27,6 +28,8 @@ class Limits:
 
     A placement of more than `key_groups_per_part` key groups is published in parts of that size, if all workers of the
     app read such placements; 0: never.
+
+    `disruption` is the configuration's [disruption]: for how long key groups of an app may pause in an hour.
     """
 
     schedule_restores: bool = True
@@ -39,6 +42,7 @@ class Limits:
     handover_timeout_s: float = 20.0
     attempts: int = 3
     key_groups_per_part: int = PART_SIZE
+    disruption: DisruptionSettings = DisruptionSettings()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from trimtab_controller.execution.disruption import Disruption
+from trimtab_controller.execution.disruption_journal import disruption_document, read_disruption
 from trimtab_controller.execution.proposal_journal import (
     hand_moved_document,
     proposal_document,
@@ -67,6 +69,8 @@ def encode_entry(entry: JournalEntry) -> bytes:
         # Only if there are any: 0.1.0 does not know them.
         **({"sizes": [_size_document(app, size) for app, size in execution.sizes.items()]} if execution.sizes else {}),
         **_of_operators(execution),
+        # Only if pauses are counted: 0.1.0 does not know them.
+        **_of_pauses(execution.disruption),
     }
     body = encode(document)
     return body[:-1] + _seal(body)
@@ -79,6 +83,10 @@ def _of_operators(execution: Execution) -> dict[str, Any]:
         **({"proposals": [proposal_document(row) for row in proposals.values()]} if proposals else {}),
         **({"hand_moved": hand_moved_document(moved)} if moved else {}),
     }
+
+
+def _of_pauses(found: Disruption) -> dict[str, Any]:
+    return {} if found == Disruption() else {"disruption": disruption_document(found)}
 
 
 def _seal(body: bytes) -> bytes:
@@ -150,6 +158,7 @@ def decode_entry(payload: bytes | None) -> JournalEntry:
         if fields.has("proposals")
         else {},
         hand_moved=read_hand_moved(fields, "hand_moved", limit=MAX_HANDOVERS) if fields.has("hand_moved") else {},
+        disruption=read_disruption(fields.fields("disruption")) if fields.has("disruption") else Disruption(),
     )
     acks_read = dict(_read_offset(path, row) for path, row in fields.items("acks_read", limit=1000))
     return JournalEntry(execution=execution, acks_read=acks_read)

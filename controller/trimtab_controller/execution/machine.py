@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from trimtab_controller.execution import handovers, proposing, resizing, scalings
 from trimtab_controller.execution.answers import answers
+from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
@@ -65,6 +66,7 @@ class ExecutionMachine:
         self._standbys = StandbyRestores(self._costs)
         self._releases = Releases()
         self._pace = Pace(limits, state.in_flight)
+        self.budget = Budget.of(limits)
         self._warmed: list[RestoreEnded] = []
         self._in_parts: dict[AppId, bool] = {}
         self.state = state
@@ -119,6 +121,7 @@ class ExecutionMachine:
             case Resumed(answered=answered):
                 step.answered = answered
                 step.commands = list(self.state.commands_in_flight())
+                step.begin_to_count()
                 step.changed = True
                 for row in self.state.in_flight:
                     step.set_round(self._scheduled(step.now, row, {}))
@@ -140,11 +143,15 @@ class ExecutionMachine:
 
     def _close(self, step: Step) -> list[Action]:
         """Release and start the hand-overs that may go on, and make the publication."""
-        for handover, ack in self._releases.take_due(step.execution):
+        step.count(with_pauses(step.now, self.state, step.execution))
+        gate, heard = Gate(self.budget, step.now, step.execution), step.execution
+        for handover, ack in self._releases.take_due(step.execution, gate):
             handovers.hear(step, handover, ack)
+        step.count(with_pauses(step.now, heard, step.execution))
+        end_spent(step, gate)
         handovers.name_due(step)
         paced = [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
-        self._start_waiting(step)
+        self._start_waiting(step, gate)
         self._standbys.name_due(step, self._restoring_on(step.execution))
         proposing.let_go(step)
         actions = step.close()
@@ -218,10 +225,10 @@ class ExecutionMachine:
         found = (each for row in rows for each in row.handovers if each.phase is HandoverPhase.PREPARING)
         return Counter(each.target_host for each in found if not self._releases.is_warm(each))
 
-    def _start_waiting(self, step: Step) -> None:
+    def _start_waiting(self, step: Step, gate: Gate) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
         building = {host: len(left) for host, left in self._standbys.running(step.now).items()}
-        room = Room(step.execution, self._limits, self._releases.is_warm, building, pace=self._pace)
+        room = Room(step.execution, self._limits, self._releases.is_warm, building, pace=self._pace, gate=gate)
         for row in step.execution.in_flight:
             for handover in row.handovers:
                 ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
@@ -294,6 +301,7 @@ class ExecutionMachine:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
             self._standbys.forget(wanted.app)
             resizing.forget(step, wanted.app)
+            step.count(step.execution.disruption.without(wanted.app))
             proposing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trimtab_controller.execution.answers import answers
+from trimtab_controller.execution.budget import Gate
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase
 from trimtab_protocol.messages.commands import Ack, Phase
 from trimtab_protocol.messages.names import HostId
@@ -38,8 +39,8 @@ class Releases:
         ack = self._warm.get(handover.id)
         return ack is not None and handover.phase is HandoverPhase.PREPARING and answers(ack, handover.prepare)
 
-    def take_due(self, execution: Execution) -> Iterator[tuple[Handover, Ack]]:
-        """The hand-overs to release now."""
+    def take_due(self, execution: Execution, gate: Gate | None = None) -> Iterator[tuple[Handover, Ack]]:
+        """The hand-overs to release now; `gate` = the disruption budgets, None: there are none."""
         present = {handover.id: handover for row in execution.in_flight for handover in row.handovers}
         self._warm = {name: ack for name, ack in self._warm.items() if name in present and self.is_warm(present[name])}
         busy: Counter[HostId] = Counter()
@@ -48,7 +49,11 @@ class Releases:
                 busy.update(handover.hosts)
         for name, ack in list(self._warm.items()):
             handover = present[name]
+            if gate is not None and not gate.may_release(handover):
+                continue
             if all(busy[host] < RELEASES_PER_HOST for host in handover.hosts):
+                if gate is not None:
+                    gate.released(handover)
                 busy.update(handover.hosts)
                 del self._warm[name]
                 yield handover, ack

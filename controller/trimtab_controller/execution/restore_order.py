@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab_controller.execution.budget import Gate
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.restores import RestoreCosts, slots_of
@@ -134,11 +135,13 @@ class Room:
         building: Mapping[HostId, int] = MappingProxyType({}),
         *,
         pace: Pace,
+        gate: Gate | None = None,
     ) -> None:
         """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more.
 
-        `building` = new standbys that restore on each host.
+        `building` = new standbys that restore on each host.  `gate` = the disruption budgets; None: there are none.
         """
+        self._gate = gate
         self._building = building
         self._pace = pace
         self._limits = limits
@@ -161,6 +164,8 @@ class Room:
             return False
         if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
             return False
+        if self._gate is not None and not self._gate.may_begin(handover):
+            return False
         slots = None if row.recovery is None else row.recovery.slots.get(handover.target_host)
         restoring = self._restoring.get(handover.target_host, 0)
         return slots is None or restoring < max(1, slots - self._building.get(handover.target_host, 0))
@@ -168,6 +173,8 @@ class Room:
     def take(self, handover: Handover) -> None:
         """Count a hand-over that begins."""
         self._count(handover, restores=True)
+        if self._gate is not None:
+            self._gate.begun(handover)
 
     def _count(self, handover: Handover, *, restores: bool) -> None:
         self._of_app[handover.app] = self._of_app.get(handover.app, 0) + 1

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
+from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.proposal import HandMoved, Proposal
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -212,8 +213,8 @@ class Execution:
     """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
 
     `rounds` has one round per app, `sizes` what was done to the size of apps, `proposals` the plan of each app that
-    waits for approval, `hand_moved` the key groups that stay where an operator moved them.  The placements are not in
-    the journal; the same transaction writes them to a topic of their own.
+    waits for approval, `hand_moved` the key groups that stay where an operator moved them, `disruption` what has paused
+    in the last hour.  The placements are not in the journal; the same transaction writes them to a topic of their own.
     """
 
     generation: int
@@ -224,6 +225,7 @@ class Execution:
     sizes: Mapping[AppId, AppSize] = field(default_factory=dict)
     proposals: Mapping[AppId, Proposal] = field(default_factory=dict)
     hand_moved: Mapping[KeyGroup, HandMoved] = field(default_factory=dict)
+    disruption: Disruption = Disruption()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))

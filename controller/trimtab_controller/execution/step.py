@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
 from trimtab_controller.execution.proposal import Proposal
 from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling
@@ -82,6 +83,16 @@ class Step:
         """Replace the plans that wait for approval."""
         self.execution = replace(self.execution, proposals=proposals)
         self.changed = True
+
+    def begin_to_count(self) -> None:
+        """Count pauses from now on, if nobody has counted them before."""
+        if self.execution.disruption.since is None:
+            self.count(replace(self.execution.disruption, since=self.now))
+
+    def count(self, disruption: Disruption) -> None:
+        """Replace what has paused; it is published together with the change that it follows from."""
+        if disruption is not self.execution.disruption:
+            self.execution = replace(self.execution, disruption=disruption)
 
     def close(self) -> list[Action]:
         """The publication and what it ended; nothing without a change.  `execution` becomes the published state."""

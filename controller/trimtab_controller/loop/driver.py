@@ -107,6 +107,7 @@ class ControlLoop:
             plans=configuration.plans,
             rules=configuration.rules,
             recalled=recalled_costs(recovered.acted),
+            budget=self._execution.budget,
         )
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health

@@ -14,7 +14,7 @@ from trimtab_protocol.messages.status import Status
 
 SETTLED = WINDOWS + 2
 """So many windows in a row show whether a concern holds, also if a plan makes one or two of them incomparable."""
-SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES})
+SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES, ConcernKind.DISRUPTION_BUDGET})
 
 
 class LastingConcerns:

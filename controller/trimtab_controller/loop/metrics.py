@@ -18,6 +18,7 @@ from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
+from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_models.albic.fit import Cost
@@ -141,6 +142,10 @@ class Metrics:
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
         text = "Hand-overs of the app that may be in flight, after a long pause; absent before the first one."
         self.pace = gauge("handovers_allowed", text, "app")
+        text = "Key-group seconds that the app has paused in the last hour, measured or assumed."
+        self.disruption = gauge("paused_key_group_seconds", text, "app")
+        text = "Key-group seconds that the app may pause in an hour; absent without a limit."
+        self.disruption_limit = gauge("paused_key_group_limit_seconds", text, "app")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
         text = "Seconds from prepare until the new owner's state was warm; copy = it was a standby (yes, no)."
@@ -187,6 +192,15 @@ class Metrics:
     def see_pace(self, app: AppId, number: int) -> None:
         """Set how many hand-overs of an app may be in flight."""
         self.pace.labels(app).set(number)
+
+    def see_disruption(self, uses: Iterable[BudgetUse]) -> None:
+        """Set what each app has used of its disruption budget."""
+        self.disruption.clear()
+        self.disruption_limit.clear()
+        for use in uses:
+            self.disruption.labels(use.app).set(use.used_s)
+            if use.limit_s is not None:
+                self.disruption_limit.labels(use.app).set(use.limit_s)
 
     def see_restore(self, handover: Handover, seconds: float) -> None:
         """Count a restore that has ended."""

@@ -8,6 +8,7 @@ from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.events import HoldChanged, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.execution.budget import Budget
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since
 from trimtab_controller.loop.inbox import Inbox
@@ -67,6 +68,7 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
         scaling=configuration.scaling,
         rules=configuration.rules,
         recalled=recalled_costs(state.found.acted),
+        budget=Budget.of(configuration.execution),
     )
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))

@@ -16,6 +16,7 @@ from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
+from trimtab_controller.loop.status_disruption import disruption_status
 from trimtab_controller.loop.status_proposals import proposal_status
 from trimtab_models.albic.fit import Cost, Unknown
 from trimtab_protocol.messages.decode import Fault
@@ -109,7 +110,7 @@ class StatusBuilder:
             coverage=None if snapshot is None else snapshot.coverage,
             nodes=_nodes(decider),
             hosts=_hosts(decider),
-            apps=_apps(decider, execution),
+            apps=_apps(now, decider, execution),
             decisions=tuple(self._decisions),
             rounds=tuple(row for row in self._rounds.values() if row.ended_at or hold or row.plan in current),
             rejected={f"{topic}.{fault}": count for (topic, fault), count in rejected.items()},
@@ -225,7 +226,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     )
 
 
-def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
+def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
     rows = []
     under_way = {each.app: each for each in restarts(decider.intents, execution, decider.known.snapshot)}
     for app, view in decider.known.views.items():
@@ -264,6 +265,7 @@ def _apps(decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
                 restart=_restart(under_way.get(app)),
+                disruption=disruption_status(decider.budget.use(now, execution, app)),
             )
         )
     return tuple(rows)

@@ -217,5 +217,6 @@ class Telemetry:
 
     def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
         """The message to publish."""
+        self._metrics.see_disruption(decider.budget.use(now, execution, app) for app in decider.known.views)
         status = self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
         return replace(status, signatures=signature_status(inbox))

@@ -49,6 +49,7 @@ class Replay:
             scaling=ScalingSettings(),
             plans=replace(PlanSettings(), keep_moved_s=configuration.plans.keep_moved_s),
             rules=configuration.rules,
+            budget=self._execution.budget,
         )
         self._cluster = ReplayedCluster(pace)
         self.owners: dict[KeyGroup, WorkerId] = {}

@@ -17,6 +17,7 @@ from trimtab_protocol.messages.round_status import RoundStatus, read_round, roun
 from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capacity, read_host
 from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, read_collocation
+from trimtab_protocol.messages.status_disruption import DisruptionStatus, read_disruption
 from trimtab_protocol.messages.status_restart import RestartStatus, read_restart
 from trimtab_protocol.messages.status_signatures import SignatureStatus, read_signatures
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
@@ -87,7 +88,7 @@ class AppStatus:
     `stale_key_groups` = key groups whose load the last window did not measure, `unknown_load` = their share of the
     app's load; `size` None: the controller does not judge it; `capacity` = how much more fits; `mode` = what becomes of
     its plans: dry-run, approve or act; `remote_costs` = what tuples between workers cost; `restart` = how far its
-    rolling restart is.
+    rolling restart is; `disruption` = for how long its key groups have paused.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
@@ -115,6 +116,7 @@ class AppStatus:
     local_sends: float | None = None
     restart: RestartStatus | None = None
     remote_costs: CollocationStatus | None = None
+    disruption: DisruptionStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -357,6 +359,7 @@ def _read_app(row: Fields) -> AppStatus:
         local_sends=row.optional("local_sends", lambda name: row.number(name, high=1.0)),
         remote_costs=row.optional("remote_costs", lambda name: read_collocation(row.fields(name))),
         restart=row.optional("restart", lambda name: read_restart(row.fields(name))),
+        disruption=row.optional("disruption", lambda name: read_disruption(row.fields(name))),
     )
 
 

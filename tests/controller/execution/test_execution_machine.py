@@ -27,6 +27,7 @@ from tests.controller.execution.execution_transcripts import (
     rows,
     started,
 )
+from trimtab_controller.execution.disruption import Disruption, Pauses
 from trimtab_controller.execution.events import (
     AckSeen,
     HandoverEnded,
@@ -83,8 +84,10 @@ def test_a_hand_over_goes_from_prepared_over_its_release_to_its_end() -> None:
         pause_s=0.2,
     )
     over = replace(BEGUN, handovers=(done,), ended_at=T0 + 3)
+    row = Pauses(began_at=T0 + 3, ended_at=T0 + 3, measured_s=0.2, key_groups=1)
+    paused = Disruption(apps={APP: (row,)})
     assert ended == [
-        Publish(execution=replace(given.execution, number=4, rounds={APP: over})),
+        Publish(execution=replace(given.execution, number=4, rounds={APP: over}, disruption=paused)),
         HandoverEnded(handover=done),
         RoundEnded(round=over),
     ]

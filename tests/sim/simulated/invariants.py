@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
+from tests.sim.simulated.budgeted import BudgetCheck
 from tests.sim.simulated.ledger import Ledger, Violation
 from tests.sim.simulated.operator import MOVED_BY, Operator
 from tests.sim.simulated.ruled import RuleCheck
@@ -57,6 +58,7 @@ class Checker:
     disturbed_at: float = 0.0
     """When anything last failed, or was healed."""
     rules: RuleCheck = field(default_factory=RuleCheck)
+    budget: BudgetCheck = field(default_factory=BudgetCheck)
     lost_hosts_share: float = 0.0
     """Of the hosts of the last minutes, how many have been silent for long enough that a controller knows."""
     hold_since: float | None = None
@@ -191,6 +193,8 @@ class Checker:
         wanted = row.reason.startswith(("drain", MOVED_BY)) or BY_RULE in row.reason
         if not wanted and row.before <= self.bounds.load_distance:
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
+        if not row.handovers:
+            raise Violation(f"plan {row.plan} begins without a hand-over")
         moves = sum(len(handover.key_groups) for handover in row.handovers)
         if moves > self.bounds.max_migrations:
             raise Violation(f"budget: plan {row.plan} moves {moves} key groups, {self.bounds.max_migrations} allowed")
@@ -221,6 +225,7 @@ class Checker:
                 raise Violation(f"over capacity: plan {row.plan} is number {plans} in a row that gives to {worker}")
 
     def _see_round(self, row: Round) -> None:
+        self.budget.see(self.timeline.now, row)
         if row.ended_at is not None:
             self._ended_plans.add(row.plan)
         elif row.plan in self._ended_plans:

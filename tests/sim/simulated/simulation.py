@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.sim.simulated.agent import simulated_hosts
+from tests.sim.simulated.budgeted import short_hours
 from tests.sim.simulated.controller import simulated_clients
 from tests.sim.simulated.faults import FAULTS, Fault
 from tests.sim.simulated.ledger import Violation
@@ -34,7 +35,9 @@ MEASURED_PP = 0.4
 class Outcome:
     """What a seed brought: rounds (windows, each with its reports and its decision), steps, plans, moved key groups.
 
-    `approved` = plans that an operator has approved, `by_hand` = how often one has moved key groups.
+    `approved` = plans that an operator has approved, `by_hand` = how often one has moved key groups, `released` =
+    hand-overs that a disruption budget was judged for, `used_share` = the most of it
+    that was used.
     """
 
     seed: int
@@ -46,6 +49,8 @@ class Outcome:
     losses: int
     approved: int
     by_hand: int
+    released: int
+    used_share: float
     trace: str
 
 
@@ -80,6 +85,8 @@ class Simulation:
             losses=len(world.checker.losses),
             approved=len(world.operator.approved) if world.operator else 0,
             by_hand=world.operator.moves if world.operator else 0,
+            released=world.checker.budget.judged,
+            used_share=world.checker.budget.highest_s / (world.limit_s or 1.0),
             trace=world.broker.trace,
         )
 
@@ -179,7 +186,8 @@ class Simulation:
         if against := world.checker.against_rules(hosts):
             return f"{len(against)} key groups are where a rule does not want them"
         distance = world.load_distance()
-        if not world.rules and distance > BALANCE.load_distance + MEASURED_PP:  # rules may leave no better one
+        free = not world.rules and world.limit_s is None
+        if free and distance > BALANCE.load_distance + MEASURED_PP:  # rules or a budget may leave no better one
             return f"load distance {distance:.2f}"
         return None
 
@@ -197,7 +205,7 @@ def simulating() -> Iterator[Callable[..., Outcome]]:
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with simulated_clients(), simulated_hosts():
+        with simulated_clients(), simulated_hosts(), short_hours():
             yield run
     finally:
         logging.disable(disabled)

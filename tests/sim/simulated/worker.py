@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.sim.simulated.agent import AgentProcess
 from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.budgeted import pause_of
 from tests.sim.simulated.group import FENCE_S, Group
 from tests.sim.simulated.ledger import Ledger
 from tests.sim.simulated.linked_worker import LinkedWorker
@@ -243,7 +244,7 @@ class WorkerProcess(LinkedWorker):
             for (_, _, offset), key_group in zip(record.offsets, record.key_groups, strict=True):
                 self._ledger.own(key_group, self, self.id, offset)
             self._warm.difference_update(record.key_groups)
-            self._say_at_last(record.handover, Took(generation=self.generation, pause_s=0.2))
+            self._say_at_last(record.handover, Took(generation=self.generation, pause_s=pause_of(record.handover)))
             self._publish(replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0))
 
         if not self._in(record.generation):

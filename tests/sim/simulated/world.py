@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.sim.simulated import kafka_client
 from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
+from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, BudgetCheck, some_budget
 from tests.sim.simulated.controller import ControllerProcess
 from tests.sim.simulated.election import Election
 from tests.sim.simulated.group import Group
@@ -134,6 +135,11 @@ class World:
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         self.rules = some_rules(seed, key_groups)
         self._configuration = replace(self._configuration, rules=self.rules)
+        disruption = some_budget(seed)
+        self.limit_s = disruption.max_paused_s_per_hour
+        if self.limit_s is not None:
+            limited = replace(self._configuration.execution, disruption=disruption, max_pause_s=UNKNOWN_PAUSE_S)
+            self._configuration = replace(self._configuration, execution=limited)
         for partition in range(key_groups):
             key_group = KeyGroup(APP, OPERATOR, partition)
             rate, load = self.random.uniform(5, 50), self.random.uniform(0.01, 0.04)
@@ -151,6 +157,7 @@ class World:
             over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
             operator=self.operator,
             rules=RuleCheck(rules=self.rules),
+            budget=BudgetCheck(limit_s=self.limit_s),
         )
         self.broker.on_stored = self._on_stored
         self.timeline.after_step = self._after_step

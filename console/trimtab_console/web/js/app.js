@@ -72,7 +72,15 @@ function tilesOf(row) {
     tile("With free moves", times(row.capacity?.potential ?? null), "", `no placement exceeds ${times(row.capacity?.bound ?? null)}`),
     tile("After the loss of a host", percent(row.n_minus_1_pct), "", loss, row.n_minus_1_pct > 100 ? "bad" : ""),
     tile("Lack a standby", number(row.missing_standbys), "", `load unknown: ${share(row.unknown_load)}`, row.missing_standbys ? "warn" : ""),
+    pausedTile(row.disruption),
   ];
+}
+
+function pausedTile(used) {
+  if (!used) return tile("Paused in the last hour", "–", "", "not counted by this controller");
+  const free = used.free_at === null ? "the limit is too low for a key group" : `room again in ${Math.max(0, Math.ceil((used.free_at - Date.now() / 1000) / 60))} min`;
+  const room = used.limit_s === null ? "no limit" : `of ${number(used.limit_s)}; ${used.fits > 0 ? `room for ${number(used.fits)} key groups` : free}`;
+  return tile("Paused in the last hour", number(used.used_s, 1), "key-group s", room, used.fits === 0 ? "warn" : "");
 }
 
 function sizeOf(row) {

@@ -1,0 +1,38 @@
+"""What `trimtab status` says about the disruption budget of an app."""
+
+from trimtab_controller.cli.status_plans import ago
+from trimtab_controller.execution.disruption import WINDOW_S
+from trimtab_protocol.messages.status import AppStatus
+from trimtab_protocol.messages.status_disruption import DisruptionStatus
+
+SHOWN_FROM_S = 0.05
+
+
+def disruption_line(app: AppStatus, now: float) -> str:
+    """One line: what has paused, how much of the budget that is, and when there is room; empty if there is nothing."""
+    found = app.disruption
+    if found is None or (found.limit_s is None and found.used_s < SHOWN_FROM_S):
+        return ""
+    of = "" if found.limit_s is None else f" of {found.limit_s:g}"
+    return f"paused: {found.used_s:.1f}{of} key-group seconds in the last hour{_besides(found, now)}{_room(found, now)}"
+
+
+def _besides(found: DisruptionStatus, now: float) -> str:
+    parts = []
+    if found.assumed_s >= SHOWN_FROM_S:
+        parts.append(f"{found.assumed_s:.1f} not measured")
+    if found.in_flight_s >= SHOWN_FROM_S:
+        parts.append(f"{found.in_flight_s:.1f} more under way")
+    if found.since is not None and now - found.since < WINDOW_S:
+        parts.append(f"counted for {ago(now - found.since)} only")
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _room(found: DisruptionStatus, now: float) -> str:
+    if found.limit_s is None or found.fits is None:
+        return ""
+    if found.fits > 0:
+        return f", room for {found.fits} key groups"
+    if found.free_at is None:
+        return ", too low for a single key group: nothing moves, except after a loss"
+    return f", room again in {ago(found.free_at - now)}: nothing moves until then, except after a loss"

@@ -1,0 +1,56 @@
+"""Plans within the disruption budget of their app: cut to what fits, or held back until there is room.  Pure.
+
+The solver is asked for fewer moves, so that those remain that gain most.  What an operator asks for is done as a whole,
+and so it waits as a whole.  Restores after a loss do not come here.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.decide import SolveWanted
+from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.budget import Budget, BudgetUse
+from trimtab_controller.execution.state import Execution
+from trimtab_protocol.messages.names import AppId
+
+
+def within(wanted: SolveWanted, use: BudgetUse, max_migrations: int) -> SolveWanted | Skip:
+    """The question with as many moves as the budget has room for, or why no plan is sought."""
+    fits = use.fits
+    if fits == 0:
+        return held(use, wanted.detail)
+    if fits is None or fits >= max_migrations:
+        return wanted
+    detail = f"{wanted.detail}; the disruption budget has room for {fits} moves"
+    return replace(wanted, view=replace(wanted.view, max_moves=fits), detail=detail)
+
+
+def as_a_whole(planned: Planned, use: BudgetUse) -> Planned | Skip:
+    """The plan, or why it has to wait."""
+    count = len(planned.plan.moves)
+    if use.fits is None or use.fits >= count:
+        return planned
+    return held(use, f"{planned.plan.detail}: {count} moves", key_groups=count)
+
+
+def held(use: BudgetUse, wanted: str, key_groups: int = 1) -> Skip:
+    """The decision to wait for room in the budget."""
+    detail = f"{use.app}: {wanted}, but the disruption budget is used up: {use.text}; {use.room_text(key_groups)}"
+    return Skip(reason=SkipReason.DISRUPTION_BUDGET, detail=detail, app=use.app)
+
+
+def budget_concerns(now: float, budget: Budget, execution: Execution, apps: Iterable[AppId]) -> tuple[Concern, ...]:
+    """A concern for each app whose budget has no room for one more key group."""
+    uses = (budget.use(now, execution, app) for app in sorted(apps))
+    return tuple(
+        Concern(
+            kind=ConcernKind.DISRUPTION_BUDGET,
+            app=use.app,
+            workers=(),
+            detail=f"nothing moves, except after a loss: {use.text}; {use.room_text()}",
+        )
+        for use in uses
+        if use.fits == 0
+    )

@@ -1,0 +1,242 @@
+"""The disruption budget: hand-overs of an app begin, and are released, only as far as its budget goes.  Pure.
+
+Key groups pause when a hand-over is released.  So the budget is asked twice: before a hand-over begins, with what all
+hand-overs in flight are expected to pause; and before it is released, with what those already released are.  A plan
+whose next hand-over does not fit waits while hand-overs of it are released, and ends when none is: what has arrived
+stays, what has not been released stays where it was, and the rest is planned anew when there is room.
+
+Restores after a loss are counted, and never held back: their key groups pause already.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from trimtab_controller.execution import handovers
+from trimtab_controller.execution.disruption import WINDOW_S, Disruption, DisruptionSettings, Pauses
+from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.state import ENDED, Execution, Handover, HandoverPhase, Round
+from trimtab_controller.execution.step import Step
+from trimtab_protocol.messages.names import AppId
+
+RELEASED = frozenset({HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
+SHORTEST_S = 0.001
+"""A pause shorter than this is expected nowhere, whatever was measured."""
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """How much of its budget an app has used at `now`, in key-group seconds.
+
+    `limit_s` None: there is no limit.  `used_s` = in the last hour, of which nobody measured `assumed_s`; `in_flight_s`
+    = what hand-overs in flight are expected to add; `pause_s` = what one more key group is expected to, and
+    `learned`: whether that was measured.  `since` = from when on pauses were counted (epoch seconds), None: not yet.
+    """
+
+    app: AppId
+    now: float
+    limit_s: float | None
+    used_s: float
+    assumed_s: float
+    in_flight_s: float
+    pause_s: float
+    learned: bool
+    since: float | None
+    pauses: tuple[Pauses, ...] = ()
+
+    @property
+    def fits(self) -> int | None:
+        """How many further key groups may be handed over; None: there is no limit."""
+        if self.limit_s is None:
+            return None
+        return max(0, int((self.limit_s - self.used_s - self.in_flight_s) / self.pause_s + ROUNDING))
+
+    def free_at(self, key_groups: int = 1) -> float | None:
+        """When so many may be handed over if nothing else pauses (epoch seconds); None: the limit is too low for it."""
+        if self.limit_s is None:
+            return self.now
+        left_s = self.limit_s - self.used_s - self.in_flight_s - key_groups * self.pause_s
+        at = self.now
+        for row in self.pauses:
+            if left_s >= -ROUNDING:
+                break
+            left_s += row.measured_s + row.assumed_s
+            at = row.ended_at + WINDOW_S
+        return at if left_s >= -ROUNDING else None
+
+    @property
+    def text(self) -> str:
+        """How much is used, for an operator."""
+        of = "" if self.limit_s is None else f" of {self.limit_s:g}"
+        unmeasured = f", {self.assumed_s:.1f} of them not measured" if self.assumed_s >= 0.05 else ""
+        under_way = f", {self.in_flight_s:.1f} more under way" if self.in_flight_s >= 0.05 else ""
+        return (
+            f"{self.used_s:.1f}{of} paused key-group seconds in the last hour{unmeasured}{under_way}{self.unknown_text}"
+        )
+
+    @property
+    def unknown_text(self) -> str:
+        """What is not known of the last hour; empty if it was counted from its begin on."""
+        if self.since is None:
+            return ", not counted yet"
+        counted_s = self.now - self.since
+        return "" if counted_s >= WINDOW_S else f", counted for {counted_s / 60.0:.0f} min only"
+
+    def room_text(self, key_groups: int = 1) -> str:
+        """When there is room again."""
+        at = self.free_at(key_groups)
+        if at is None:
+            known = "expected to pause" if self.learned else "assumed to pause"
+            return f"no room at any time: {key_groups} key groups are {known} for {key_groups * self.pause_s:.1f}"
+        minutes = max(0.0, at - self.now) / 60.0
+        return f"room again in {minutes:.0f} min" if minutes >= 1.0 else f"room again in {minutes * 60.0:.0f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits.  `unknown_pause_s`: how long a key group is taken to pause while no pause of its app was measured."""
+
+    settings: DisruptionSettings = DisruptionSettings()  # noqa: RUF009 - frozen
+    unknown_pause_s: float = 5.0
+
+    @classmethod
+    def of(cls, limits: Limits) -> "Budget":
+        """The budgets of a configuration."""
+        return cls(settings=limits.disruption, unknown_pause_s=limits.max_pause_s)
+
+    def use(self, now: float, execution: Execution, app: AppId) -> BudgetUse:
+        """What an app has used."""
+        rows = execution.disruption.of(app, now)
+        measured_s, key_groups = sum(row.measured_s for row in rows), sum(row.key_groups for row in rows)
+        assumed_s = sum(row.assumed_s for row in rows)
+        pause_s = max(SHORTEST_S, measured_s / key_groups) if key_groups else self.unknown_pause_s
+        row = execution.rounds.get(app)
+        under_way = row.handovers if row is not None and row.ended_at is None and not row.lost else ()
+        return BudgetUse(
+            app=app,
+            now=now,
+            limit_s=self.settings.of(app),
+            used_s=measured_s + assumed_s,
+            assumed_s=assumed_s,
+            in_flight_s=sum(expected_s(now, each, pause_s) for each in under_way if each.phase in _PAUSING),
+            pause_s=pause_s,
+            learned=bool(key_groups),
+            since=execution.disruption.since,
+            pauses=rows,
+        )
+
+
+_PAUSING = frozenset({HandoverPhase.PREPARING, *RELEASED})
+
+
+def expected_s(now: float, handover: Handover, pause_s: float) -> float:
+    """Key-group seconds that a hand-over in flight pauses; one that takes longer than expected counts for longer."""
+    if handover.phase in RELEASED and handover.release is not None:
+        pause_s = max(pause_s, now - handover.release.issued_at)
+    return len(handover.key_groups) * pause_s
+
+
+class Gate:
+    """What may begin and be released in one step."""
+
+    def __init__(self, budget: Budget, now: float, execution: Execution) -> None:
+        limited = (row for row in execution.in_flight if not row.lost and budget.settings.of(row.app) is not None)
+        self._uses: dict[AppId, BudgetUse] = {row.app: budget.use(now, execution, row.app) for row in limited}
+        self._released: defaultdict[AppId, float] = defaultdict(float)
+        self._begun: defaultdict[AppId, float] = defaultdict(float)
+        for app, use in self._uses.items():
+            for each in execution.rounds[app].handovers:
+                if each.phase in RELEASED:
+                    self._released[app] += expected_s(now, each, use.pause_s)
+                elif each.phase is HandoverPhase.PREPARING:
+                    self._begun[app] += expected_s(now, each, use.pause_s)
+
+    def use_of(self, app: AppId) -> BudgetUse | None:
+        """What an app with a plan in flight and a limit has used; None: nothing of it is held back."""
+        return self._uses.get(app)
+
+    def may_begin(self, handover: Handover) -> bool:
+        """Whether a hand-over may begin, beside all that are in flight."""
+        return self._fits(handover, self._released[handover.app] + self._begun[handover.app])
+
+    def begun(self, handover: Handover) -> None:
+        """Count a hand-over that begins."""
+        if (use := self._uses.get(handover.app)) is not None:
+            self._begun[handover.app] += len(handover.key_groups) * use.pause_s
+
+    def may_release(self, handover: Handover) -> bool:
+        """Whether a hand-over may be released, beside those that are."""
+        return self._fits(handover, self._released[handover.app])
+
+    def released(self, handover: Handover) -> None:
+        """Count a hand-over that is released."""
+        if (use := self._uses.get(handover.app)) is not None:
+            self._released[handover.app] += len(handover.key_groups) * use.pause_s
+            self._begun[handover.app] -= len(handover.key_groups) * use.pause_s
+
+    def is_spent(self, row: Round) -> bool:
+        """Whether a plan has to end: nothing of it is released, and what comes next does not fit."""
+        if row.stopped is not None or self._uses.get(row.app) is None:
+            return False
+        left = [each for each in row.handovers if each.phase not in ENDED]
+        if not left or any(each.phase in RELEASED for each in left):
+            return False
+        next_ones = [each for each in left if each.phase is HandoverPhase.PREPARING] or left
+        return not any(self._fits(each, 0.0) for each in next_ones)
+
+    def _fits(self, handover: Handover, others_s: float) -> bool:
+        use = self._uses.get(handover.app)
+        if use is None or use.limit_s is None:
+            return True
+        return use.used_s + others_s + len(handover.key_groups) * use.pause_s <= use.limit_s + ROUNDING
+
+
+def end_spent(step: Step, gate: Gate) -> None:
+    """End the plans for which the budget has no room left; hand-overs that have not begun are not counted as failed."""
+    for row in step.execution.in_flight:
+        use = gate.use_of(row.app)
+        if use is None or not gate.is_spent(row):
+            continue
+        reason = f"ended, the disruption budget is used up: {use.text}"
+        step.set_round(_without_unbegun(row, reason))
+        for handover in step.execution.rounds[row.app].handovers:
+            handovers.stop(step, handover, reason)
+
+
+def _without_unbegun(row: Round, reason: str) -> Round:
+    left = tuple(each for each in row.handovers if each.attempt or each.phase is not HandoverPhase.WAITING)
+    return replace(row, stopped=reason, handovers=left)
+
+
+def with_pauses(now: float, before: Execution, after: Execution) -> Disruption:
+    """What has paused up to `now`, with the hand-overs that ended from one state to the next."""
+    found = after.disruption
+    for row in before.in_flight:
+        seen = after.rounds.get(row.app)
+        if seen is None or seen is row or seen.plan != row.plan:
+            continue
+        present = {each.id: each for each in seen.handovers}
+        for each in row.handovers:
+            if (changed := present.get(each.id)) is None or changed is each or each.phase in ENDED:
+                continue
+            if (paused := _paused(now, row, each, changed, present)) is not None:
+                paused_s, measured = paused
+                count = len(each.key_groups)
+                found = found.with_pause(row.app, now, key_groups=count, paused_s=paused_s, measured=measured)
+    return found
+
+
+def _paused(
+    now: float, row: Round, before: Handover, after: Handover, present: Mapping[str, Handover]
+) -> tuple[float, bool] | None:
+    """For how long the key groups of a hand-over have paused, and whether that was measured; None: not at all."""
+    if after.phase is HandoverPhase.DONE and after.pause_s is not None:
+        return after.pause_s, True
+    if row.lost:
+        given = {each for other in present.values() if other.phase not in ENDED for each in other.key_groups}
+        ended = after.phase in ENDED and given.isdisjoint(after.key_groups)
+        return (now - row.started_at, False) if ended else None
+    if before.phase in RELEASED and after.phase not in RELEASED and before.release is not None:
+        return now - before.release.issued_at, False
+    return None

@@ -1,0 +1,107 @@
+"""Disruption: for how long key groups of each app have paused within the last hour, and how long they may.  Pure.
+
+The unit is the paused key-group second: one key group that nobody processes for a second.  What a hand-over pauses is
+measured by the new owner.  Where no measurement arrives, the time from its release to its end is counted, which is
+longer.  After a loss the time from the begin of the plan to the end of each restore is counted.  Rebalances of the
+consumer group, and starts and stops of workers, are not counted: no report says how long they pause a key group.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.names import AppId
+
+WINDOW_S = 3600.0
+"""How long a pause counts."""
+BUCKET_S = 120.0
+"""Pauses that end within so long of each other are counted together, and cease to count with the last of them."""
+MAX_APPS = 10_000
+"""Apps of one journal entry, and apps with a limit of their own."""
+MAX_PAUSED_S = 1e9
+"""The highest limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """What paused from `began_at` to `ended_at` (epoch seconds, of the ends of pauses), in key-group seconds.
+
+    `measured_s` = of hand-overs with `key_groups` key groups in all; `assumed_s` = what nobody measured.
+    """
+
+    began_at: float
+    ended_at: float
+    measured_s: float = 0.0
+    key_groups: int = 0
+    assumed_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disruption:
+    """What has paused in each app.  `since` = from when on it was counted (epoch seconds); None: not yet.
+
+    A controller that takes over from one that did not count, or without a journal, does not know what paused before.
+    """
+
+    since: float | None = None
+    apps: Mapping[AppId, tuple[Pauses, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
+
+    def of(self, app: AppId, now: float) -> tuple[Pauses, ...]:
+        """What still counts, the oldest first."""
+        return tuple(row for row in self.apps.get(app, ()) if row.ended_at + WINDOW_S > now)
+
+    def with_pause(self, app: AppId, now: float, *, key_groups: int, paused_s: float, measured: bool) -> "Disruption":
+        """The same with a pause of `paused_s` seconds of each key group that ended now, without what is too old."""
+        kept = {name: rows for name in self.apps if (rows := self.of(name, now))}
+        rows = kept.get(app, ())
+        if rows and now < rows[-1].began_at + BUCKET_S:
+            *earlier, last = rows
+        else:
+            earlier, last = [*rows], Pauses(began_at=now, ended_at=now)
+        last = replace(last, ended_at=max(last.ended_at, now))
+        total_s = key_groups * max(0.0, paused_s)
+        if measured:
+            last = replace(last, measured_s=last.measured_s + total_s, key_groups=last.key_groups + key_groups)
+        else:
+            last = replace(last, assumed_s=last.assumed_s + total_s)
+        return replace(self, apps={**kept, app: (*earlier, last)})
+
+    def without(self, app: AppId) -> "Disruption":
+        """The same without an app that is gone for good."""
+        return replace(self, apps={name: rows for name, rows in self.apps.items() if name != app})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionSettings:
+    """The configuration's [disruption]: for how long key groups of an app may pause in an hour, in key-group seconds.
+
+    None: no limit.  `apps` = apps with a limit of their own.
+    """
+
+    max_paused_s_per_hour: float | None = None
+    apps: Mapping[AppId, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
+
+    def of(self, app: AppId) -> float | None:
+        """The limit of an app."""
+        return self.apps.get(app, self.max_paused_s_per_hour)
+
+
+def read_disruption(fields: Fields) -> DisruptionSettings:
+    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    name = "max_paused_s_per_hour"
+    apps: dict[AppId, float] = {}
+    general = fields.number(name, low=0.1, high=MAX_PAUSED_S) if fields.has(name) else None
+    if fields.has("apps"):
+        for app, path, value in fields.members("apps", limit=MAX_APPS):
+            own = Fields(value, path)
+            apps[AppId(app)] = own.number(name, low=0.1, high=MAX_PAUSED_S)
+            own.done()
+    fields.done()
+    return DisruptionSettings(max_paused_s_per_hour=general, apps=apps)

@@ -1,0 +1,17 @@
+"""The disruption budget of an app, as the status shows it."""
+
+from trimtab_controller.execution.budget import BudgetUse
+from trimtab_protocol.messages.status_disruption import DisruptionStatus
+
+
+def disruption_status(use: BudgetUse) -> DisruptionStatus:
+    """What an app has used of its budget."""
+    return DisruptionStatus(
+        used_s=use.used_s,
+        assumed_s=use.assumed_s,
+        in_flight_s=use.in_flight_s,
+        limit_s=use.limit_s,
+        fits=use.fits,
+        free_at=None if use.limit_s is None else use.free_at(),
+        since=use.since,
+    )

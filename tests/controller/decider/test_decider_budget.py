@@ -1,0 +1,101 @@
+"""Plans within the disruption budget: cut to what fits, or held back, with a reason of their own."""
+
+from dataclasses import replace
+
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
+from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.events import Action, IntentsChanged, Solve
+from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.disruption import WINDOW_S, Disruption, DisruptionSettings, Pauses
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
+
+LIMIT_S = 10.0
+PAUSED_AT = 1000.0
+
+
+def deciding(owners: dict[KeyGroup, WorkerId], used_s: float, *intents: Intent) -> Decider:
+    """A decider in an app whose key groups paused for so long, each 1 s, 11 s before its first window is judged."""
+    row = Pauses(began_at=PAUSED_AT, ended_at=PAUSED_AT, measured_s=used_s, key_groups=round(used_s))
+    present = execution(owners, disruption=Disruption(since=-WINDOW_S, apps={APP: (row,)}))
+    budget = Budget(settings=DisruptionSettings(max_paused_s_per_hour=LIMIT_S))
+    made = Decider(SETTINGS, NEEDS, present, acting=True, budget=budget)
+    made.on_event(1000.0, IntentsChanged(intents=intents))
+    return made
+
+
+def asked(actions: list[Action]) -> Solve:
+    [action] = actions
+    assert isinstance(action, Solve), action
+    return action
+
+
+USED_UP = "the disruption budget is used up: 10.0 of 10 paused key-group seconds in the last hour; room again in 60 min"
+
+
+def test_with_room_enough_a_plan_is_made_as_without_a_budget() -> None:
+    view = asked(deciding(ON_W0, 8.0).on_event(1011.0, window(ON_W0))).view
+    assert view.max_moves is None
+    assert question_of(view, SETTINGS, 1.0).max_migrations == 2
+
+
+def test_the_solver_is_asked_for_as_many_moves_as_there_is_room_for_and_the_plan_says_so() -> None:
+    made = deciding(ON_W0, 9.0)
+    view = asked(made.on_event(1011.0, window(ON_W0))).view
+    assert question_of(view, SETTINGS, 1.0).max_migrations == 1
+    decision = only(made.on_event(1012.0, answer((2, 1))))
+    assert isinstance(decision, Planned)
+    assert decision.plan.detail == "load distance 15.0 above 5.0; the disruption budget has room for 1 moves"
+
+
+def test_a_budget_that_is_used_up_is_a_reason_to_do_nothing_and_a_concern() -> None:
+    made = deciding(ON_W0, 10.0)
+    decision = only(made.on_event(1011.0, window(ON_W0)))
+    assert decision == Skip(
+        reason=SkipReason.DISRUPTION_BUDGET, detail=f"app: load distance 15.0 above 5.0, but {USED_UP}", app=APP
+    )
+    assert made.known.concerns == (
+        Concern(
+            kind=ConcernKind.DISRUPTION_BUDGET,
+            app=APP,
+            workers=(),
+            detail="nothing moves, except after a loss: 10.0 of 10 paused key-group seconds in the last hour; "
+            "room again in 60 min",
+        ),
+    )
+
+
+def test_drains_wait_for_room_too() -> None:
+    decision = only(deciding({kg(0): W0, kg(1): W1}, 10.0, DRAIN_W1).on_event(1011.0, window({kg(0): W0, kg(1): W1})))
+    assert decision == Skip(reason=SkipReason.DISRUPTION_BUDGET, detail=f"app: drain w1, but {USED_UP}", app=APP)
+
+
+def test_what_an_operator_wants_waits_until_all_of_it_fits() -> None:
+    wish = MoveKeyGroups(
+        moves=(Placing(key_group=kg(0), worker=W1), Placing(key_group=kg(1), worker=W1)),
+        by="ann",
+        at=1005.0,
+        reason="bench",
+    )
+    made = deciding(ON_W0, 9.0, wish)
+    decision = only(made.on_event(1011.0, window(ON_W0)))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.DISRUPTION_BUDGET
+    assert "2 moves, but the disruption budget is used up: 9.0 of 10" in decision.detail
+    assert wish in made.intents, "it is still wanted"
+    done = only(deciding(ON_W0, 8.0, wish).on_event(1011.0, window(ON_W0)))
+    assert isinstance(done, Planned)
+    assert done.answered == (wish.key,)
+
+
+def test_when_pauses_are_an_hour_old_there_is_room_again() -> None:
+    made, later = deciding(ON_W0, 10.0), PAUSED_AT + WINDOW_S + 1.0
+    view = asked(made.on_event(later, window(ON_W0, later - 1.0))).view
+    assert view.max_moves is None
+    assert made.known.concerns == ()
+    assert replace(SETTINGS, max_migrations=5).moves_for(view) == 5

@@ -1,0 +1,33 @@
+"""The disruption budget of an app in simulated clusters, under the faults of all simulations."""
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY
+from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.simulation import simulating
+from trimtab_controller.execution import machine
+
+SEEDS = [BUDGETED + BUDGETED_EVERY * number for number in range(4)]
+
+
+@pytest.mark.timeout(300)
+def test_no_hand_over_is_released_beyond_the_budget_and_a_defect_in_that_is_found() -> None:
+    with simulating() as run:
+        outcomes = [run(seed) for seed in SEEDS]
+        assert sum(outcome.released for outcome in outcomes) > len(SEEDS), "too quiet: next to nothing was judged"
+        assert max(outcome.used_share for outcome in outcomes) > 0.5, "too generous: nothing is ever near the budget"
+        with patch.object(machine, "with_pauses", lambda now, before, after: after.disruption):
+            found = [failure for seed in SEEDS if (failure := violation_of(run, seed)) is not None]
+        assert any("budget:" in each for each in found), "a controller that counts nothing is not found"
+
+
+def violation_of(run: Callable[[int], object], seed: int) -> str | None:
+    """What a seed breaks."""
+    try:
+        run(seed)
+    except Violation as violation:
+        return str(violation)
+    return None
