@@ -130,6 +130,10 @@ class WorkerStatus(Protocol):
     def copies(self) -> tuple[Copy, ...]:
         """State on this worker's disk of key groups that it neither owns nor follows; empty if that is unknown."""
 
+    @property
+    def following_s(self) -> float | None:
+        """CPU seconds since the start that it has taken to keep state warm for key groups of others; None = unknown."""
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
 

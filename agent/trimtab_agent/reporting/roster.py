@@ -171,7 +171,13 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         in_parts=entry.hello.in_parts,
         fresh=bool(last and last.fresh),
         copies=last.copies if last else (),
+        following_s=_at_most(merged.following_s, cpu_s) if merged else None,
     )
+
+
+def _at_most(part_s: float | None, whole_s: float | None) -> float | None:
+    """CPU seconds of a part of a process: clocks differ, and a faulty plug-in may report anything."""
+    return None if part_s is None or whole_s is None else min(part_s, whole_s)
 
 
 def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
@@ -188,12 +194,12 @@ def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
         return last if seconds >= COVERED * interval_s else replace(last, complete=False)
     owned = {sample.key_group for sample in last.key_groups}
     samples = (sample for part in statistics for sample in part.key_groups if sample.key_group in owned)
-    cpu = [part.cpu_s for part in statistics if part.cpu_s is not None]
     return replace(
         last,
         interval_s=interval_s,
         unknown=next((part.unknown for part in reversed(statistics) if part.unknown), None),
-        cpu_s=sum(cpu) * scale if len(cpu) == len(statistics) else None,
+        cpu_s=_add((part.cpu_s for part in statistics), scale),
+        following_s=_add((part.following_s for part in statistics), scale),
         complete=all(part.complete for part in statistics) and seconds >= COVERED * interval_s,
         key_groups=tuple(_merge_key_groups(samples, scale)),
         pairs=tuple(_merge_pairs((pair for part in statistics for pair in part.pairs), scale)),

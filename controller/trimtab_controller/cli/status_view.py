@@ -211,7 +211,10 @@ def _n_minus_1(app: AppStatus) -> Text:
     bound = "" if app.n_minus_1_bound_pct is None else f", bound {app.n_minus_1_bound_pct:.0f} %"
     at = f" at {app.n_minus_1_worker}" if app.n_minus_1_worker else ""
     lost = f" after losing {first_few(app.n_minus_1_lost)}" if app.n_minus_1_lost else ""
-    return Text(f"\nN-1: {app.n_minus_1_pct:.0f} %{at}{lost}{bound}", "yellow" if app.n_minus_1_pct > 100.0 else "")
+    share = app.following_share
+    following = "" if share is None else f"; following a key group costs {share:.0%} of its load"
+    color = "yellow" if app.n_minus_1_pct > 100.0 else ""
+    return Text(f"\nN-1: {app.n_minus_1_pct:.0f} %{at}{lost}{bound}{following}", color)
 
 
 def _pool(status: Status) -> Table | None:

@@ -28,7 +28,7 @@ class Known:
     be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
     number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
     tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
-    bring.
+    bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
     """
 
     snapshot: Snapshot | None = None
@@ -45,6 +45,7 @@ class Known:
     capacity: Capacity = NO_CAPACITY
     local_sends: dict[AppId, float] = field(default_factory=dict)
     together: dict[AppId, Together] = field(default_factory=dict)
+    following: dict[AppId, float] = field(default_factory=dict)
 
     @property
     def levels(self) -> Levels:

@@ -103,7 +103,7 @@ class Observations:
         self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, demands.workers)
         raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
         evaluations = self.history.evaluated(views)
-        self.standbys.see(views, execution.placements)
+        self.standbys.see(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
@@ -131,6 +131,7 @@ class Observations:
             pool=pool,
             sizes=self.sizes.told,
             survivals=dict(self.standbys.survivals),
+            following={app: share for app in views if (share := self.standbys.costs.of(app)) is not None},
             gaps=dict(filled.gaps),
             capacity=capacity_of(views, self.hosts),
             local_sends=local_sends(snapshot),
@@ -197,7 +198,8 @@ class Observations:
             return early
         costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
         view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
-        view = replace(view, by_broker=self.remote_costs.by_broker(app))
+        share = self.standbys.costs.of(app)
+        view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
         return self._settings.with_stated_costs(view)
 
 

@@ -9,12 +9,14 @@ replaced: where the loss of a host then leads to a load that is lower by about T
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
 from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, ConcernKind
 from trimtab_controller.decider.copies import copies_of, state_held
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
+from trimtab_controller.decider.following_cost import FollowingCosts
 from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.resources import brought_by, free_disks, may_fill, with_less_disk
 from trimtab_controller.decider.standbys import Following, StandbyRows, Survival
@@ -24,7 +26,7 @@ from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
 """The most restores that begin in one round: at a worker, which opens 20 databases in one or two seconds, and in all,
@@ -114,12 +116,13 @@ class StandbyRounds:
     """Plans the rounds.
 
     `missing` = per known app, the number of key groups with too few standbys.  `survivals` = per app, what the loss of
-    any one host leads to.
+    any one host leads to.  `costs` = what following costs.
     """
 
     def __init__(self) -> None:
         self.missing: dict[AppId, int] = {}
         self.survivals: dict[AppId, Survival] = {}
+        self.costs = FollowingCosts()
         self._apps: dict[AppId, _App] = {}
         self._begun_at: dict[AppId, float] = {}
         self._replaced_at: dict[AppId, float] = {}
@@ -143,19 +146,27 @@ class StandbyRounds:
             _concern(app, self.survivals[app]) for app in sorted(self.survivals) if self._apps[app].overloads >= WINDOWS
         )
 
-    def see(self, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]) -> None:
-        """Follow the apps that are known now: missing standbys, and what a loss leads to."""
+    def see(
+        self,
+        views: Mapping[AppId, AppView | NotReady],
+        placements: Mapping[AppId, Placement],
+        nodes: Collection[NodeWindow] = (),
+        speeds: Mapping[HostId, float] = MappingProxyType({}),
+    ) -> None:
+        """Follow the apps that are known now: missing standbys, what a loss leads to, and what following costs."""
         self.missing, self.survivals = {}, {}
         for app, view in views.items():
             known = self._known(view, placements.get(app)) if isinstance(view, AppView) else None
             if known is None or not isinstance(view, AppView):
                 continue
             self.missing[app] = known.missing
+            self.costs.see(app, known.following.load_followed(view), nodes, speeds)
             known.survival = None if known.missing else known.following.survival(view, known.situation.wanted)
             over = known.survival is not None and known.survival.worst_pct > FULL_PCT
             known.overloads = known.overloads + 1 if over else 0
             if known.survival is not None:
                 self.survivals[app] = known.survival
+        self.costs.keep(views)
         for remembered in (self._apps, self._begun_at, self._replaced_at):
             for gone in remembered.keys() - views.keys():
                 del remembered[gone]

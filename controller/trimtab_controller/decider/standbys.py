@@ -8,8 +8,7 @@ host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
 A key group is followed only by workers that rules allow for it.
 
-What following costs a worker is not measured: the plug-in charges CPU to the owner's key groups only.  It counts as
-FOLLOWING_SHARE of the key group's load.
+Following a key group counts as a share of its load: as measured (`following_cost.py`), FOLLOWING_SHARE until then.
 """
 
 from collections import Counter
@@ -42,7 +41,8 @@ from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 
 FOLLOWING_SHARE = 0.2
-"""Cost of following a key group, as a share of its load.  An estimate: applying a record without processing it."""
+"""Cost of following a key group, as a share of its load, until it is measured.  Applying a record without processing it
+is less work than processing it."""
 NO_REPLACEMENT = float("inf")
 """The tolerance with which every present standby stays."""
 SEARCH = Params(steps=2_000)
@@ -148,7 +148,7 @@ class Following:
         return Problem(
             owner=owner[table.owner] if len(table) else table.owner,
             load=table.load,
-            follow=FOLLOWING_SHARE * table.load,
+            follow=_share(view) * table.load,
             state_bytes=table.assumed_state_bytes.astype(np.float64),
             capacity=np.array([worker.capacity for worker in workers], np.float64),
             removing=np.array([worker.draining or worker.id in idle for worker in workers], np.bool_),
@@ -194,6 +194,13 @@ class Following:
         rows, columns = np.nonzero(self.placed >= 0)
         state, workers = _whole(view).assumed_state_bytes, view.all_workers
         sums = np.bincount(self.placed[rows, columns], state[rows], len(workers))
+        return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
+
+    def load_followed(self, view: AppView) -> dict[WorkerId, float]:
+        """Load of the key groups that each worker follows, in percent of a core."""
+        rows, columns = np.nonzero(self.placed >= 0)
+        load, workers = np.nan_to_num(_whole(view).load), view.all_workers
+        sums = np.bincount(self.placed[rows, columns], load[rows], len(workers))
         return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
 
     def missing(self, view: AppView, wanted: int) -> int:
@@ -281,6 +288,10 @@ def _fitting(
             written |= after
             lacking[place] = lacks
     return lacking, refused
+
+
+def _share(view: AppView) -> float:
+    return FOLLOWING_SHARE if view.following_share is None else view.following_share
 
 
 def _whole(view: AppView) -> OwnedTable:

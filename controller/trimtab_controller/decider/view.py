@@ -108,7 +108,8 @@ class AppView:
     `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
     `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
     nothing.  `restore` = what moving state costs.  `max_moves` = how many key groups a plan may move at most, None: as
-    many as the settings say.
+    many as the settings say.  `following_share` = what it costs to follow a key group, as a share of its load; None =
+    not measured.
     """
 
     app: AppId
@@ -129,6 +130,7 @@ class AppView:
     by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
     restore: RestoreCost = RestoreCost()
     max_moves: int | None = None
+    following_share: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))

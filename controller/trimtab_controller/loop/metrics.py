@@ -70,6 +70,8 @@ class Metrics:
         self.n_minus_1 = gauge("n_minus_1_ratio", text, "app")
         text = "Bound of trimtab_controller_n_minus_1_ratio: no choice of standbys has a lower one."
         self.n_minus_1_bound = gauge("n_minus_1_bound_ratio", text, "app")
+        text = "What following a key group costs / its load, as measured; absent until then."
+        self.following = gauge("following_ratio", text, "app")
         text = "Workers that take no part in plans for the app: away, not running, not steering, not measured."
         self.fixed_workers = gauge("fixed_workers", text, "app")
         text = "Key groups whose load the last window did not measure; their last known load stands in for it."
@@ -227,6 +229,10 @@ class Metrics:
         """Set what the loss of one host leads to, for exactly these apps."""
         _show(self.n_minus_1, {(app,): _ratio(found.worst_pct) for app, found in survivals.items()})
         _show(self.n_minus_1_bound, {(app,): _ratio(found.bound_pct) for app, found in survivals.items()})
+
+    def see_following(self, following: Mapping[AppId, float]) -> None:
+        """Set what following costs, for exactly these apps."""
+        _show(self.following, {(app,): share for app, share in following.items()})
 
     def see_gaps(self, gaps: Mapping[AppId, Gaps]) -> None:
         """Set what is not known, for exactly these apps."""

@@ -246,6 +246,7 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 n_minus_1_bound_pct=survival.bound_pct if survival else None,
                 n_minus_1_worker=survival.worker if survival else None,
                 n_minus_1_lost=survival.lost if survival else (),
+                following_share=decider.known.following.get(app),
                 fixed=tuple(
                     FixedStatus(worker=each.id, reason=str(each.reason), text=each.detail[:200])
                     for each in (gaps.fixed if gaps else ())

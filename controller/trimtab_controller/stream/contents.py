@@ -313,6 +313,7 @@ def _node(row: Mapping[str, Any]) -> NodeWindow:
         memory_bytes=_whole(row["memory_bytes"]),
         epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
         generation=_whole(row["generation"]),
+        following=_rate(row, "following_s"),
     )
 
 

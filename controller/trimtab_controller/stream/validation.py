@@ -42,7 +42,7 @@ PART_TYPE = (
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
     "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, dir ARRAY<LONG>, "
     "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING, pip BOOLEAN, "
-    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>>"
+    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>, fol DOUBLE>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -153,7 +153,7 @@ def _out_of_range(r: str) -> str:
             f"{r}.w.ep", f"size(y) <> 2 AND y IS NOT NULL OR {_outside('y', 0, MAX_COUNT)} OR exists(y, z -> z IS NULL)"
         ),
         _outside(f"{r}.w.cap", 0.001, MAX_CORES),
-        _outside(f"{r}.w.cpu", 0, cpu_limit),
+        *(_outside(f"{r}.w.{name}", 0, cpu_limit) for name in ("cpu", "fol")),
         *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g")),
         _outside(f"{r}.w.sby", 0, MAX_STANDBYS),
         *(_any(f"{r}.w.{name}", _unlike("y", REASON_PATTERN)) for name in ("unk", "why")),

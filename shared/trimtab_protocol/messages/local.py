@@ -127,7 +127,8 @@ class Statistics:
     unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
     to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
     its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
-    neither owns nor follows; `direct` of the pairs.
+    neither owns nor follows; `following_s` = CPU seconds, of `cpu_s`, for keeping the state of others warm (None =
+    unknown); `direct` of the pairs.
     """
 
     at_ms: int
@@ -145,6 +146,7 @@ class Statistics:
     breaches: int | None = None
     fresh: bool | None = None
     copies: tuple[Copy, ...] = ()
+    following_s: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
@@ -156,12 +158,13 @@ class Statistics:
         if protocol >= PROTOCOL:
             return self
         pairs = tuple(replace(pair, direct=None) for pair in self.pairs)
-        return replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=(), pairs=pairs)
+        older = replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=(), pairs=pairs)
+        return replace(older, following_s=None)
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
         later: dict[str, Any] = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
-        later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None}
+        later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None, "following_s": self.following_s}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -250,6 +253,7 @@ def _read_statistics(fields: Fields) -> Statistics:
         breaches=fields.optional("breaches", fields.integer),
         fresh=fields.optional("fresh", fields.flag),
         copies=fields.optional("copies", lambda name: read_copies(fields.fields(name))) or (),
+        following_s=fields.optional("following_s", fields.number),
     )
 
 

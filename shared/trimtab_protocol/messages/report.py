@@ -98,7 +98,8 @@ class WorkerSample:
     other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
     agent.toml says so.  `in_parts` = whether it reads placements that are published in parts; `fresh` = it started a
     short while ago, and its app had no state then.
-    `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.
+    `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.  `following_s` =
+    CPU seconds, of `cpu_s`, that it took to keep warm what it follows.
     """
 
     worker: WorkerId
@@ -120,6 +121,7 @@ class WorkerSample:
     in_parts: bool = False
     fresh: bool = False
     copies: tuple[Copy, ...] = ()
+    following_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -129,8 +131,15 @@ class WorkerSample:
         """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe those of `later`, with os, oc for the operators."""
         operators = self.operators
         names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
-        later = {"os": names, "oc": counts, "sby": self.standbys, "unk": self.unknown, "why": self.reason}
+        later: dict[str, Any] = {
+            "os": names,
+            "oc": counts,
+            "sby": self.standbys,
+            "unk": self.unknown,
+            "why": self.reason,
+        }
         later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None, "fsh": self.fresh or None}
+        later["fol"] = self.following_s
         later |= copy_columns(self.copies, COPY_KEYS)
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
@@ -350,6 +359,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         in_parts=fields.optional("pip", fields.flag) or False,
         fresh=fields.optional("fsh", fields.flag) or False,
         copies=read_copies(fields, COPY_KEYS),
+        following_s=fields.optional("fol", fields.number),
     )
 
 

@@ -93,7 +93,8 @@ class NodeWindow:
     `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts`,
     `fresh` and `copies` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was
     marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` =
-    other hosts on which a process of this name ran meanwhile.
+    other hosts on which a process of this name ran meanwhile.  `following` = cores, of `cpu`, that it took to keep warm
+    what it follows.
     """
 
     worker: WorkerId
@@ -118,6 +119,7 @@ class NodeWindow:
     in_parts: bool = False
     fresh: bool = False
     copies: tuple[Copy, ...] = ()
+    following: float | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -236,7 +238,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     also_on = list(row.also_on) or None
     later: dict[str, Any] = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown}
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
-    later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None}
+    later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None, "following": row.following}
     later["copies"] = copy_columns(row.copies) or None
     return document | {name: value for name, value in later.items() if value is not None}
 
@@ -328,6 +330,7 @@ def _read_node(fields: Fields) -> NodeWindow:
         in_parts=fields.optional("in_parts", fields.flag) or False,
         fresh=fields.optional("fresh", fields.flag) or False,
         copies=fields.optional("copies", lambda name: read_copies(fields.fields(name))) or (),
+        following=fields.optional("following", fields.number),
     )
 
 

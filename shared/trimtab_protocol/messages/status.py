@@ -93,6 +93,7 @@ class AppStatus:
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
     the capacity).  Fixed workers count as they are placed.  Unknown while a key group lacks a standby.
+    `following_share` = what following a key group costs, as a share of its load; None = not measured.
     """
 
     app: AppId
@@ -117,6 +118,7 @@ class AppStatus:
     restart: RestartStatus | None = None
     remote_costs: CollocationStatus | None = None
     disruption: DisruptionStatus | None = None
+    following_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +362,7 @@ def _read_app(row: Fields) -> AppStatus:
         remote_costs=row.optional("remote_costs", lambda name: read_collocation(row.fields(name))),
         restart=row.optional("restart", lambda name: read_restart(row.fields(name))),
         disruption=row.optional("disruption", lambda name: read_disruption(row.fields(name))),
+        following_share=row.optional("following_share", row.number),
     )
 
 

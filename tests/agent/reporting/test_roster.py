@@ -239,3 +239,15 @@ def test_a_worker_that_runs_another_app_than_declared_is_not_in_the_pool_of_the_
     made.disconnect(W0)
     row = made.take({}, 1.0, {W0: STOPPED}).workers[0]
     assert (row.declared, row.reason) == ("orders", None)
+
+
+def test_what_following_took_is_added_up_and_is_no_more_than_the_process_used() -> None:
+    parts = [said(cpu_s=0.1, following_s=0.02), said(cpu_s=0.1, following_s=0.03)]
+    assert merge(parts, 2.0).following_s == pytest.approx(0.05)
+    assert merge([parts[0], said(cpu_s=0.1)], 2.0).following_s is None
+    for cpu_s, told in ((0.5, 0.4), (0.3, 0.3), (None, None)):
+        roster = Roster({}, 1.0)
+        roster.connect(HELLO)
+        roster.report(HELLO.worker, said(cpu_s=cpu_s, following_s=0.4))
+        [worker] = roster.take({}, 1.0).workers
+        assert worker.following_s == told

@@ -77,6 +77,8 @@ def test_what_the_loss_of_a_host_leads_to_is_said_with_its_bound() -> None:
     )
     assert "N-1: 81 % at orders-2 after losing orders-7, bound 79 %" in " ".join(shown(replace(STATUS, apps=(app,))))
     assert "N-1" not in " ".join(shown(STATUS))
+    measured = shown(replace(STATUS, apps=(replace(app, following_share=0.043),)), width=160)
+    assert "bound 79 %; following a key group costs 4% of its load" in " ".join(measured)
 
 
 def test_the_size_of_an_app_is_said_with_its_reason() -> None:

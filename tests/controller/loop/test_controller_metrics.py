@@ -67,6 +67,8 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics.see_evaluations({AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)})
     metrics.see_local_sends({AppId("a0"): 0.5, AppId("a1"): 0.75})
     metrics.see_local_sends({AppId("a1"): 0.0})
+    metrics.see_following({AppId("a0"): 0.2})
+    metrics.see_following({AppId("a1"): 0.04})
     metrics.see_missing_standbys({AppId("a0"): 2, AppId("a1"): 1})
     metrics.see_missing_standbys({AppId("a1"): 0})
     metrics.see_gaps({AppId("a0"): Gaps(stale=9), AppId("a1"): Gaps(stale=8)})
@@ -79,6 +81,7 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
         ("trimtab_controller_load_distance_pp", "a0"): 4.0,
         ("trimtab_controller_collocation_ratio", "a1"): 0.25,
         ("trimtab_controller_local_sends_ratio", "a1"): 0.0,
+        ("trimtab_controller_following_ratio", "a1"): 0.04,
         ("trimtab_controller_key_groups_without_standby", "a1"): 0.0,
         ("trimtab_controller_fixed_workers", "a1"): 1.0,
         ("trimtab_controller_stale_key_groups", "a1"): 2.0,

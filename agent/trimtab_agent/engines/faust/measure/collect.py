@@ -47,11 +47,14 @@ class Collector:
         self._calm_at: tuple[int | None, int] | None = None
         """Generation and count of work beside the job when the interval began; None if the worker was not calm then."""
         self._contradicted = False
+        self._following_s: float | None = None
+        """CPU seconds that following had taken when the interval began."""
 
     def skip(self) -> None:
         """Discard the counts so far, because they belong to no requested interval."""
         self._sensor.take()
         self._calm_at = self._calm_now()
+        self._followed_for()
 
     def collect(self, *, at_ms: int, interval_s: float) -> Statistics:
         """The statistics since the last `collect` or `skip`, `interval_s` seconds ago.
@@ -92,7 +95,14 @@ class Collector:
             fresh=status.fresh or None,
             unknown=unknown,
             copies=status.copies,
+            following_s=self._followed_for(),
         )
+
+    def _followed_for(self) -> float | None:
+        """CPU seconds that following has taken since the last call; None = unknown."""
+        before, self._following_s = self._following_s, self._status.following_s
+        now = self._following_s
+        return None if before is None or now is None or now < before else now - before
 
     def _calm_now(self) -> tuple[int | None, int] | None:
         """A value that stays the same while the worker does nothing but its job; None while it does other work."""

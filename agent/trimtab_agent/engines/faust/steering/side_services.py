@@ -21,6 +21,11 @@ class SideServices:
         """Whether the thread is running."""
         return self._loop is not None
 
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU seconds of the thread since its start; None if there is none.  Nearly all of it is the reader's."""
+        return None if self._loop is None else self._loop.cpu_s
+
     def start(self) -> None:
         """Begin to read placements, hand-over records and changelogs."""
         self._loop = SideLoop("trimtab")

@@ -26,6 +26,7 @@ class FaustWorkerStatus:
         self._standbys = parts.standbys
         self._handover = parts.handover
         self._work = parts.work
+        self._side = parts.side
 
     @property
     def refusal(self) -> str | None:
@@ -95,6 +96,11 @@ class FaustWorkerStatus:
     def copies(self) -> tuple[Copy, ...]:
         """State on this worker's disk of key groups that it neither owns nor follows."""
         return self._shared.copies
+
+    @property
+    def following_s(self) -> float | None:
+        """CPU seconds since the start for reading and applying the changelogs of standbys; None = unknown."""
+        return self._side.cpu_s
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

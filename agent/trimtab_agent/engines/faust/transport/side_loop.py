@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -19,8 +20,18 @@ class SideLoop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
+        # While the thread lives: the clock of an ended thread answers with an error, but cannot be asked for.
+        self._clock = time.pthread_getcpuclockid(self._thread.ident or 0)
         for log in CLIENT_LOGS:
             logging.getLogger(log).addFilter(self._is_news)
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU seconds of the thread since its start; None if it has ended."""
+        try:
+            return time.clock_gettime(self._clock)
+        except OSError:
+            return None
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Start a coroutine.  Another loop can await the result with `asyncio.wrap_future`."""

@@ -40,6 +40,7 @@ class FakeStatus:
     breaches: int = 0
     fresh: bool = False
     copies: tuple[Copy, ...] = (Copy(OperatorId("sums"), 3, 70),)
+    following_s: float | None = None
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -110,6 +111,22 @@ def test_all_of_an_interval_by_key_group():
     assert (statistics.at_ms, statistics.interval_s, statistics.complete) == (5000, 1.0, True)
     assert (statistics.state, statistics.epoch, statistics.generation) == (WorkerState.RUNNING, Epoch(2, 7), 4)
     assert statistics.copies == (Copy(OperatorId("sums"), 3, 70),)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [(1.0, 1.25, 0.25), (1.0, 1.0, 0.0), (None, 1.0, None), (1.0, None, None), (1.0, 0.5, None)],
+)
+def test_what_following_took_is_told_of_the_interval(before: float | None, after: float | None, told: float | None):
+    status = FakeStatus({group("sums", 0)}, following_s=before)
+    collector = Collector(FakeSensor(Taken(), Taken(), Taken()), status, worker=W0)
+    collector.skip()
+    status.following_s = after
+    first = collector.collect(at_ms=5000, interval_s=1.0)
+    assert first.following_s == told
+    assert collector.collect(at_ms=6000, interval_s=1.0).following_s == (None if after is None else 0.0)
+    assert decode_frame(encode_frame(first)) == first
+    assert first.for_protocol(1).following_s is None
 
 
 def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair():

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 
 import pytest
 
@@ -26,3 +27,25 @@ def test_only_faults_of_its_clients_are_logged(name: str, caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO, logger=name):
         asyncio.run(say_on_both(name))
     assert caplog.messages == [f"fault of {name}", "the app's own", f"routine of {name}", f"fault of {name}"]
+
+
+async def burn(seconds: float) -> None:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_the_cpu_of_the_thread_is_known_until_it_ends() -> None:
+    async def measure() -> tuple[float | None, float | None, float | None]:
+        side = SideLoop("side")
+        before = side.cpu_s
+        await asyncio.wrap_future(side.submit(burn(0.05)))
+        after = side.cpu_s
+        await side.close()
+        return before, after, side.cpu_s
+
+    before, after, ended = asyncio.run(measure())
+    assert before is not None
+    assert after is not None
+    assert ended is None
+    assert after - before >= 0.05
