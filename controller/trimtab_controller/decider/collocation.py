@@ -104,16 +104,6 @@ def costs_of_flows(view: AppView, flows: FlowTable) -> tuple[Floats, Floats]:
     return sending, receiving
 
 
-def saving_in(view: AppView) -> float:
-    """Cores that collocation saves at most: what all tuples between workers cost."""
-    if not view.remote_costs:
-        return 0.0
-    flows, table = flows_of(view), view.owned
-    sending, receiving = costs_of_flows(view, flows)
-    apart = table.owner[flows.source] != table.owner[flows.target]
-    return float((flows.rate * (sending + receiving))[apart].sum())
-
-
 def loads_foreseen(before: AppView, after: OwnedTable) -> Floats:
     """(K,) the load of each key group of `after`, with its owners, foreseen from the loads and flows of `before`.
 

@@ -254,19 +254,30 @@ def test_a_plan_is_still_made_when_the_size_stays() -> None:
     assert not isinstance(made.known.sizes[APP], Planned | Scaled)
 
 
+def talking(end_s: float, tuples_s: float) -> SnapshotArrived:
+    """Two busy workers, whose key groups talk to each other."""
+    talk = PairWindow(source=kg(0), target=kg(1), tuples_s=tuples_s, bytes_s=0.0)
+    return SnapshotArrived(snapshot=replace(seen(end_s, 0.95, W2).snapshot, pairs=(talk,)))
+
+
+def test_collocation_that_fits_no_worker_holds_up_nothing() -> None:
+    albic = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=0.01)
+    made = Decider(albic, NEEDS, execution(BALANCED), acting=True, scaling=ACT)
+    made.on_event(1011.0, talking(1010.0, 60.0))
+    assert "collocation" not in made.known.sizes[APP].detail, "1.9 cores less 0.6 are no part of 0.85"
+
+
 def test_with_albic_collocation_comes_before_more_workers_until_a_plan_is_sought_in_vain() -> None:
     albic = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=0.01)
     made = Decider(albic, NEEDS, execution(BALANCED), acting=True, scaling=ACT)
-    talk = PairWindow(source=kg(0), target=kg(1), tuples_s=60.0, bytes_s=0.0)
 
     def arrive(end_s: float) -> list:
-        snapshot = seen(end_s, 0.95, W2).snapshot
-        return made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(snapshot, pairs=(talk,))))
+        return made.on_event(end_s + 1.0, talking(end_s, 110.0))
 
     arrive(1010.0)
     [solve] = arrive(1020.0) or [None]
     assert solve is None, "the solver is still asked about the first window"
-    assert made.known.sizes[APP].detail.endswith("waiting for collocation, which saves up to 0.60 cores")
+    assert made.known.sizes[APP].detail.endswith("which saves 1.10 cores in the potential plan")
     nothing = SolverAnswered(answer=replace(answer().answer, moves=(), load_distance=15.0))
     [decided] = made.on_event(1021.5, nothing)
     assert decided.decision.reason is SkipReason.NOTHING_BETTER

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation import saving_in
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.remote_costs import KEEP_S, MAX_OPERATORS, RemoteCosts
+from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.view import AppView, EndCosts, Worker
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_protocol.messages.names import HostId, OperatorId
@@ -118,8 +118,10 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
         flows={(kg(HEAD, each), kg(TAIL, each)): 100.0 for each in range(job.pairs)},
         remote_costs={HEAD: EndCosts(sending=1e-4)},
     )
-    assert saving_in(view) == pytest.approx(job.remote * 100.0 * 1e-4)
-    assert saving_in(replace(view, by_broker=costs.by_broker(APP))) == 0.0
+    found = potential_of(view, [1.0] * len(job.names))
+    assert found is not None
+    assert found.saving == pytest.approx(job.remote * 100.0 * 1e-4)
+    assert potential_of(replace(view, by_broker=costs.by_broker(APP)), [1.0] * len(job.names)) is None
     assert see(5.0) == frozenset(), "its gates were only closed"
     assert see(0.0) == frozenset()
 

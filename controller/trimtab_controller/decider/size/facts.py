@@ -60,7 +60,7 @@ class SizeFacts:
     `leaving` = workers that the controller drains to make the app smaller; `blocked` = workers with key groups that
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
     started and do not run yet; `pool` = workers that can be started.  `saving` = cores of the demand that collocation
-    can save at most.
+    saves in the potential plan.
 
     `disks` = bytes that the disk of each host, where it is known, can take besides what is on it.  `pools`: one for all
     key groups with the same rules.
@@ -130,7 +130,6 @@ def facts_of(
     returnable: Collection[WorkerId] | None,
     restart_s: float,
     catch_up_s: float,
-    saving: float = 0.0,
 ) -> SizeFacts:
     """The facts of a view with smoothed loads.
 
@@ -180,7 +179,6 @@ def facts_of(
         blocked=tuple(worker.id for worker, worker_use in of_app if worker_use.blocked is not None),
         unmeasured=tuple(each.id for each in view.fixed if each.worker is None),
         starting=starting,
-        saving=saving,
         pool=pool,
         restart_s=restart_s,
         catch_up_s=catch_up_s,

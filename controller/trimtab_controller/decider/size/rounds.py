@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab_controller.decider.collocation import saving_in
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.evaluate import Evaluation
@@ -11,7 +10,8 @@ from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.pool import PoolWorker, restartable
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.size.facts import facts_of
+from trimtab_controller.decider.size.facts import SizeFacts, facts_of
+from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.starts import Starts
 from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
@@ -191,17 +191,22 @@ class SizeRounds:
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
             restart_s=prior_s if measured_s is None else measured_s,
             catch_up_s=self.catch_up_s,
-            saving=0.0 if app in self._settled else self._saving(view),
         )
+        facts = replace(facts, saving=self._saving(view, facts, settings))
         verdict, need = judge(facts, settings, need=self._needs.get(app), changes=size.changes, word=word)
         self._needs.pop(app, None)
         if need is not None:
             self._needs[app] = need
         return verdict
 
-    def _saving(self, view: AppView) -> float:
-        """Cores that plans can save by collocation at most."""
-        return saving_in(view) if self.method is Method.ALBIC else 0.0
+    def _saving(self, view: AppView, facts: SizeFacts, settings: ScalingSettings) -> float:
+        """Cores that the potential plan saves, where that could spare a worker and no plan was sought in vain."""
+        enough = facts.utilisation <= settings.max_utilisation
+        if self.method is not Method.ALBIC or view.app in self._settled or enough:
+            return 0.0
+        free = [worker for worker in facts.staying if worker.free]
+        found = potential_of(view, [settings.max_utilisation * worker.capacity - facts.fixed for worker in free])
+        return 0.0 if found is None else found.saving
 
     def _concerns(self) -> list[Concern]:
         found = []

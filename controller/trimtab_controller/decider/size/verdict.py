@@ -236,7 +236,7 @@ def _obstacle(
     delay_s = settings.scale_up_delay_s if need.direction is Direction.OUT else settings.scale_down_delay_s
     held_s = facts.end_s - need.since
     if need.direction is Direction.OUT and _collocation_will_do(facts, settings):
-        return f"waiting for collocation, which saves up to {facts.saving:.2f} cores"
+        return f"waiting for collocation, which saves {facts.saving:.2f} cores in the potential plan"
     if vain:
         return "but the last scale-out did not raise the rate"
     if any(freeze.covers(facts.end_s) for freeze in settings.freezes()):
@@ -252,10 +252,10 @@ def _waits(facts: SizeFacts) -> str:
 
 
 def _collocation_will_do(facts: SizeFacts, settings: ScalingSettings) -> bool:
-    """Whether collocation could bring the app to the target.
+    """Whether the potential plan (Madsen et al., Algorithm 1) brings the app to the target.
 
-    A bound in place of the potential plan of Madsen et al.: plans for collocation are made anyway, and once one is
-    sought in vain nothing more can be saved.  It does not hold up an app that is asked for more than it has.
+    Plans for collocation are made anyway, and once one is sought in vain nothing more can be saved.  It does not hold
+    up an app that is asked for more than it has.
     """
     left = (facts.asked - facts.saving) / facts.capacity if facts.capacity else math.inf
     return facts.utilisation <= 1.0 and facts.saving > 0.0 and left <= settings.target_utilisation
