@@ -12,6 +12,7 @@ from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, create_topics, figures
 from tests.e2e.throttle import Throttle
 from tests.paths import ROOT
+from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
@@ -65,7 +66,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         yield made
 
 
-def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_plan(run: Run) -> None:
+def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_plan(run: Run, show: Show) -> None:
     newest = read_snapshots(run.cluster.broker.address, run.cluster.topics)[-1]
     mine = sorted(row.key_group.partition for row in newest.key_groups if row.worker == "w0")
     run.jobs.rates |= {mine[0]: HOT, **dict.fromkeys(mine[1:], WARM)}
@@ -84,6 +85,8 @@ def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_
     first = after.rounds[0]
     assert first.after is not None
     print(f"load distance {first.before:.1f} -> {first.planned:.1f} planned, {first.after:.1f} measured")
+    show("demand of the worker that is asked for 130 %", "130 % and its backlog", f"{hot.demand_pct:.0f} %")
+    show("load distance after the first plan", f"{first.planned:.1f} pp", f"{first.after:.1f} pp")
     assert len(after.rounds) == 1
     assert first.after - first.planned <= TOLERANCE_PP
     calm = run.until(lambda status: backlog(status) < backlog(before) / 2, "a backlog that falls")
@@ -92,7 +95,7 @@ def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_
     assert "plans_miss" not in {concern.kind for concern in calm.concerns}
 
 
-def test_nothing_moves_for_a_job_that_waits_for_something_else(run: Run) -> None:
+def test_nothing_moves_for_a_job_that_waits_for_something_else(run: Run, show: Show) -> None:
     run.until(lambda status: backlog(status) < 20, "no backlog")
     run.jobs.rates |= dict.fromkeys(range(PARTITIONS), 2 * CALM)
     run.windows(3)
@@ -101,6 +104,7 @@ def test_nothing_moves_for_a_job_that_waits_for_something_else(run: Run) -> None
     told = run.until(lambda status: "blocked" in {concern.kind for concern in status.concerns}, "what is blocked")
     seen = [told, *run.windows(2)]
 
+    show("plans for a job that is blocked", "0", str(len(seen[-1].rounds) - rounds))
     assert [len(status.rounds) for status in seen] == [rounds] * 3
     assert backlog(seen[-1]) > backlog(told) > 0
     assert all((row.used_pct or 999.0) < 60.0 for status in seen for row in status.nodes)

@@ -14,6 +14,7 @@ import pytest
 
 from flights.watch import read_snapshots
 from tests.e2e.page_views_run import all_run, page_views
+from tests.shown import Show
 from trimtab_protocol.messages.snapshot import Snapshot
 
 pytestmark = pytest.mark.scenario
@@ -34,7 +35,7 @@ def remote_share(window: Snapshot) -> float | None:
 
 
 @pytest.mark.parametrize("first", ["adopt", "even", "lf", "auto"])
-def test_the_remote_share_of_an_app_that_has_never_run(first: str, tmp_path: Path) -> None:
+def test_the_remote_share_of_an_app_that_has_never_run(first: str, tmp_path: Path, show: Show) -> None:
     alone = {"min_interval_s": 10.0, "load_distance": 60.0}  # shows the first placement without plans for balance
     controller = {"balance": alone, "placement": {"first": first}}
     with page_views(tmp_path, f"first-{first}", session_s=6.0, controller=controller) as run:
@@ -61,6 +62,9 @@ def test_the_remote_share_of_an_app_that_has_never_run(first: str, tmp_path: Pat
         print(f"\n{first}: {minute:.0%} remote in the first minute, {after:.0%} after it; {moves} moves")
         print(f"  by window: {[(round(at), round(share, 2)) for at, share in shares]}; pauses {pauses}")
         print("  " + next((row.text for row in status.decisions if MADE.search(row.text)), "adopted"))
+        wanted = "below 33 %" if first in ("lf", "auto") else "-"
+        show(f"{first}: remote share in the first minute", "-", f"{minute:.0%}")
+        show(f"{first}: remote share after it, {moves} moves", wanted, f"{after:.0%}")
         assert run.counted(clicks.sent) == clicks.sent, "nothing is lost, and nothing counted twice"
         assert sum(row.failed for row in status.rounds) == 0
         generations = {row.generation for each in windows if each.start_ms / 1000 > begun + 40.0 for row in each.nodes}

@@ -14,6 +14,7 @@ import pytest
 from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.paced_run import Jobs, Run
 from tests.paths import ROOT
+from tests.shown import Show
 from trimtab_models.balance import problem_of
 from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.instances import parse_snapshot
@@ -107,7 +108,7 @@ def check_snapshot(run: Run) -> None:
     assert limits.tolerating(home).keep(after)
 
 
-def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run) -> None:
+def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run, show: Show) -> None:
     status = run.until(
         lambda status: any(row.type == "slow" and row.speed and row.speed < 0.65 for row in status.hosts),
         "that the slow host is half as fast",
@@ -130,6 +131,10 @@ def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run)
     print(f"speeds {speed}, {moved} key groups moved")
     for worker in sorted(host_of):
         percent = [100.0 * each[worker] / CAPACITY for each in (promised, measured)]
+        show(
+            f"load of {worker}, {host_of[worker]} of speed {speed[host_of[worker]]:.2f}",
+            *(f"{each:.1f} %" for each in percent),
+        )
         print(f"{worker}: {percent[0]:.1f} % promised, {percent[1]:.1f} % measured, {list(its.values()).count(worker)}")
     for row in after.rounds:
         print(f"load distance {row.before:.1f} -> {row.planned:.1f} planned, {row.after} measured")

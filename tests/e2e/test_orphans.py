@@ -7,6 +7,7 @@ import pytest
 
 from flights.watch import read_snapshots
 from tests.e2e.page_views_run import all_run, page_views
+from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
 
 pytestmark = pytest.mark.scenario
@@ -15,7 +16,7 @@ SESSION_S = 40.0
 """Less than Faust's 60 s, but several windows."""
 
 
-def test_the_group_follows_what_the_controller_has_named(tmp_path: Path) -> None:
+def test_the_group_follows_what_the_controller_has_named(tmp_path: Path, show: Show) -> None:
     balance = {"min_interval_s": 10.0, "load_distance": 60.0, "lost_worker_s": 120.0}
     with page_views(tmp_path, "orphans", session_s=SESSION_S, controller={"balance": balance}) as run:
         clicks = run.start_job()
@@ -32,6 +33,7 @@ def test_the_group_follows_what_the_controller_has_named(tmp_path: Path) -> None
         [decision] = [row for row in named.decisions if "Elastic Allocator" in row.text]
         said_s = decision.at - killed
         print(f"\nnext owners named {said_s:.1f} s after the kill, session {SESSION_S:g} s: {decision.text}")
+        show("next owners named after the kill", f"within {SESSION_S:g} s", f"{said_s:.1f} s")
         assert said_s < SESSION_S
 
         run.until(
@@ -51,6 +53,8 @@ def test_the_group_follows_what_the_controller_has_named(tmp_path: Path) -> None
         assert warmed.migrations > 0
         assert warmed.failed == 0
         assert warmed.recovery_s is not None, "the targets have said that they were warm"
+        planned = "?" if warmed.recovery_planned_s is None else f"{warmed.recovery_planned_s:.2f} s"
+        show(f"{warmed.migrations} key groups warm", planned, f"{warmed.recovery_s:.2f} s")
         newest = read_snapshots(run.cluster.broker.address, run.cluster.topics)[-1]
         counts = {name: sum(row.worker == name for row in newest.key_groups) for name in ("w1", "w2")}
         print(f"all taken over {newest.end_ms / 1000 - killed:.0f} s after the kill: {counts}")

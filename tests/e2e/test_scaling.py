@@ -15,6 +15,7 @@ from flights.watch import StatusWatch
 from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, create_topics, figures, longest_pause
 from tests.e2e.throttle import Throttle
 from tests.paths import ROOT
+from tests.shown import Show
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
 from trimtab_sandbox.cluster import Cluster
@@ -88,7 +89,7 @@ def utilisation(status: Status) -> float:
     return size.demand_cores / size.capacity_cores
 
 
-def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run) -> None:
+def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run, show: Show) -> None:
     begun = time.monotonic()
     seen: list[tuple[float, Status]] = []
 
@@ -108,6 +109,9 @@ def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run)
     high = run.windows(3)[-1]
     print(*((round(at), app.size and app.size.text) for at, status in seen for app in status.apps), sep="\n")
     print("at the first start:", figures(first), "at the height:", figures(high), sep="\n")
+    most = max(row.used_pct or 0.0 for row in running(first))
+    show("busiest worker when the first one is started", "below 100 %", f"{most:.0f} %")
+    show("demand at three times the load, four workers", "below 95 %", f"{utilisation(high):.0%}")
     assert all((row.used_pct or 0.0) < 100.0 for row in running(first)), "before saturation"
     assert utilisation(high) < 0.95
     assert len(run.last.pool) == 0
@@ -116,10 +120,12 @@ def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run)
     fell = time.monotonic()
     run.until(lambda status: len(running(status)) == 2 and len(status.pool) == 2, "two workers again", limit_s=150.0)
     print(f"{time.monotonic() - fell:.0f} s from the fall of the load to two workers")
+    show("from the fall of the load to two workers", "at most 150 s", f"{time.monotonic() - fell:.0f} s")
     calm = run.windows(2)[-1]
     assert {row.worker for row in running(calm)} == {"w0", "w1"}
     assert [row.absence for row in calm.nodes if row.worker in ("w2", "w3")] == [Absence.STOPPED] * 2
     turns = [key for key, _ in groupby(row.reason for row in run.last.decisions if row.kind == "resize")]
+    show("changes of the size", "out, in", ", ".join(turns))
     assert turns == ["out", "in"], "no flapping"
 
     run.jobs.close()
@@ -134,4 +140,5 @@ def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run)
     found = counted(broker)
     wrong = {key: (count, found.get(key)) for key, count in run.jobs.sent.items() if found.get(key) != count}
     print(f"{sum(run.jobs.sent.values())} jobs; key: (sent, counted) {wrong}")
+    show("jobs lost or doubled", "0", f"{len(wrong)} keys wrong of {sum(run.jobs.sent.values())} jobs")
     assert wrong == {}
