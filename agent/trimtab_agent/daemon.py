@@ -262,9 +262,7 @@ class Agent:
         self._breaches[worker] = count
         if new > 0:
             self._metrics.state_breaches.labels(worker).inc(new)
-            self._say(
-                logging.CRITICAL, "worker stops: a changelog record would have overwritten its state", worker=worker
-            )
+            self._say(logging.CRITICAL, "worker stops to protect its tables, its log names the table", worker=worker)
 
     def worker_acked(self, worker: WorkerId, ack: Ack) -> None:
         """Pass a worker's answer to the command machine."""

@@ -34,6 +34,9 @@ overwrites the new owner's changelog. | It starts no event and sends nothing unt
 ends without a commit. | `safety/store_guard.py` |
 | `end-before-state-is-overwritten` | A changelog may be applied to a partition that this worker writes. | The worker \
 ends before that. | `safety/store_guard.py` |
+| `end-before-foreign-state-is-written` | After partitions were added to a source topic of a table, two workers may \
+write one table partition. Where Faust notices, the event counts as done. | The worker ends before that. | \
+`safety/store_guard.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -57,4 +60,5 @@ class Patch(StrEnum):
     FENCE = "fence-after-session"
     STATE_NOT_WRITTEN = "end-when-state-is-not-written"
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"
+    FOREIGN_STATE = "end-before-foreign-state-is-written"
     TOPICS_KNOWN = "topics-known-before-assignment"

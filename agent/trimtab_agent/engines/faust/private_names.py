@@ -161,10 +161,10 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.tables.table.Table,
-        (),
-        "moving the windows of a key group with it",
+        (Patch.FOREIGN_STATE,),
+        "moving the windows of a key group with it; asked for the partition before each write",
         ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
-        (("_should_expire_keys", ()), ("_to_key", ("k",))),
+        (("_should_expire_keys", ()), ("_to_key", ("k",)), ("partition_for_key", ("key",))),
     ),
     Private(
         faust.Agent,

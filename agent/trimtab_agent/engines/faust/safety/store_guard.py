@@ -1,6 +1,6 @@
 """Ends a worker before a table becomes wrong.
 
-The guard watches the stores themselves for two faults, independently of the layers above:
+The guard watches the stores themselves for three faults, independently of the layers above:
 
 - A write fails, for example on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass
   through the app's agent like any other: the event counts as done, the agent restarts, and the worker goes on without
@@ -8,6 +8,10 @@ The guard watches the stores themselves for two faults, independently of the lay
 - A changelog record is applied to a partition that is active here (patch end-before-state-is-overwritten).  The worker
   would read back its own older writes and overwrite newer ones.  Faust legitimately does that only to restore, before
   any source is open.
+- A table partition is written that belongs to another worker (patch end-before-foreign-state-is-written).  A source
+  topic and a table are then not co-partitioned: partitions were added to one of them, or the app's author put them into
+  different operators.  Faust compares the partition counts only before the first write of a topic's events to a table,
+  and counts the event that fails as done.
 
 After a fault nothing more is committed or sent, and the worker ends.  The group sees a worker that was killed.  Other
 workers process its last events again, at most one commit interval of them.
@@ -20,7 +24,10 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from faust.exceptions import PartitionsMismatch
 from faust.stores.rocksdb import Store
+from faust.streams import current_event
+from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 
@@ -32,7 +39,7 @@ EXIT_CODE = os.EX_SOFTWARE
 
 
 class StateBreach(Exception):
-    """A changelog was about to overwrite a table partition that this worker is writing itself."""
+    """Two workers were about to write one table partition, or one to overwrite it by an older state."""
 
 
 class StoreGuard:
@@ -52,6 +59,8 @@ class StoreGuard:
                 store.apply_changelog_batch = self._apply_or_end(
                     table.changelog_topic_name, store.apply_changelog_batch
                 )
+                if not (table.is_global or table.use_partitioner):
+                    table.partition_for_key = self._own_or_end(table.changelog_topic_name, table.partition_for_key)
 
     def _write_or_end(self, write: Callable[..., None]) -> Callable[..., None]:
         def write_or_end(*arguments: Any) -> None:
@@ -79,6 +88,29 @@ class StoreGuard:
             apply(own, to_key, to_value)
 
         return apply_or_end
+
+    def _own_or_end(self, changelog: str, partition_for_key: Callable[[Any], int]) -> Callable[[Any], int]:
+        """Faust asks for the partition before it writes a table or its changelog."""
+
+        def own_or_end(key: Any) -> int:
+            try:
+                partition = partition_for_key(key)
+            except PartitionsMismatch as mismatch:
+                self._on_breach()
+                self._end("a table and its source are not co-partitioned, this worker ends: %s", mismatch)
+                raise
+            active, source = self._app.assignor._active_tps, current_event().message.tp
+            if source in active and TP(changelog, partition) not in active:
+                breach = StateBreach(
+                    f"{source.topic} is written to a table of {changelog}, but this worker owns partition {partition} "
+                    "of the first topic only: give both the same number of partitions, and put them into one operator"
+                )
+                self._on_breach()
+                self._end("a table partition of another worker would be written, this worker ends: %s", breach)
+                raise breach
+            return partition
+
+        return own_or_end
 
     def _restoring(self) -> bool:
         """Whether Faust itself is calling, on its own event loop and before it has opened any source."""

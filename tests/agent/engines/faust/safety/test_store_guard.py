@@ -1,6 +1,7 @@
-"""A table that cannot be written: nothing of the worker counts from then on, and it ends."""
+"""A table that cannot or must not be written: nothing of the worker counts from then on, and it ends."""
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,8 @@ from typing import Any
 
 import faust
 import pytest
+from faust.exceptions import PartitionsMismatch
+from faust.streams import _current_event
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -178,3 +181,89 @@ def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: 
         assert (database.batches, consumer.fence.broken) == (1, False)
 
     asyncio.run(follow())
+
+
+def writing(folder: Path, *, active: set[TP], counts: dict[str, int]) -> tuple[Any, SteeredConsumer, list[int]]:
+    """An app whose table is written from an event of partition 0 of `events`; the offsets of its changelog's records.
+
+    `counts` = how many partitions the broker knows of each topic.
+    """
+    app, consumer, _ = worker(folder, FullDisk())
+    app.assignor._active_tps = active
+    consumer.topic_partitions = counts.get
+    sent: list[int] = []
+    table = app.tables["sums"]
+
+    def send(partition: int, *_: object, **__: object) -> Any:
+        sent.append(partition)
+        return SimpleNamespace(message=SimpleNamespace(partition=partition))
+
+    table.send_changelog = send
+    table.data._db_for_partition = lambda _: SimpleNamespace(put=lambda *_: None)
+    return app, consumer, sent
+
+
+class Event:
+    """An event of a source, as an agent sees it."""
+
+    def __init__(self, tp: TP) -> None:
+        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=tp.partition)
+
+
+def write(app: Any, tp: TP) -> None:
+    """Write the table while an event of this partition is processed."""
+    event = Event(tp)
+    token = _current_event.set(weakref.ref(event))
+    try:
+        app.tables["sums"][b"k"] = b"1"
+    finally:
+        _current_event.reset(token)
+
+
+EVEN = {"events": 1, "ks-sums-changelog": 1}
+
+
+def test_a_table_partition_of_this_worker_is_written(tmp_path: Path) -> None:
+    async def own() -> None:
+        app, consumer, sent = writing(tmp_path, active={SOURCE, SUMS}, counts=EVEN)
+        write(app, SOURCE)
+        assert (sent, consumer.fence.broken) == ([0], False)
+
+    asyncio.run(own())
+
+
+def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Path) -> None:
+    async def foreign() -> None:
+        app, consumer, sent = writing(tmp_path, active={SOURCE}, counts=EVEN)
+
+        with pytest.raises(StateBreach, match="owns partition 0 of the first topic only"):
+            write(app, SOURCE)
+        await asyncio.sleep(0.1)
+
+        assert (sent, consumer.fence.broken, app.breaches) == ([], True, 1)
+        assert app.crashed
+
+    asyncio.run(foreign())
+
+
+def test_an_event_that_was_begun_before_its_partition_left_ends_no_worker(tmp_path: Path) -> None:
+    async def left() -> None:
+        app, consumer, _ = writing(tmp_path, active=set(), counts=EVEN)
+        write(app, SOURCE)
+        assert not consumer.fence.broken
+
+    asyncio.run(left())
+
+
+def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path) -> None:
+    async def grown() -> None:
+        app, consumer, sent = writing(tmp_path, active={SOURCE, SUMS}, counts={**EVEN, "events": 2})
+
+        with pytest.raises(PartitionsMismatch, match="has 2 partitions"):
+            write(app, SOURCE)
+        await asyncio.sleep(0.1)
+
+        assert (sent, consumer.fence.broken, app.breaches) == ([], True, 1)
+        assert app.crashed
+
+    asyncio.run(grown())
