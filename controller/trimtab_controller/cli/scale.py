@@ -3,12 +3,10 @@
 import argparse
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.known import CommandError, Target
+from trimtab_controller.cli.known import Target
 from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
+from trimtab_controller.cli.parsers.scale import AUTO
 from trimtab_controller.intents import actions
-from trimtab_protocol.messages.intents import MAX_WORKERS
-
-AUTO = "auto"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,11 +18,4 @@ def run_scale(args: argparse.Namespace, target: Target) -> int:
     """Tell the controller how many workers an app should have, or take that back."""
     if args.workers == AUTO:
         return carry_out(args, target, actions.scale_auto(asked(args, intents=read_intents(target)), args.app))
-    workers = _count(args.workers)
-    return carry_out(args, target, actions.scale(asked(args, status=read_status(target)), args.app, workers))
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= MAX_WORKERS:
-        raise CommandError(f"found {text[:80]!r}, expected a number of workers from 1 to {MAX_WORKERS}, or {AUTO!r}")
-    return int(text)
+    return carry_out(args, target, actions.scale(asked(args, status=read_status(target)), args.app, args.workers))

@@ -97,7 +97,11 @@ def forget_app(asked: Asked, app: str) -> Change:
     """Drop an app that no longer runs."""
     name = app_named(app)
     _check_gone([row for row in _running(asked) if row.app == name], f"app {name}")
-    return _forgotten(ForgetApp(app=name, by=asked.by, at=asked.at, reason=asked.reason), f"app {name}")
+    intent = ForgetApp(app=name, by=asked.by, at=asked.at, reason=asked.reason)
+    unknown = bool(asked.apps) and name not in asked.apps
+    return _forgotten(
+        intent, f"app {name}", (f"but no app {name!r} is known; there are {first_few(asked.apps)}",) if unknown else ()
+    )
 
 
 def forget_worker(asked: Asked, worker: str) -> Change:
@@ -158,7 +162,7 @@ def scale(asked: Asked, app: str, workers: int) -> Change:
         raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
     intent = Scale(app=name, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"{name} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {name} auto` ends that"
-    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_too_few_to_start(asked, name, workers)))
+    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, name, workers)))
 
 
 def scale_auto(asked: Asked, app: str) -> Change:
@@ -181,9 +185,9 @@ def _check_gone(found: list[NodeStatus], what: str) -> None:
         raise Refusal(Fault.CONFLICT, f"{what} still runs: {where}; stop it first")
 
 
-def _forgotten(intent: ForgetApp | ForgetWorker, what: str) -> Change:
+def _forgotten(intent: ForgetApp | ForgetWorker, what: str, caveats: tuple[str, ...] = ()) -> Change:
     text = f"{what} will be forgotten with the next window; `trimtab status` then lists it among the decisions"
-    return one(intent, text)
+    return one(intent, text, caveats)
 
 
 def _only_told(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
@@ -203,12 +207,17 @@ def _nowhere_to_go(asked: Asked, worker: WorkerId, host: str | None = None) -> t
     return ("but no other worker could take its key groups: it keeps them until there is one",)
 
 
-def _too_few_to_start(asked: Asked, app: AppId, workers: int) -> tuple[str, ...]:
+def _out_of_reach(asked: Asked, app: AppId, workers: int) -> tuple[str, ...]:
+    """Whether too few workers can be started or stopped."""
     rows = asked.status.apps if asked.status else ()
     size = next((row.size for row in rows if row.app == app and row.size is not None), None)
     if asked.status is None or size is None or size.workers is None:
         return ()
     pool = sum(row.app == app for row in asked.status.pool) + len(size.leaving)
-    if workers <= size.workers + pool:
-        return ()
-    return (f"but only {size.workers} run, and {pool} more can be started; `trimtab status` lists them",)
+    if workers > size.workers + pool:
+        return (f"but only {size.workers} run, and {pool} more can be started; `trimtab status` lists them",)
+    stoppable = sum(row.app == app and row.startable for row in asked.nodes)
+    if workers < size.workers - stoppable:
+        told = "without a `hook` only workers leave that have `app` and `command` in agent.toml"
+        return (f"but {size.workers} run, and {stoppable} of them can be stopped: {told}",)
+    return ()

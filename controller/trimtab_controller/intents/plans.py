@@ -67,6 +67,9 @@ def move(asked: Asked, key_groups: Sequence[str], worker: str, looked: Looked) -
     target = worker_named(worker)
     moves = [Placing(key_group=_parsed(text), worker=target) for text in key_groups]
     wish = _wish(asked, moves)
+    known = [row.worker for row in asked.nodes]
+    if known and target not in known:
+        raise Refusal(Fault.UNKNOWN, f"no worker {target!r} reports; there are {first_few(known)}")
     what = f"{len(moves)} key group{'' if len(moves) == 1 else 's'} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
     return _wanted(asked, wish, looked, what, f"; {stay}")

@@ -27,6 +27,14 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pyt
     assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", ["six", "0", "10001", "-1"])
+def test_a_wrong_number_of_workers_is_exit_code_2(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["scale", "shop", number, *NOWHERE])
+    assert ended.value.code == 2
+    assert f"found '{number}', expected a number of workers from 1 to 10000, or 'auto'" in capsys.readouterr().err
+
+
 def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader_module, "REQUEST_LIMIT_S", 0.3)
     assert main(["status", *NOWHERE]) == 1

@@ -172,6 +172,9 @@ def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
     assert (written(change), change.caveats) == ([Scale(**own(app=APP, workers=5))], ())  # type: ignore[arg-type]
     (caveat,) = actions.scale(asked(), APP, 6).caveats
     assert caveat.startswith("but only 4 run, and 1 more can be started")
+    (caveat,) = actions.scale(asked(), APP, 3).caveats
+    assert caveat.startswith("but 4 run, and 0 of them can be stopped: without a `hook`")
+    assert actions.scale(asked(STARTABLE), APP, 3).caveats == ()
     (caveat,) = actions.scale(asked(replace(STATUS, paused="lunch")), APP, 4).caveats
     assert caveat == "but the controller is paused: it happens after `trimtab resume`"
     key = f"scale/{APP}"
@@ -194,6 +197,8 @@ def test_what_still_runs_is_not_forgotten() -> None:
             ForgetWorker(**own(worker=WORKER))  # type: ignore[arg-type]
         ]
         assert written(actions.forget_app(asked(status), APP)) == [ForgetApp(**own(app=APP))]  # type: ignore[arg-type]
+        assert actions.forget_app(asked(status), APP).caveats == ()
+    assert actions.forget_app(asked(), "ordres").caveats == ("but no app 'ordres' is known; there are orders",)
 
 
 def test_a_name_that_nobody_reports_is_refused_with_those_that_are() -> None:

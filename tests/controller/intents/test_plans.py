@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.console.fleet import Fleet
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, window
 from trimtab_controller.decider.machine import Decider
@@ -106,6 +107,9 @@ def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
         "no app 'other' reports; there are app"
     )
     assert refused(Fault.CONFLICT, plans.move, asked(), ["app/sums/0"], "w9", looked()) == "app: w9 does not run"
+    seen = replace(STATUS, nodes=Fleet(workers=2, key_groups=2).status().nodes)
+    told = refused(Fault.UNKNOWN, plans.move, asked(seen), ["app/sums/0"], "w9", looked())
+    assert told.startswith("no worker 'w9' reports; there are ")
     names = [f"{'a' * 190}/{'s' * 190}/{each}" for each in range(1_000)]
     told = refused(Fault.INVALID, plans.move, asked(), names, "w" * 190, looked())
     assert "bytes of names, expected 500000 at most" in told
