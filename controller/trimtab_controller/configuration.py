@@ -15,6 +15,7 @@ from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.guarding import GuardSettings, read_guard
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
@@ -92,7 +93,8 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
     execution = replace(
-        _read_execution(_section(fields, "execution")), disruption=read_disruption(_section(fields, "disruption"))
+        _read_execution(_section(fields, "execution"), read_guard(_section(fields, "guard"))),
+        disruption=read_disruption(_section(fields, "disruption")),
     )
     signing = fields.optional("signing", fields.fields)
     checking = HostChecking.OFF if signing is None else read_checking(signing)
@@ -165,7 +167,7 @@ def _read_placement(fields: Fields) -> First:
     return first
 
 
-def _read_execution(fields: Fields) -> Limits:
+def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
     preset = Limits()
 
     def count(name: str) -> int:
@@ -174,12 +176,19 @@ def _read_execution(fields: Fields) -> Limits:
     def seconds(name: str) -> float:
         return fields.number(name, low=0.1, high=86_400)
 
+    def bytes_s(name: str) -> float:
+        return fields.number(name, low=1e3, high=1e12)
+
     limits = Limits(
+        guard=guard,
         schedule_restores=_or(preset.schedule_restores, fields, "schedule_restores", fields.flag),
         handovers_in_flight=_or(preset.handovers_in_flight, fields, "handovers_in_flight", count),
         handovers_per_host=_or(preset.handovers_per_host, fields, "handovers_per_host", count),
         handovers_in_cluster=_or(preset.handovers_in_cluster, fields, "handovers_in_cluster", count),
         max_pause_s=_or(preset.max_pause_s, fields, "max_pause_s", seconds),
+        max_lag_s=_or(preset.max_lag_s, fields, "max_lag_s", seconds),
+        restore_host_bytes_s=fields.optional("restore_host_bytes_s", bytes_s),
+        restore_cluster_bytes_s=fields.optional("restore_cluster_bytes_s", bytes_s),
         key_groups_per_handover=_or(preset.key_groups_per_handover, fields, "key_groups_per_handover", count),
         prepare_timeout_s=_or(preset.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
         handover_timeout_s=_or(preset.handover_timeout_s, fields, "handover_timeout_s", seconds),

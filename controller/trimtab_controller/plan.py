@@ -19,6 +19,7 @@ class PlanReason(StrEnum):
     RULES = "rules"
     MOVE = "move"  # an operator chose its moves
     UNDO = "undo"  # an operator takes back the moves of another plan
+    ROLL_BACK = "roll_back"  # the guard takes back moves from which the job suffers
 
     @property
     def by_operator(self) -> bool:
@@ -64,6 +65,7 @@ class MoveReason(StrEnum):
     MAKES_ROOM = "makes_room"  # for another key group that comes in exchange
     MOVE = "move"  # an operator moves it
     UNDO = "undo"  # an operator takes back the move of another plan
+    ROLL_BACK = "roll_back"  # its worker has fallen behind since another plan moved it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,8 +65,11 @@ def test_what_is_commented_out_is_the_preset(tmp_path: Path) -> None:
     stated = decode(document)
     assert stated.balance.remote_tuple_cpu_s == 1e-4  # has no preset: nobody knows it before it is measured
     assert replace(stated.balance, remote_tuple_cpu_s=None) == preset.balance
-    assert stated.execution.disruption.max_paused_s_per_hour == 600.0  # has no preset: without it there is no limit
-    assert replace(stated.execution, disruption=preset.execution.disruption) == preset.execution
+    limits = stated.execution  # these have no preset: no limit
+    assert limits.disruption.max_paused_s_per_hour == 600.0
+    assert (limits.restore_host_bytes_s, limits.restore_cluster_bytes_s) == (20e6, 200e6)
+    limits = replace(limits, disruption=preset.execution.disruption)
+    assert replace(limits, restore_host_bytes_s=None, restore_cluster_bytes_s=None) == preset.execution
     for part in ("needs", "solver_time_limit_s", "lease_s"):
         assert getattr(stated, part) == getattr(preset, part)
     for part in ("window_s", "watermark_s", "patience_s", "embedded"):

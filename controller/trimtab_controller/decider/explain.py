@@ -28,7 +28,7 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
 
     def reason_of(row: int, target: WorkerId) -> MoveReason:
         source = table.workers[table.owner[row]]
-        if reason.by_operator:
+        if reason.by_operator or reason is PlanReason.ROLL_BACK:
             return MoveReason(reason.value)
         if source in draining:
             return MoveReason.DRAIN

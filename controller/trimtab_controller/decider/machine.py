@@ -52,6 +52,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forgetting import to_forget
+from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.observations import Observations, Recalled, too_early
@@ -143,7 +144,7 @@ class Decider:
                 was_paused = self.paused is not None
                 known, self.intents = self.intents, intents
                 if was_paused and self.paused is None:
-                    self._seen.predictions.forgive()  # an operator who resumes has looked at the missed plans
+                    self._seen.forgive(self._execution)
                 if self._acting and any_at_once(known, intents):
                     return self._at_once(now)
             case ExecutionChanged(execution=execution):
@@ -290,9 +291,10 @@ class Decider:
         return self._done_with(found or restarted(self.intents, self._execution, self.known.snapshot))
 
     def _by_operators(self, now: float, view: AppView) -> Decision | None:
-        """The plan that an operator wants or approves, or what becomes of one that waits for approval."""
+        """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""
         waiting, band = self._execution.proposals.get(view.app), self.settings.load_distance
         found = wanted_by_operators(now, view, waiting, self.intents, self.plans, band=band)
+        found = found or roll_back(now, view, self._execution.guarded.get(view.app))
         if isinstance(found, Planned):
             found = as_a_whole(found, self.budget.use(now, self._execution, view.app))
         if isinstance(found, Planned):
@@ -338,7 +340,7 @@ class Decider:
             trial = self._seen.trial(now, view, self._execution, found)
             return found if trial is None else self._as_mode_says(now, view, trial)
         use = self.budget.use(now, self._execution, app)
-        return self._seen.predictions.hold(found) or within(found, use, self.settings.max_migrations)
+        return self._seen.hold(now, found, self._execution) or within(found, use, self.settings.max_migrations)
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""

@@ -7,12 +7,13 @@ from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation import end_costs, together_in
 from trimtab_controller.decider.concerns import concerns_of, follow_use
 from trimtab_controller.decider.copies import state_held
-from trimtab_controller.decider.decide import Settings, still_free
+from trimtab_controller.decider.decide import Settings, SolveWanted, still_free
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.evaluate import Histories
 from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.guarded import backs_off, guard_concerns
 from trimtab_controller.decider.headroom import capacity_of
 from trimtab_controller.decider.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.known import Known
@@ -36,6 +37,7 @@ from trimtab_controller.decider.trial import trial_in
 from trimtab_controller.decider.unknown_load import fill_gaps
 from trimtab_controller.decider.view import AppView, NotReady, RestoreCost
 from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.guarding import GuardStop
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
@@ -70,6 +72,7 @@ class Observations:
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self.remote_costs = RemoteCosts(recalled)
         self.known = Known()
+        self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
     def see(
         self,
@@ -113,6 +116,7 @@ class Observations:
         concerns = (
             *concerns_of(use),
             *self.predictions.concerns,
+            *guard_concerns(now, self._unforgiven(execution)),
             *self.standbys.concerns,
             *self.orphans.concerns,
             *self.sizes.concerns,
@@ -167,13 +171,27 @@ class Observations:
     def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
         newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
-        if together is None or not isinstance(newest, AppView) or self.predictions.holds(view.app):
+        held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
+        if together is None or not isinstance(newest, AppView) or held:
             return None
         found = trial_in(now, view, together.fits, execution, self._settings, idle)
         if found is None or still_free(found, newest) is not None:
             return None
         fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
         return self.with_restores(found, execution) if fits else None
+
+    def hold(self, now: float, wanted: SolveWanted, execution: Execution) -> Skip | None:
+        """The reason to make no plan for balance: the guard, or the last plans missed.  Drains continue."""
+        stop = self._unforgiven(execution).get(wanted.view.app)
+        return (None if wanted.must_move else backs_off(now, stop)) or self.predictions.hold(wanted)
+
+    def forgive(self, execution: Execution) -> None:
+        """Let no earlier plan hold up the next one, because an operator has resumed, who has looked at them."""
+        self.predictions.forgive()
+        self._forgiven = frozenset(stop.plan for stop in execution.guarded.values())
+
+    def _unforgiven(self, execution: Execution) -> dict[AppId, GuardStop]:
+        return {app: stop for app, stop in execution.guarded.items() if stop.plan not in self._forgiven}
 
     def with_restores(self, planned: Planned, execution: Execution) -> Planned:
         """The plan, with what its targets lack of the state."""

@@ -21,6 +21,7 @@ class SkipReason(StrEnum):
     NOTHING_BETTER = "nothing_better"
     SOLVER_FAILED = "solver_failed"
     PLANS_MISS = "plans_miss"
+    JOB_SUFFERS = "job_suffers"
     NO_SNAPSHOT = "no_snapshot"
     STALE_SNAPSHOT = "stale_snapshot"
     LOW_COVERAGE = "low_coverage"

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.execution.disruption import DisruptionSettings
+from trimtab_controller.execution.guarding import GuardSettings, GuardStop
+from trimtab_controller.execution.lags import JobWindow
 from trimtab_controller.execution.links import HostReport
 from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
@@ -21,7 +23,12 @@ class Limits:
     """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps, and so
     does `handovers_in_cluster`.
 
-    A hand-over whose key groups paused for more than `max_pause_s` halves the number of its app (see `pace.py`).
+    A hand-over whose key groups paused for more than `max_pause_s` halves the number of its app, and so does a window
+    in which the app is behind by `max_lag_s` more than its plan found it (see `pace.py`, `lags.py`).  `guard`: what
+    becomes of a plan from which a job suffers all the same.
+
+    Restores begin so that a host, and all hosts together, restore no more bytes per second on average (None: no limit;
+    see `restore_rate.py`).
 
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.
@@ -37,12 +44,16 @@ class Limits:
     handovers_per_host: int = 8
     handovers_in_cluster: int = 128
     max_pause_s: float = 5.0
+    max_lag_s: float = 10.0
+    restore_host_bytes_s: float | None = None
+    restore_cluster_bytes_s: float | None = None
     key_groups_per_handover: int = 4
     prepare_timeout_s: float = 60.0
     handover_timeout_s: float = 20.0
     attempts: int = 3
     key_groups_per_part: int = PART_SIZE
     disruption: DisruptionSettings = DisruptionSettings()  # noqa: RUF009 - frozen
+    guard: GuardSettings = GuardSettings()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +207,15 @@ class HostsSeen:
     hosts: Mapping[HostId, HostReport]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobsSeen:
+    """How much waits in each app in a window from `start_s` to `end_s` (epoch seconds)."""
+
+    start_s: float
+    end_s: float
+    jobs: Mapping[AppId, JobWindow]
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementsLost:
     """The placements' topic was re-created: publish all placements again."""
@@ -225,6 +245,7 @@ Event = (
     | AckSeen
     | OwnershipSeen
     | HostsSeen
+    | JobsSeen
     | ReadersSeen
     | PlacementsLost
     | Resumed
@@ -269,15 +290,24 @@ class RoundEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaceChanged:
-    """From now on `after` hand-overs of the app may be in flight, until now `before`: one paused for `pause_s` seconds.
+    """From now on `after` hand-overs of the app may be in flight, until now `before`.
 
-    For log and metrics.
+    One paused for `pause_s` seconds, or the app is behind by `lag_s` seconds more than its plan found it.  For log and
+    metrics.
     """
 
     app: AppId
     before: int
     after: int
-    pause_s: float
+    pause_s: float | None = None
+    lag_s: float | None = None
 
 
-Action = Publish | RestoreEnded | HandoverEnded | RoundEnded | PaceChanged
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardActed:
+    """The guard has ended a plan, or has judged what of it is to be moved back: for log and metrics."""
+
+    stop: GuardStop
+
+
+Action = Publish | RestoreEnded | HandoverEnded | RoundEnded | PaceChanged | GuardActed

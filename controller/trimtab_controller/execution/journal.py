@@ -11,6 +11,7 @@ from typing import Any
 
 from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.disruption_journal import disruption_document, read_disruption
+from trimtab_controller.execution.guard_journal import guard_document, read_guard_stop
 from trimtab_controller.execution.proposal_journal import (
     hand_moved_document,
     proposal_document,
@@ -27,6 +28,7 @@ from trimtab_controller.execution.state import (
     ScalingPhase,
     SizeChange,
 )
+from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import VERSION as VERSION_OF_COMMANDS
 from trimtab_protocol.messages.commands import Command, read_command, read_key_groups
 from trimtab_protocol.messages.decode import (
@@ -77,11 +79,12 @@ def encode_entry(entry: JournalEntry) -> bytes:
 
 
 def _of_operators(execution: Execution) -> dict[str, Any]:
-    """Plans that wait, and what operators moved; only if there is any: 0.1.0 does not know them."""
+    """Plans that wait, what operators moved, plans that the guard ended; only if there is any: 0.1.0 knows none."""
     proposals, moved = execution.proposals, execution.hand_moved
     return {
         **({"proposals": [proposal_document(row) for row in proposals.values()]} if proposals else {}),
         **({"hand_moved": hand_moved_document(moved)} if moved else {}),
+        **({"guarded": [guard_document(row) for row in execution.guarded.values()]} if execution.guarded else {}),
     }
 
 
@@ -111,11 +114,12 @@ def _rounds_document(execution: Execution) -> dict[str, Any]:
 
 
 def _round_document(row: Round) -> dict[str, Any]:
-    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped", "lost", "recovery")]
+    names = [name for name in Round.__slots__ if name not in ("handovers", "stopped", "lost", "recovery", "kind")]
     handovers = [_handover_document(handover) for handover in row.handovers]
     stopped = {} if row.stopped is None else {"stopped": row.stopped}
     lost = {"lost": True} if row.lost else {}
-    return {**{name: getattr(row, name) for name in names}, "handovers": handovers, **stopped, **lost}
+    kind = {} if row.kind is None else {"kind": str(row.kind)}
+    return {**{name: getattr(row, name) for name in names}, "handovers": handovers, **stopped, **lost, **kind}
 
 
 def _handover_document(row: Handover) -> dict[str, Any]:
@@ -159,6 +163,9 @@ def decode_entry(payload: bytes | None) -> JournalEntry:
         else {},
         hand_moved=read_hand_moved(fields, "hand_moved", limit=MAX_HANDOVERS) if fields.has("hand_moved") else {},
         disruption=read_disruption(fields.fields("disruption")) if fields.has("disruption") else Disruption(),
+        guarded={row.app: row for row in map(read_guard_stop, fields.objects("guarded", limit=MAX_HANDOVERS))}
+        if fields.has("guarded")
+        else {},
     )
     acks_read = dict(_read_offset(path, row) for path, row in fields.items("acks_read", limit=1000))
     return JournalEntry(execution=execution, acks_read=acks_read)
@@ -185,7 +192,14 @@ def _read_round(fields: Fields) -> Round:
         ended_at=fields.optional("ended_at", fields.number),
         stopped=fields.optional("stopped", lambda name: fields.text(name, limit=4000)),
         lost=fields.has("lost") and fields.flag("lost"),
+        kind=_read_kind(fields) if fields.has("kind") else None,
     )
+
+
+def _read_kind(fields: Fields) -> PlanReason | None:
+    """Why the plan was made; None: a reason that only a later version knows."""
+    found = fields.name("kind")
+    return PlanReason(found) if found in set(PlanReason) else None
 
 
 def _read_handover(fields: Fields) -> Handover:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.execution import handovers, proposing, resizing, scalings
+from trimtab_controller.execution import guard, handovers, proposing, resizing, scalings
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
 from trimtab_controller.execution.events import (
@@ -18,6 +18,7 @@ from trimtab_controller.execution.events import (
     ForgetWanted,
     HostsSeen,
     IntentsAnswered,
+    JobsSeen,
     Lacking,
     Limits,
     OwnershipSeen,
@@ -37,6 +38,7 @@ from trimtab_controller.execution.events import (
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restore_order import Room, schedule
+from trimtab_controller.execution.restore_rate import RestoreRate
 from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
 from trimtab_controller.execution.standby_restores import StandbyRestores
 from trimtab_controller.execution.state import (
@@ -63,11 +65,14 @@ class ExecutionMachine:
         self._cluster = cluster
         self._limits = limits
         self._costs = RestoreCosts()
-        self._standbys = StandbyRestores(self._costs)
+        self._rate = RestoreRate(limits, state.in_flight)
+        self._standbys = StandbyRestores(self._costs, self._rate)
         self._releases = Releases()
         self._pace = Pace(limits, state.in_flight)
         self.budget = Budget.of(limits)
-        self._warmed: list[RestoreEnded] = []
+        self._guard = guard.Guard(limits)
+        self._told: list[Action] = []
+        self._restore_at: float | None = None
         self._in_parts: dict[AppId, bool] = {}
         self.state = state
 
@@ -77,7 +82,7 @@ class ExecutionMachine:
         times: list[float | None] = [row.wake_at for row in self._handovers() if row.phase not in ENDED]
         times += [scalings.give_up_at(scaling) for scaling in self.state.scalings.values()]
         times += [handovers.named_at(each, self._limits) for each in handovers.to_name(self.state)]
-        times += [self._standbys.wake_at]
+        times += [self._standbys.wake_at, self._restore_at]
         return min((at for at in times if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
@@ -87,6 +92,7 @@ class ExecutionMachine:
             case PlanDecided(plan=plan, standbys=rows, lacking=lacking):
                 self._begin(step, plan, event.id or str(step.epoch))
                 proposing.begun(step, event)
+                guard.begun(step, plan.app, plan.reason)
                 self._place_standbys(step, plan.app, rows, lacking)
             case PlanProposed():
                 proposing.propose(step, event)
@@ -114,6 +120,8 @@ class ExecutionMachine:
                 self._resolve(step, event)
             case HostsSeen(start_s=start_s, hosts=hosts):
                 self._costs.links.see(start_s, hosts, {*self._restoring_on(), *self._standbys.running(now)})
+            case JobsSeen():
+                self._told += self._guard.see(step, event, self._pace)
             case ReadersSeen(in_parts=in_parts):
                 self._see_readers(step, in_parts)
             case PlacementsLost():
@@ -150,14 +158,17 @@ class ExecutionMachine:
         step.count(with_pauses(step.now, heard, step.execution))
         end_spent(step, gate)
         handovers.name_due(step)
-        paced = [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
+        self._told += self._guard.see_ended(step, step.ended, self._pace)
+        self._told += [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
         self._start_waiting(step, gate)
         self._standbys.name_due(step, self._restoring_on(step.execution))
         proposing.let_go(step)
+        guard.forgive(step)
         actions = step.close()
         self.state = step.execution
-        warmed, self._warmed = self._warmed, []
-        return [*actions, *warmed, *paced]
+        told, self._told = self._told, []
+        self._restore_at = self._next_restore(step.now)
+        return [*actions, *told]
 
     def _handovers(self) -> tuple[Handover, ...]:
         """The hand-overs of all rounds in flight."""
@@ -188,6 +199,7 @@ class ExecutionMachine:
             started_at=step.now,
             lost=plan.lost,
             handovers=handovers.handovers_of(step, plan),
+            kind=plan.reason,
         )
         step.set_round(self._scheduled(step.now, row, plan.cores))
 
@@ -212,7 +224,7 @@ class ExecutionMachine:
         begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
         known = {**self._costs.links.cores, **cores}
         building = self._standbys.running(now)
-        found = schedule(now, waiting, self._restoring(), known, self._limits, self._costs, building)
+        found = schedule(now, waiting, self._restoring(), known, self._limits, self._costs, building, lost=row.lost)
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
     def _restoring(self) -> list[Handover]:
@@ -228,13 +240,19 @@ class ExecutionMachine:
     def _start_waiting(self, step: Step, gate: Gate) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
         building = {host: len(left) for host, left in self._standbys.running(step.now).items()}
-        room = Room(step.execution, self._limits, self._releases.is_warm, building, pace=self._pace, gate=gate)
+        limits, warm, rate = self._limits, self._releases.is_warm, self._rate
+        room = Room(step.execution, limits, warm, building, pace=self._pace, gate=gate, rate=rate, now=step.now)
         for row in step.execution.in_flight:
             for handover in row.handovers:
                 ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
                 if ready and room.has(row, handover):
                     handovers.prepare(step, handover)
-                    room.take(handover)
+                    room.take(row, handover)
+
+    def _next_restore(self, now: float) -> float | None:
+        """When the bytes per second allow the next restore; None if none waits for that."""
+        rows = ((row, each) for row in self.state.in_flight for each in row.handovers)
+        return self._rate.next_at((pair for pair in rows if pair[1].phase is HandoverPhase.WAITING), now)
 
     def _hear(self, step: Step, ack: Ack) -> None:
         """Process an agent's ack."""
@@ -257,7 +275,7 @@ class ExecutionMachine:
         """A restore has ended: learn from it, and note that its round has got so far."""
         row = step.execution.rounds[handover.app]
         self._costs.learn(step.now, handover, restoring)
-        self._warmed.append(RestoreEnded(handover=handover, seconds=step.now - handover.since))
+        self._told.append(RestoreEnded(handover=handover, seconds=step.now - handover.since))
         if row.recovery is not None:
             step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))
 
@@ -267,6 +285,11 @@ class ExecutionMachine:
         for each in self._standbys.building:
             building.setdefault(each.host, []).append(each.lacking_bytes)
         return replace(self._costs.learned(self._limits.handovers_per_host), building=building)
+
+    @property
+    def lags_s(self) -> Mapping[AppId, float]:
+        """How far each app was behind in the last window, in seconds of its processing rate, as far as known."""
+        return self._guard.lags_s
 
     @property
     def full_links(self) -> tuple[HostId, ...]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from trimtab_controller.execution.budget import Gate
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.pace import Pace
+from trimtab_controller.execution.restore_rate import RestoreRate, limited_s
 from trimtab_controller.execution.restores import RestoreCosts, slots_of
 from trimtab_controller.execution.state import IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
@@ -40,10 +41,13 @@ def schedule(
     limits: Limits,
     costs: RestoreCosts,
     building: Mapping[HostId, Sequence[float]] = MappingProxyType({}),
+    *,
+    lost: bool = False,
 ) -> Scheduled:
     """Schedule new hand-overs; `restoring` = those of all apps whose targets restore now.
 
-    `building` = the seconds left of the new standbys that restore now, by host.
+    `building` = the seconds left of the new standbys that restore now, by host.  `lost`: after a loss, so that no limit
+    of bytes per second counts.
     On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
     """
     hosts = sorted({each.target_host for each in handovers})
@@ -70,6 +74,10 @@ def schedule(
     expected = _waiting(problem, found.slots, [each.median for each in fitted], handovers, limits)
     slow = _waiting(problem, found.slots, problem.costs, handovers, limits)
     least = _waiting(problem, np.ones_like(found.slots), [each.median for each in fitted], handovers, limits)
+    of_hosts: dict[HostId, list[int]] = {}
+    for each, size in zip(handovers, lacking, strict=True):
+        of_hosts.setdefault(each.target_host, []).append(0 if lost else size)
+    limited, least_limited = (limited_s(limits, of_hosts, all_of_it=each) for each in (True, False))
     givers = {each.source for each in handovers}
     order = sorted(range(len(handovers)), key=lambda at: (handovers[at].target in givers, found.start[at], at))
     return Scheduled(
@@ -77,9 +85,9 @@ def schedule(
         recovery=Recovery(
             slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
             began_at=now,
-            planned_s=max(promised.makespan, expected) * unit_s,
-            high_s=max(found.makespan, promised.makespan, slow) * unit_s,
-            bound_s=max(promised.lower_bound, least) * unit_s,
+            planned_s=max(limited, max(promised.makespan, expected) * unit_s),
+            high_s=max(limited, max(found.makespan, promised.makespan, slow) * unit_s),
+            bound_s=max(least_limited, max(promised.lower_bound, least) * unit_s),
             unknown_links=tuple(host for host in hosts if costs.links.of(host) is None),
         ),
     )
@@ -136,12 +144,15 @@ class Room:
         *,
         pace: Pace,
         gate: Gate | None = None,
+        rate: RestoreRate,
+        now: float,
     ) -> None:
         """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more.
 
         `building` = new standbys that restore on each host.  `gate` = the disruption budgets; None: there are none.
         """
         self._gate = gate
+        self._rate, self._now = rate, now
         self._building = building
         self._pace = pace
         self._limits = limits
@@ -162,6 +173,8 @@ class Room:
             return False
         if not row.lost and sum(self._of_app.values()) >= limits.handovers_in_cluster:
             return False
+        if self._rate.holds(self._now, row, handover):
+            return False
         if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
             return False
         if self._gate is not None and not self._gate.may_begin(handover):
@@ -170,11 +183,14 @@ class Room:
         restoring = self._restoring.get(handover.target_host, 0)
         return slots is None or restoring < max(1, slots - self._building.get(handover.target_host, 0))
 
-    def take(self, handover: Handover) -> None:
+    def take(self, row: Round, handover: Handover) -> None:
         """Count a hand-over that begins."""
         self._count(handover, restores=True)
         if self._gate is not None:
             self._gate.begun(handover)
+        if not row.lost:
+            largest = max((each.state_bytes for each in row.handovers), default=0)
+            self._rate.take(self._now, {handover.target_host: handover.to_restore(largest)})
 
     def _count(self, handover: Handover, *, restores: bool) -> None:
         self._of_app[handover.app] = self._of_app.get(handover.app, 0) + 1

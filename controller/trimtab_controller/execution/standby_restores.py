@@ -1,8 +1,8 @@
 """New standbys, which restore over the same links and slots as the targets of plans: when each is named.
 
 A standby begins to restore as soon as the placement names it.  So its row waits here until every host concerned has a
-slot, no hand-over to that host waits, and the host's link is not full.  Rows are named in batches of key groups with
-the same new standbys, the largest first.
+slot, no hand-over to that host waits, the host's link is not full, and the bytes per second allow it.  Rows are named
+in batches of key groups with the same new standbys, the largest first.
 
 Nobody reports when a standby is warm.  It holds its slot for as long as the p90 of what restores cost says.  Nothing of
 this is journalled: a new leader's decider finds the gaps again.
@@ -11,6 +11,7 @@ this is journalled: a new leader's decider finds the gaps again.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from trimtab_controller.execution.restore_rate import RestoreRate
 from trimtab_controller.execution.restores import RestoreCosts, slots_of
 from trimtab_controller.execution.state import ENDED, Execution, HandoverPhase
 from trimtab_controller.execution.step import Step
@@ -41,9 +42,11 @@ class Building:
 class StandbyRestores:
     """The rows that wait, by app, and the standbys that restore now."""
 
-    def __init__(self, costs: RestoreCosts) -> None:
+    def __init__(self, costs: RestoreCosts, rate: RestoreRate) -> None:
         self._costs = costs
+        self._rate = rate
         self._waiting: dict[AppId, list[_Batch]] = {}
+        self._held_until: tuple[float, ...] = ()  # when the bytes per second allow the rows that wait for only that
         self.building: tuple[Building, ...] = ()
 
     def forget(self, app: AppId) -> None:
@@ -76,8 +79,9 @@ class StandbyRestores:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next slot becomes free (epoch seconds), if a row waits."""
-        return min((each.until for each in self.building), default=None) if self._waiting else None
+        """When the next slot becomes free, or the next restore may begin (epoch seconds), if a row waits."""
+        times = [each.until for each in self.building] if self._waiting else []
+        return min([*times, *self._held_until], default=None)
 
     def running(self, now: float) -> dict[HostId, list[float]]:
         """The seconds left of the standbys that restore now, by host."""
@@ -89,6 +93,7 @@ class StandbyRestores:
 
     def name_due(self, step: Step, restoring: Mapping[HostId, int]) -> None:
         """Name the rows for which there is room now; `restoring` = hand-overs whose targets restore on each host."""
+        self._held_until = ()
         if not self._waiting:
             return
         beside = {host: len(left) for host, left in self.running(step.now).items()}
@@ -110,6 +115,11 @@ class StandbyRestores:
                 if any(host in awaited or beside.get(host, 0) >= most(host) for host in batch.lacking):
                     left.append(batch)
                     continue
+                if (free_at := self._rate.free_at(batch.lacking)) > step.now:
+                    left.append(batch)
+                    self._held_until = (*self._held_until, free_at)
+                    continue
+                self._rate.take(step.now, batch.lacking)
                 step.owners.update(rows)
                 step.changed = True
                 for host, size in batch.lacking.items():

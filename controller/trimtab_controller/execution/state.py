@@ -6,7 +6,9 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from trimtab_controller.execution.disruption import Disruption
+from trimtab_controller.execution.guarding import GuardStop
 from trimtab_controller.execution.proposal import HandMoved, Proposal
+from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -121,7 +123,8 @@ class Round:
     `ended_at` is None while it is in flight.  `stopped` = why the plan was ended early, in words: no hand-over of it
     begins or is tried again.  `lost`: the sources are lost, so that the hand-overs end when their targets are
     warm, and the consumer group makes these the owners.  `recovery` is None if its hand-overs begin as they are listed.
-    It is not in the journal, since 0.1.0 would not read that: a new leader schedules what is left.
+    It is not in the journal, since 0.1.0 would not read that: a new leader schedules what is left.  `kind` None: an
+    older version began it.
     """
 
     plan: str
@@ -138,6 +141,7 @@ class Round:
     stopped: str | None = None
     lost: bool = False
     recovery: Recovery | None = field(default=None, compare=False)
+    kind: PlanReason | None = field(default=None, compare=False)
 
     @property
     def ended(self) -> bool:
@@ -214,7 +218,8 @@ class Execution:
 
     `rounds` has one round per app, `sizes` what was done to the size of apps, `proposals` the plan of each app that
     waits for approval, `hand_moved` the key groups that stay where an operator moved them, `disruption` what has paused
-    in the last hour.  The placements are not in the journal; the same transaction writes them to a topic of their own.
+    in the last hour, `guarded` the last plan of each app that the guard has ended.  The placements are not in the
+    journal; the same transaction writes them to a topic of their own.
     """
 
     generation: int
@@ -226,10 +231,11 @@ class Execution:
     proposals: Mapping[AppId, Proposal] = field(default_factory=dict)
     hand_moved: Mapping[KeyGroup, HandMoved] = field(default_factory=dict)
     disruption: Disruption = Disruption()  # noqa: RUF009 - frozen
+    guarded: Mapping[AppId, GuardStop] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placements", MappingProxyType(dict(self.placements)))
-        for name in ("sizes", "proposals", "hand_moved"):
+        for name in ("sizes", "proposals", "hand_moved", "guarded"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         object.__setattr__(self, "rounds", MappingProxyType(dict(self.rounds)))
         object.__setattr__(self, "scalings", MappingProxyType(dict(self.scalings)))

@@ -11,6 +11,7 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.job_windows import jobs_seen
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.decider.restores import hosts_seen
@@ -187,6 +188,8 @@ class ControlLoop:
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 if self._acting:
                     self._execute(hosts_seen(snapshot, self._configuration.balance.max_link))
+                    self._execute(jobs_seen(snapshot))
+                    self._telemetry.lags(self._execution.lags_s)
                     self._telemetry.full_links(self._execution.full_links)
                 self._decide(deciding.RestoresLearned(learned=self._execution.learned()))
                 self._decide(event)
@@ -321,6 +324,8 @@ class ControlLoop:
                     self._telemetry.handover_ended(action)
                 case executing.PaceChanged():
                     self._telemetry.pace_changed(action)
+                case executing.GuardActed():
+                    self._telemetry.guard_acted(action)
                 case executing.RoundEnded():
                     self._telemetry.round_ended(action)
                 case _:

@@ -2,7 +2,8 @@
 
 Most concerns need several windows in a row.  A new leader has not seen these, and a gap in the windows begins the count
 anew.  Without this, a concern would be told as ended then, and soon after as begun again.  Each window shows by itself
-whether a worker was given up: that concern ends with the first window that does not show it.
+whether a worker was given up, and the journal has what the guard has ended: these concerns end with the first window
+that does not show them.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from trimtab_protocol.messages.status import Status
 
 SETTLED = WINDOWS + 2
 """So many windows in a row show whether a concern holds, also if a plan makes one or two of them incomparable."""
-SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES, ConcernKind.DISRUPTION_BUDGET})
+SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES, ConcernKind.DISRUPTION_BUDGET, ConcernKind.JOB_SUFFERS})
 
 
 class LastingConcerns:

@@ -142,12 +142,16 @@ class Metrics:
         self.moves = from_zero(counter("moves_total", text, "phase"), ENDED)
         self.handovers = from_zero(counter("handovers_total", "Ended hand-overs, by outcome.", "phase"), ENDED)
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
-        text = "Hand-overs of the app that may be in flight, after a long pause; absent before the first one."
+        text = "Hand-overs of the app that may be in flight, since it has suffered from some; absent before that."
         self.pace = gauge("handovers_allowed", text, "app")
         text = "Key-group seconds that the app has paused in the last hour, measured or assumed."
         self.disruption = gauge("paused_key_group_seconds", text, "app")
         text = "Key-group seconds that the app may pause in an hour; absent without a limit."
         self.disruption_limit = gauge("paused_key_group_limit_seconds", text, "app")
+        text = "Plans of the app that the guard has ended, because the job suffered from them."
+        self.guard_stops = counter("guard_stops_total", text, "app")
+        text = "Backlog of the app in seconds of its processing rate; absent while unknown."
+        self.lag = gauge("lag_seconds", text, "app")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
         self.pause = histogram("handover_pause_seconds", text, seconds)
         text = "Seconds from prepare until the new owner's state was warm; copy = it was a standby (yes, no)."
@@ -203,6 +207,10 @@ class Metrics:
             self.disruption.labels(use.app).set(use.used_s)
             if use.limit_s is not None:
                 self.disruption_limit.labels(use.app).set(use.limit_s)
+
+    def see_lags(self, lags_s: Mapping[AppId, float]) -> None:
+        """Set how far apps are behind, for exactly these."""
+        _show(self.lag, {(app,): lag_s for app, lag_s in lags_s.items()})
 
     def see_restore(self, handover: Handover, seconds: float) -> None:
         """Count a restore that has ended."""

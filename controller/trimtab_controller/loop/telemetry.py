@@ -1,7 +1,7 @@
 """Reports the controller's work to operators: by log, metrics, health and status."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.decider.concerns import NO_USE, Concern, ConcernKind
@@ -12,7 +12,8 @@ from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.events import HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
+from trimtab_controller.execution import guard
+from trimtab_controller.execution.events import GuardActed, HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
@@ -84,6 +85,10 @@ class Telemetry:
         self._status_builder.kept_concerns = self._lasting.kept
         self._see_concerns([*decider.known.concerns, *self._lasting.kept])
 
+    def lags(self, lags_s: Mapping[AppId, float]) -> None:
+        """Report how far each app is behind."""
+        self._metrics.see_lags(lags_s)
+
     def full_links(self, hosts: tuple[HostId, ...]) -> None:
         """Log the hosts on which new standbys wait since the foreground fills their links, when they change."""
         if hosts and hosts != self._full_links:
@@ -122,6 +127,7 @@ class Telemetry:
             self._metrics.see_following({})
             self._metrics.see_gaps({})
             self._metrics.see_use(NO_USE)
+            self._metrics.see_lags({})
             self._metrics.see_levels(Levels(), NO_USE)
             self._metrics.see_hosts(None)
             self._metrics.see_sizes({})
@@ -173,16 +179,22 @@ class Telemetry:
         self._metrics.see_restore(event.handover, event.seconds)
 
     def pace_changed(self, event: PaceChanged) -> None:
-        """Report how many hand-overs of an app may be in flight; only long pauses are logged."""
+        """Report how many hand-overs of an app may be in flight; only fewer are logged."""
         self._metrics.see_pace(event.app, event.after)
         if event.after < event.before:
-            log.warning(
-                "%s: a key group paused for %.1f s: %d hand-overs at a time, until now %d",
-                event.app,
-                event.pause_s,
-                event.after,
-                event.before,
+            why = (
+                f"it is {event.lag_s:.1f} s further behind than its plan found it"
+                if event.lag_s is not None
+                else f"a key group paused for {event.pause_s or 0.0:.1f} s"
             )
+            log.warning("%s: %s: %d hand-overs at a time, until now %d", event.app, why, event.after, event.before)
+
+    def guard_acted(self, event: GuardActed) -> None:
+        """Report that the guard has ended a plan, or judged what of it goes back."""
+        stop = event.stop
+        if stop.back_by is None or stop.at == stop.back_by:
+            self._metrics.guard_stops.labels(stop.app).inc()
+        log.warning("%s: %s", stop.app, guard.told(stop))
 
     def round_ended(self, event: RoundEnded) -> None:
         """Report the end of a round."""

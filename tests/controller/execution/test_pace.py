@@ -18,6 +18,7 @@ from tests.controller.execution.execution_transcripts import (
     started,
 )
 from trimtab_controller.execution.events import Limits, PaceChanged, Resumed
+from trimtab_controller.execution.lags import Lag
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.state import Handover, HandoverPhase
@@ -103,3 +104,33 @@ def test_all_apps_together_have_a_limit() -> None:
         machine.on_event(T0, plan(*((number, W0, W1) for number in range(6)), app=app))
     assert (in_flight(machine), in_flight(machine, OTHER)) == (4, 1)
     assert handover(machine, 0, OTHER).key_groups == (kg(0, OTHER),)
+
+
+def behind(grown_s: float | None, *, falling: bool = False) -> Lag:
+    return Lag(lag_s=grown_s, grown_s=grown_s, falling=falling)
+
+
+def test_a_job_that_falls_behind_halves_what_is_in_flight_window_by_window() -> None:
+    pace = Pace(Limits(handovers_in_flight=32))
+    assert pace.see_lag(T0, APP, T0 - 1, behind(9.0), 4) is None
+    assert pace.see_lag(T0 + 10, APP, T0 + 9, behind(11.0), 4) == PaceChanged(app=APP, before=32, after=2, lag_s=11.0)
+    assert pace.see_lag(T0 + 11, APP, T0 + 9, behind(11.0), 4) is None, "the window ended before"
+    assert pace.see_lag(T0 + 20, APP, T0 + 19, behind(14.0, falling=True), 2) is None, "it catches up"
+    assert pace.see_lag(T0 + 30, APP, T0 + 29, behind(15.0), 2) == PaceChanged(app=APP, before=2, after=1, lag_s=15.0)
+    assert pace.see_lag(T0 + 40, APP, T0 + 39, behind(16.0), 1) is None, "never below one"
+
+
+def test_calm_hand_overs_raise_nothing_while_the_job_is_behind() -> None:
+    pace = Pace(Limits(handovers_in_flight=8))
+    pace.see_lag(T0, APP, T0 - 1, behind(11.0), 2)
+    assert [pace.see(T0 + 5, ended(0.1, T0 + 4)) for _ in range(9)] == [None] * 9
+    pace.see_lag(T0 + 10, APP, T0 + 9, behind(6.0, falling=True), 2)
+    assert pace.see(T0 + 15, ended(0.1, T0 + 14)) is None
+    pace.see_lag(T0 + 20, APP, T0 + 19, behind(5.0, falling=True), 2)
+    assert pace.see(T0 + 25, ended(0.1, T0 + 24)) == PaceChanged(app=APP, before=1, after=2, pause_s=0.1)
+
+
+def test_an_unknown_lag_says_nothing() -> None:
+    pace = Pace(Limits(handovers_in_flight=8))
+    assert pace.see_lag(T0, APP, T0 - 1, behind(None), 8) is None
+    assert pace.of(APP) == 8

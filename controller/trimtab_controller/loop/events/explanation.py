@@ -91,6 +91,8 @@ def _reason(row: EventMove, loads: Mapping[WorkerId, float | None], mean: float 
             return "an operator moved it"
         case "undo":
             return "an operator took back an earlier move"
+        case "roll_back":
+            return f"{row.source} fell behind after an earlier move, and the guard took it back"
         case "collocation":
             return f"it exchanged tuples with key groups on {row.target}"
         case "rule":

@@ -1,0 +1,93 @@
+"""Restores begin so that hosts and cluster restore no more bytes per second than the limits allow, on average."""
+
+from dataclasses import replace
+
+from tests.controller.execution.execution_transcripts import APP, HOSTS, LIMITS, T0, W0, W1, W2, ack, plan, started
+from trimtab_controller.execution.events import Limits, PlanDecided, Resumed
+from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.restore_rate import limited_s
+from trimtab_controller.execution.state import HandoverPhase
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.commands import Phase
+
+HOST_RATE = replace(
+    LIMITS, handovers_in_flight=100, handovers_per_host=100, key_groups_per_handover=1, restore_host_bytes_s=50.0
+)
+"""Each move of the transcripts restores 100 bytes: two seconds' worth."""
+CLUSTER_RATE = replace(HOST_RATE, restore_host_bytes_s=None, restore_cluster_bytes_s=50.0)
+TO_TWO = plan((0, W0, W1), (1, W0, W1), (2, W0, W2), (3, W0, W2))
+
+
+def machine(limits: Limits, decided: PlanDecided = TO_TWO) -> ExecutionMachine:
+    made = started(W0, W0, W0, W0, limits=limits)
+    made.on_event(T0, decided)
+    return made
+
+
+def begun(machine: ExecutionMachine) -> list[str]:
+    """The targets that restore now."""
+    rows = machine.state.rounds[APP].handovers
+    return sorted(each.target for each in rows if each.phase is HandoverPhase.PREPARING)
+
+
+def test_the_next_restore_on_a_host_waits_until_the_limit_allows_it() -> None:
+    made = machine(HOST_RATE)
+    assert begun(made) == [W1, W2]
+    assert made.wake_at == T0 + 2.0
+    made.on_tick(T0 + 1.9)
+    assert begun(made) == [W1, W2]
+    made.on_tick(T0 + 2.0)
+    assert begun(made) == [W1, W1, W2, W2]
+
+
+def test_all_hosts_together_have_a_limit_too() -> None:
+    made = machine(CLUSTER_RATE)
+    counts = [len(begun(made))]
+    for second in (2, 4, 6):
+        made.on_tick(T0 + second)
+        counts.append(len(begun(made)))
+    assert counts == [1, 2, 3, 4], "100 bytes every two seconds"
+
+
+def test_a_restore_that_has_ended_early_does_not_let_the_next_one_begin_early() -> None:
+    made = machine(CLUSTER_RATE)
+    first = next(each for each in made.state.rounds[APP].handovers if each.prepare)
+    made.on_event(T0 + 0.5, ack(first.prepare, Phase.PREPARED, generation=7))
+    assert begun(made) == []
+    made.on_tick(T0 + 2)
+    assert len(begun(made)) == 1
+
+
+def test_restores_after_a_loss_wait_for_no_limit() -> None:
+    lost = replace(TO_TWO, plan=replace(TO_TWO.plan, reason=PlanReason.LOSS))
+    assert begun(machine(CLUSTER_RATE, lost)) == [W1, W1, W2, W2]
+
+
+def test_a_standby_has_nothing_to_restore() -> None:
+    made = started(W0, W0, W0, W0, limits=CLUSTER_RATE)
+    held = made.state.placements[APP].changed(
+        made.state.epoch, {each.key_group: (W0, each.target) for each in TO_TWO.plan.moves}
+    )
+    made.state = replace(made.state, placements={APP: held})
+    made.on_event(T0, TO_TWO)
+    assert begun(made) == [W1, W1, W2, W2]
+
+
+def test_a_leader_that_takes_over_counts_what_restores_already() -> None:
+    first = machine(CLUSTER_RATE)
+    successor = ExecutionMachine("c", CLUSTER_RATE, replace(first.state, generation=2))
+    successor.on_event(T0 + 1, Resumed())
+    assert len(begun(successor)) == 1
+    successor.on_tick(T0 + 2)
+    assert len(begun(successor)) == 2
+
+
+def test_the_promise_of_a_plan_knows_the_limits() -> None:
+    made = machine(replace(CLUSTER_RATE, schedule_restores=True))
+    recovery = made.state.rounds[APP].recovery
+    assert recovery is not None
+    assert (recovery.planned_s, recovery.bound_s) == (8.0, 6.0), "the bound leaves out the last one"
+    sizes = {HOSTS[W1]: [100, 100], HOSTS[W2]: [400]}
+    assert limited_s(HOST_RATE, sizes, all_of_it=True) == 8.0
+    assert limited_s(HOST_RATE, sizes, all_of_it=False) == 2.0
+    assert limited_s(LIMITS, sizes, all_of_it=True) == 0.0
