@@ -43,7 +43,8 @@ BARS, CELLS = 480, 9_000
 PAGES = {
     "cluster": ("cluster", f"workers/bars?most={BARS}", "apps", "workers?order=demand&limit=12", "decisions?limit=6",
                 f"apps/{APP}/history"),
-    "app": ("cluster", "apps", f"apps/{APP}/operators", f"apps/{APP}/operators/o0/map?cells={CELLS}",
+    "app": ("cluster", "apps", f"apps/{APP}/operators", f"apps/{APP}/flows?limit=1000",
+            f"apps/{APP}/operators/o0/map?cells={CELLS}",
             f"apps/{APP}/operators/o0/key-groups?order=load&limit=10"),
 }  # fmt: skip
 """Page -> what it asks for."""

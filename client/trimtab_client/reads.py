@@ -9,11 +9,13 @@ from trimtab_protocol.console_documents import (
     MAX_PAGE,
     Bars,
     Cluster,
+    Flow,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
     KeyGroupRow,
     LiveChange,
+    MovesByWorker,
     Moving,
     Operator,
     Page,
@@ -137,6 +139,10 @@ class Reads:
         """The operators of the app in the last window."""
         return self._link.get(tuple[Operator, ...], "apps", app, "operators")
 
+    def flows(self, app: str) -> Iterator[Flow]:
+        """What the operators of the app send to each other in the last window, the largest flows first."""
+        return self._pages(Flow, "apps", app, "flows")
+
     def key_groups(
         self, app: str, operator: str, *, order: KeyGroupOrder = KeyGroupOrder.PARTITION
     ) -> Iterator[KeyGroupRow]:
@@ -178,6 +184,10 @@ class Reads:
     def moves(self, plan: str) -> Iterator[Moving]:
         """What a plan moves, by the journal."""
         return self._pages(Moving, "plans", plan, "moves")
+
+    def moves_by_worker(self, plan: str, *, most: int = 12) -> MovesByWorker:
+        """What a plan moves from worker to worker; `most` workers on each side are named, the others count together."""
+        return self._link.get(MovesByWorker, "plans", plan, "moves", "by-worker", most=most)
 
     def explanation(self, plan: str) -> PlanExplanation:
         """Why each move of a plan was made, its predicted and measured loads; 404: no event of it is kept."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from confluent_kafka import Message
 
 from trimtab_console.events import Events
+from trimtab_console.flows import Flows, flows_of
 from trimtab_console.history import History
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.journal import JournalEntry
@@ -37,6 +38,7 @@ COMPARED = frozenset({"controllers", "read", "fault"})
 class Known:
     """The newest state; nothing in it changes.  `version` grows with each change.
 
+    `snapshot` has no pairs, of which a fleet has millions: `flows` has their sums.
     `statuses` by record key; `rounds` by plan, as last journalled; `controllers` None: the broker did not answer.
     `intent_keys` = keys of the intents in force, also of those that cannot be read; `intents_read` = offset of the last
     record of their topic, None before the first.
@@ -47,6 +49,7 @@ class Known:
     version: int = 0
     statuses: Mapping[bytes, Status] = field(default_factory=dict)
     snapshot: Snapshot | None = None
+    flows: Mapping[AppId, Flows] = field(default_factory=dict)
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
     intents: tuple[Intent, ...] = ()
     intent_keys: frozenset[str] = frozenset()
@@ -126,8 +129,9 @@ class Watch:
             self._events = Events(self._topics.cluster)
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         self._change(
-            statuses={}, snapshot=None, placements={}, intents=(), intent_keys=frozenset(), intents_read=None, rounds={}
-        )
+            statuses={}, snapshot=None, flows={}, placements={}, intents=(), intent_keys=frozenset(),
+            intents_read=None, rounds={},
+        )  # fmt: skip
 
     def _take_status(self, message: Message) -> None:
         key, statuses = message.key() or b"", dict(self._known.statuses)
@@ -155,7 +159,7 @@ class Watch:
         changed: dict[str, object] = {}
         match event:
             case SnapshotArrived(snapshot=snapshot):
-                changed["snapshot"] = snapshot
+                changed["snapshot"], changed["flows"] = replace(snapshot, pairs=()), flows_of(snapshot)
             case IntentsChanged(intents=intents):
                 changed["intents"] = intents
             case Placement():

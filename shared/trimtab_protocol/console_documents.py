@@ -151,6 +151,23 @@ class Operator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """What an operator sends to another one of its app, per second, in the last window; `pairs` = of key groups.
+
+    `collocation` = share of the tuples that stay within a worker, of those whose key groups both have a known owner;
+    `local_sends` = share that skipped the broker, None if a plug-in that sent some is too old to tell.  0 to 1.
+    """
+
+    source: str
+    target: str
+    pairs: int
+    tuples_s: float
+    bytes_s: float
+    collocation: float | None
+    local_sends: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroupMap:
     """The key groups of an operator as columns, one entry per cell, each of at most `per_cell` consecutive partitions.
 
@@ -246,6 +263,38 @@ class Moving:
     state_bytes: int
     pause_s: float | None
     detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerMoves:
+    """What moves from one worker to another; None = all workers that are not named, together.
+
+    `load_pct` in percent of a core, without the `unknown_loads` key groups whose load is not known.  `phases` = number
+    of key groups by phase as in `Moving`; or, by the events alone, by outcome: done, failed, unresolved or planned.
+    """
+
+    source: str | None
+    target: str | None
+    key_groups: int
+    load_pct: float | None
+    unknown_loads: int
+    phases: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovesByWorker:
+    """The moves of a plan by source and target, the most key groups first.
+
+    They are of `key_groups` of the plan's `key_groups_total`: events name only the first moves of a large plan.
+    `sources_total` and `targets_total` = number of workers, also of those that are not named.
+    """
+
+    plan: str
+    key_groups: int
+    key_groups_total: int
+    sources_total: int
+    targets_total: int
+    items: Sequence[WorkerMoves]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,10 +92,11 @@ def use_everything(client: Client) -> None:
     client.cluster(), client.session(), client.app(APP), client.size(APP), client.headroom(APP), client.operators(APP)
     client.worker("orders-1"), client.bars(app=APP, most=40), client.plan(plan.plan), client.runbook("no_leader")
     client.key_group_map(APP, OPERATOR, cells=10), client.explanation(PLAN), client.why(APP, OPERATOR, 1)
+    client.moves_by_worker(PLAN, most=3)
     for rows in (
         client.workers(app=APP, host="host-0001", state=WorkerState.RUNNING, name="ord", order=WorkerOrder.LOAD),
         client.hosts(), client.pool(), client.decisions(), client.concerns(), client.intents(), client.apps(),
-        client.history(APP), client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
+        client.history(APP), client.flows(APP), client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
         client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
     ):  # fmt: skip

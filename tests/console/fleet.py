@@ -3,6 +3,7 @@
 import math
 import random
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trimtab_console.access.entrance import Entrance
@@ -23,7 +24,7 @@ from trimtab_protocol.messages.placement_parts import encode_record
 from trimtab_protocol.messages.proposals import ProposalStatus, ProposedMove
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus
-from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
@@ -124,7 +125,21 @@ class Fleet:
                 for index, load in enumerate(self.loads(window))
             ),
             key_groups=KeyGroupTable(self._block(operator, number) for number, operator in enumerate(self.operators)),
+            pairs=tuple(self._pairs()),
         )  # fmt: skip
+
+    def _pairs(self) -> Iterator[PairWindow]:
+        """Each operator sends to the next, every third one also to the one after it; a third stays on its worker."""
+        count = self.key_groups // len(self.operators)
+        for number, source in enumerate(self.operators):
+            for target in self.operators[number + 1 : number + (3 if number % 3 == 0 else 2)]:
+                for place in range(count):
+                    to = place if place % 3 == 0 else (place * 7 + 1) % count
+                    rate = 12.0 + place % 5 + 40.0 / (number + 1)
+                    yield PairWindow(
+                        source=KeyGroup(APP, source, place), target=KeyGroup(APP, target, to), tuples_s=rate,
+                        bytes_s=150.0 * rate, direct_s=0.9 * rate if place % 3 == 0 else 0.0,
+                    )  # fmt: skip
 
     def _block(self, operator: OperatorId, number: int) -> KeyGroupBlock:
         chosen, count = random.Random(self.seed + number), self.key_groups // len(self.operators)

@@ -100,6 +100,8 @@ def check_pages(cluster: Cluster) -> None:
             forget(page, asker.address, console)
             stop(page, asker.address, console)
             scale(page, asker.address, console, cluster.settings.workers)
+        see_flows(page, asker)
+        see_moves(page, asker)
         see_events(page, asker)
         see_why(page, asker)
         browser.close()
@@ -196,6 +198,35 @@ def act(page: Page, asker: Asker) -> None:
     page.get_by_role("button", name="Close").click()
     expect(page.locator("#state")).to_have_text("acting")
     assert asker.get("intents")["items"] == []
+
+
+def see_flows(page: Page, asker: Asker) -> None:
+    """What operators send to each other is drawn, and a table has the values of the API."""
+    (app,) = [row["app"] for row in asker.get("apps")["items"]]
+    (flow,) = asker.get(f"apps/{app}/flows")["items"]
+    assert flow["source"] != flow["target"]
+    assert (flow["tuples_s"] > 0.0, flow["bytes_s"] > 0.0) == (True, True)
+    assert 0.0 <= flow["collocation"] <= 1.0
+    page.goto(f"{asker.address}/#/app")
+    expect(page.get_by_role("img", name="Flows between 2 operators")).to_be_visible()
+    told = page.get_by_role("region", name="Flows", exact=True)
+    for name in (flow["source"], f"→ {flow['target']}"):
+        expect(told.get_by_role("cell", name=name, exact=True)).to_be_visible()
+
+
+def see_moves(page: Page, asker: Asker) -> None:
+    """The moves of the first plan are drawn from worker to worker, and can be read as a table."""
+    plan = asker.get("plans")["items"][-1]["plan"]
+    found = asker.get(f"plans/{plan}/moves/by-worker")
+    assert sum(row["key_groups"] for row in found["items"]) == found["key_groups"] > 0
+    page.goto(f"{asker.address}/#/plan/{plan}")
+    expect(page.get_by_role("img", name=re.compile(r"key groups? move from \d+ to \d+ worker"))).to_be_visible()
+    page.get_by_text("The same as a table").focus()
+    page.keyboard.press("Enter")
+    told = page.get_by_role("region", name="Moves from worker to worker")
+    expect(told.get_by_role("row")).to_have_count(1 + len(found["items"]))
+    expect(told.get_by_role("cell", name=found["items"][0]["source"], exact=True).first).to_be_visible()
+    look(page, "plan")
 
 
 def see_events(page: Page, asker: Asker) -> None:

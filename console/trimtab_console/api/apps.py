@@ -7,7 +7,17 @@ from fastapi import APIRouter, HTTPException, Query
 
 from trimtab_console import key_groups
 from trimtab_console.api.source import From, Limit, Offset, Source, found, page_of
-from trimtab_protocol.console_documents import KeyGroupMap, KeyGroupOrder, KeyGroupRow, Operator, Page, Placed, Point
+from trimtab_console.flows import Flows
+from trimtab_protocol.console_documents import (
+    Flow,
+    KeyGroupMap,
+    KeyGroupOrder,
+    KeyGroupRow,
+    Operator,
+    Page,
+    Placed,
+    Point,
+)
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.status import AppStatus
@@ -54,6 +64,14 @@ def get_history(source: From, app: str, offset: Offset = 0, limit: Limit = 1_000
 def get_operators(source: From, app: str) -> list[Operator]:
     """The operators of the app in the last window."""
     return key_groups.operators(source.snapshot, AppId(app))
+
+
+@router.get("/apps/{app}/flows")
+def get_flows(source: From, app: str, offset: Offset = 0, limit: Limit = 100) -> Page[Flow]:
+    """What the operators of the app send to each other, the largest flows first; at most 1,000 of them are kept."""
+    _ = source.snapshot
+    flows = source.watch.known.flows.get(AppId(app), Flows())
+    return Page(items=flows.largest[offset : offset + limit], total=flows.total, offset=offset)
 
 
 def _block(source: Source, app: str, operator: str) -> KeyGroupBlock:

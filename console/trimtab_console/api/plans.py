@@ -1,11 +1,18 @@
 """Plans, and what they move."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
+from trimtab_console.moves import by_worker
 from trimtab_console.plans import moves_of, plan_document
-from trimtab_protocol.console_documents import Moving, Page, Plan
+from trimtab_controller.loop.events.explanation import explain_plan
+from trimtab_protocol.console_documents import MovesByWorker, Moving, Page, Plan
 from trimtab_protocol.messages.proposals import ProposalStatus
+
+MAX_NAMED = 100
+"""Workers on each side of a plan's moves that one answer names."""
 
 router = APIRouter()
 
@@ -36,3 +43,11 @@ def get_moves(source: From, plan: str, offset: Offset = 0, limit: Limit = 100) -
     """What a plan moves, by the journal: the plans in flight, the last one of each app, and those seen before."""
     row = source.watch.known.rounds.get(plan)
     return page_of(moves_of(found(row, "journal entry of this plan since the console started")), offset, limit)
+
+
+@router.get("/plans/{plan}/moves/by-worker")
+def get_moves_by_worker(source: From, plan: str, most: Annotated[int, Query(ge=1, le=MAX_NAMED)] = 12) -> MovesByWorker:
+    """What a plan moves from worker to worker; `most` workers on each side are named, the others count together."""
+    row = source.watch.known.rounds.get(plan)
+    summed = by_worker(plan, row, explain_plan(plan, source.watch.events), most)
+    return found(summed, "such plan in the journal or in the events that are kept")

@@ -2,8 +2,11 @@
 import { scaleButton, stopButton, unscaleButton } from "./actions.js";
 import { get, maybe, name } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
-import { bytes, card, h, key, number, percent, share, show, table, tile, times } from "./dom.js";
+import { bytes, card, h, key, number, percent, plural, share, show, table, tile, times, unfold } from "./dom.js";
+import { flowsOf } from "./flows.js";
 import { whyLink } from "./why.js";
+
+const SHOWN = 12; // operators as buttons, and rows of a table until it is unfolded
 
 export function app(root, wanted) {
   const title = h("h1", {}, wanted ?? "Apps"), which = h("div", { class: "chips", role: "group", "aria-label": "App" });
@@ -13,9 +16,10 @@ export function app(root, wanted) {
   const map = card("Key groups by load", "wide", chips, h("p"), canvas, said), size = card("Size", "third", h("div"));
   map.firstChild.append(note, scale, key("none", "not measured"));
   const operators = card("Operators", "half", h("div")), hottest = card("Hottest key groups", "half", h("div"));
-  const buttons = h("div", { class: "actions" });
-  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, operators, hottest);
-  let data = null, operator = null, drawn = null;
+  const buttons = h("div", { class: "actions" }), flows = card("Flows between operators", "", h("div"));
+  flows.firstChild.append(h("span", { class: "note" }, "the last window"), key("ease", "tuples"), key("use", "of them on the same worker"), key("none", "where is unknown"));
+  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, flows, operators, hottest);
+  let data = null, operator = null, drawn = null, allFlows = false, allOperators = false;
   const say = (at) => { said.textContent = at === null || !data ? "Point at a cell, or use the arrow keys, to read its values." : cellText(data, at); };
   const redraw = choosing(canvas, {
     count: () => data?.first.length ?? 0, step: () => drawn?.columns ?? 1, say,
@@ -35,21 +39,25 @@ export function app(root, wanted) {
       h("button", { "aria-pressed": String(each.app === row.app), onclick: () => { location.hash = `#/app/${name(each.app)}`; } }, each.app))));
     show(tiles, row, () => tilesOf(row));
     show(size.lastChild, row, () => sizeOf(row));
-    const found = await maybe(`apps/${name(row.app)}/operators`, []);
+    const none = { items: [], total: 0 };
+    const [found, sent] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe(`apps/${name(row.app)}/flows?limit=1000`, none)]);
     const isSet = intents.items.some((each) => each.kind === "scale" && each.about === row.app);
     show(buttons, [row.app, row.size?.workers, isSet], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null, stopButton(row.app)]);
-    show(operators.lastChild, found, () => operatorsTable(found));
+    const busiest = [...found].sort((a, b) => (b.cpu_cores ?? -1) - (a.cpu_cores ?? -1));
+    show(operators.lastChild, [busiest, allOperators], () => operatorsTable(busiest, allOperators, () => { allOperators = !allOperators; refresh(); }));
+    flows.hidden = found.length < 2 && !sent.items.length;
+    show(flows.lastChild, [sent, found.map((each) => [each.operator, each.cpu_cores]), allFlows], () => flowsOf(sent, found, allFlows, () => { allFlows = !allFlows; refresh(); }));
     operator = found.some((each) => each.operator === operator) ? operator : found[0]?.operator;
-    show(chips, [found.map((each) => each.operator), operator], () => found.map((each) =>
-      h("button", { "aria-pressed": String(each.operator === operator), onclick: () => { operator = each.operator; refresh(); } }, each.operator)));
+    show(chips, [found.map((each) => each.operator), operator], () => chooser(found.map((each) => each.operator), operator, (each) => { operator = each; refresh(); }));
     if (!operator) { said.textContent = "No window has been published lately."; return; }
     const path = `apps/${name(row.app)}/operators/${name(operator)}`;
     const cells = Math.max(64, Math.min(16384, Math.floor((canvas.clientWidth * canvas.clientHeight) / 30)));
     const [cellData, hot] = await Promise.all([get(`${path}/map?cells=${cells}`), get(`${path}/key-groups?order=load&limit=10`)]);
     data = cellData;
-    const peak = Math.max(0, ...data.peak.map((value) => value ?? 0));
-    show(scale, peak, () => [`0`, h("i", { class: "ramp" }), `${number(peak, 1)} % of a core`]);
-    note.textContent = data.per_cell > 1 ? `${number(data.key_groups)}, ${data.per_cell} to a cell: the hottest of each` : number(data.key_groups);
+    const peak = Math.max(-1, ...data.peak.map((value) => value ?? -1));
+    scale.hidden = peak < 0;
+    show(scale, peak, () => (peak ? ["0", h("i", { class: "ramp" }), `${number(peak, peak < 0.1 ? 3 : peak < 1 ? 2 : 1)} % of a core`] : "idle: each has used 0 % of a core"));
+    note.textContent = data.per_cell > 1 ? `${number(data.key_groups)}, ${data.per_cell} to a cell: the hottest of each` : plural(data.key_groups, "key group");
     canvas.setAttribute("aria-label", `Load of ${data.key_groups} key groups of ${operator}; arrow keys choose a cell`);
     redraw();
     if (!said.textContent) say(null);
@@ -85,15 +93,21 @@ function pausedTile(used) {
 
 function sizeOf(row) {
   const fixed = row.fixed.length ? [h("h2", {}, `Fixed workers: ${row.fixed.length}`), h("p", { class: "muted" }, "Plans are made around them."),
-    h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: ${each.reason}${each.text ? `, ${each.text}` : ""}`)))] : [];
+    h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: `, h("a", { href: `#/health/${name(each.reason)}` }, each.reason.replaceAll("_", " ")), each.text ? `, ${each.text}` : "")))] : [];
   return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...fixed];
 }
 
-const operatorsTable = (rows) => table("Operators", [
+// A button for each operator; a list of them where they are many.
+function chooser(names, chosen, choose) {
+  if (names.length <= SHOWN) return names.map((each) => h("button", { "aria-pressed": String(each === chosen), "data-key": each, onclick: () => choose(each) }, each));
+  return h("select", { "aria-label": "Operator", "data-key": "operator", onchange: (event) => choose(event.target.value) }, names.map((each) => h("option", { selected: each === chosen }, each)));
+}
+
+const operatorsTable = (rows, all, toggle) => [table("Operators", [
   ["operator", (row) => row.operator], ["key groups", (row) => number(row.key_groups), true], ["cores", (row) => number(row.cpu_cores, 2), true],
   ["inputs/s", (row) => number(row.tuples_in_s), true], ["backlog", (row) => number(row.backlog), true], ["state", (row) => bytes(row.state_bytes), true],
   ["not measured", (row) => number(row.unmeasured), true],
-], rows, "No window has been published lately.");
+], all ? rows : rows.slice(0, SHOWN), "No window has been published lately."), unfold("operators", rows.length, SHOWN, all, toggle)];
 
 const hottestTable = (rows, operator) => table("Hottest key groups", [
   ["key group", (row) => whyLink(`${operator}/${row.partition}`, String(row.partition)), true], ["worker", (row) => row.worker], ["load of a core", (row) => percent(row.load_pct, 2), true],

@@ -3,7 +3,8 @@ import { clock } from "./dom.js";
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export function chart(place, series, unit) {
+// `say(at)`: the number of the point under the pointer, or null.
+export function chart(place, series, unit, say) {
   const loading = import("../vendor/uPlot.esm.js"); // beside the figures: nothing else waits for it
   let plot = null, last = null, width = 0, uPlot = null;
   const make = () => {
@@ -11,13 +12,10 @@ export function chart(place, series, unit) {
     width = place.clientWidth;
     const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     plot = new uPlot({
-      width, height: 215, legend: { live: true }, cursor: { points: { size: 6 } }, padding: [8, 8, 0, 0],
+      width, height: 215, legend: { show: false }, cursor: { points: { size: 6 } }, padding: [8, 8, 0, 0], hooks: { setCursor: [(self) => say(self.cursor.idx ?? null)] },
       scales: { y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(1, (high ?? 1) * 1.1)] } },
-      axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 46, values: (_, values) => values.map((value) => `${value}${unit}`) }],
-      series: [{ label: "at", value: (_, at) => (at === null ? "–" : clock(at)) }, ...series.map(({ label, colour, dash }) => ({
-        label, stroke: css(colour), width: 2, dash, spanGaps: false, points: { show: false },
-        value: (_, value) => (value === null || value === undefined ? "–" : `${value.toFixed(1)} ${unit}`),
-      }))],
+      axes: [{ ...axis, space: 80, values: (_, at) => at.map(clock) }, { ...axis, size: 52, values: (_, values) => values.map((value) => `${value} ${unit}`) }],
+      series: [{}, ...series.map(({ colour, dash }) => ({ stroke: css(colour), width: 2, dash, spanGaps: false, points: { show: false } }))],
     }, last, place);
   };
   new ResizeObserver(() => { if (plot && place.clientWidth !== width) make(); }).observe(place);

@@ -3,7 +3,8 @@ import { pauseButton, stopButton, workerButton } from "./actions.js";
 import { get, maybe, name, now } from "./api.js";
 import { barAt, choosing, drawBars } from "./canvas.js";
 import { chart } from "./chart.js";
-import { ago, card, clock, h, key, number, percent, show, table, tile, times, UNKNOWN } from "./dom.js";
+import { ago, card, clock, h, key, number, percent, plural, show, table, tile, times, UNKNOWN } from "./dom.js";
+import { when } from "./events.js";
 import { person } from "./session.js";
 
 const SHOWN = 12, PATIENCE_MS = 300;
@@ -15,25 +16,28 @@ export function cluster(root) {
   workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean use"), key("full", "capacity"), key("none", "unknown"));
   const apps = card("Apps", "", h("div")), over = h("div", { class: "chart" });
   const none = h("p", { class: "empty" }, "No load distance is known yet.");
-  const history = card("Load distance over time", "", none, over), top = card("Most asked of", "", h("div"));
+  const figures = h("p", { class: "said" });
+  const history = card("Load distance over time", "", none, over, figures), top = card("Most asked of", "", h("div"));
   const decisions = card("Last decisions", "", h("div"));
   over.hidden = true;
+  history.firstChild.append(key("line", "load distance"), key("dashes", "bound of the last plan"));
   let due = null;
   const find = h("input", { type: "search", class: "find", placeholder: "part of a name", "aria-label": "Find workers by name", maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(findWorkers, PATIENCE_MS); } });
   top.firstChild.append(find);
   const buttons = h("div", { class: "actions" });
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Cluster"), buttons), tiles, workers,
     h("div", { class: "half stack" }, history, top), h("div", { class: "half stack" }, apps, decisions));
-  let bars = null;
+  let bars = null, points = [];
   const say = (at) => { said.textContent = at === null || !bars ? hint(bars) : barText(bars, at); };
   const redraw = choosing(canvas, {
     count: () => bars?.first.length ?? 0, step: () => 10, say,
     at: (x) => (bars ? barAt(canvas, x, bars.first.length) : null),
     draw: (selected) => { if (bars) drawBars(canvas, bars, selected); },
   });
-  const plot = chart(over, [
-    { label: "load distance", colour: "--accent" }, { label: "bound of the last plan", colour: "--muted", dash: [5, 4] },
-  ], "pp");
+  const plot = chart(over, [{ colour: "--accent" }, { colour: "--muted", dash: [5, 4] }], "pp", (at) => {
+    const row = points[at ?? points.length - 1];
+    figures.textContent = row ? `${clock(row.at)}: load distance ${pp(row.load_distance)}, bound ${pp(row.bound)}` : "";
+  });
 
   const findWorkers = async () => {
     const found = await maybe(`workers?order=demand&limit=${SHOWN}&name=${name(find.value.trim())}`, { items: [], total: 0 });
@@ -43,7 +47,7 @@ export function cluster(root) {
   return async (asked) => {
     const most = Math.max(40, Math.min(2000, Math.floor(canvas.clientWidth / 2.5)));
     const listed = maybe("apps", { items: [], total: 0 });
-    const [summary, found, list, decided, points] = await Promise.all([
+    const [summary, found, list, decided, past] = await Promise.all([
       asked, maybe(`workers/bars?most=${most}`), listed, maybe("decisions?limit=6", { items: [] }), listed.then(historyOf), findWorkers(),
     ]);
     show(tiles, [summary.totals, list], () => tilesOf(summary.totals, list.items));
@@ -53,13 +57,14 @@ export function cluster(root) {
     bars = found;
     if (bars) {
       canvas.setAttribute("aria-label", `Use and demand of ${bars.total} workers in percent of their capacity; arrow keys choose a bar`);
-      note.textContent = bars.workers_per_bar > 1 ? `${number(bars.total)}, ${bars.workers_per_bar} to a bar: mean use, above it the highest use and demand` : `${number(bars.total)}`;
+      note.textContent = bars.workers_per_bar > 1 ? `${number(bars.total)} workers, ${bars.workers_per_bar} to a bar: their mean use, and above it the highest use and demand` : plural(bars.total, "worker");
       highest.hidden = bars.workers_per_bar === 1;
       redraw();
       if (!said.textContent) say(null);
     }
     const worst = widest(list.items);
     history.firstChild.firstChild.textContent = worst ? `Load distance over time: ${worst.app}` : "Load distance over time";
+    points = past;
     if (worst) {
       const known = points.some((row) => row.load_distance !== null);
       none.hidden = known; over.hidden = !known;
@@ -76,6 +81,7 @@ const hint = (bars) => (bars ? "Point at a bar, or use the arrow keys, to read i
 const widest = (apps) => [...apps].sort((a, b) => (b.load_distance ?? -1) - (a.load_distance ?? -1))[0];
 const most = (apps, of) => Math.max(...apps.map(of).filter((value) => value !== null && value !== undefined));
 const least = (apps, of) => Math.min(...apps.map(of).filter((value) => value !== null && value !== undefined));
+const pp = (value) => (value === null ? UNKNOWN : `${number(value, 1)} pp`);
 const finite = (value) => (Number.isFinite(value) ? value : null);
 
 function barText(bars, at) {
@@ -114,5 +120,5 @@ export const workersTable = (workers) => table("Workers", [
 ], workers, "There is no such worker, or none has reported yet.");
 
 export const decisionList = (rows) => (rows.length
-  ? h("ul", { class: "list" }, rows.map((row) => h("li", {}, h("time", { title: `${ago(now() - row.at)} ago` }, clock(row.at)), h("span", {}, row.text))))
+  ? h("ul", { class: "list" }, rows.map((row) => h("li", {}, h("time", { title: `${ago(now() - row.at)} ago` }, when(row.at)), h("span", {}, row.text))))
   : h("p", { class: "empty" }, "No decision has been made yet."));

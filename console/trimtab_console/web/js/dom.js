@@ -47,15 +47,24 @@ export const card = (title, width, ...children) =>
 
 export const key = (kind, text) => h("span", { class: "key" }, h("i", { class: `swatch ${kind}` }), text);
 
-// `columns`: [name, of a row: text or element, true for a number or else a class]
+// `columns`: [name, of a row: text or element, true for a number or else a class].  On a phone a row becomes a few lines, in
+// which each value has the name of its column: roles say that it is a table all the same.
 export function table(caption, columns, rows, empty) {
   const kind = (n) => (n === true ? "n" : n);
   if (!rows.length) return h("p", { class: "empty" }, empty ?? "none");
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {},
-      h("thead", {}, h("tr", {}, columns.map(([name, , n]) => h("th", { scope: "col", class: kind(n) }, name)))),
-      h("tbody", {}, rows.map((row) => h("tr", {}, columns.map(([, of, n]) => h("td", { class: kind(n) }, of(row))))))));
+    h("table", { role: "table" },
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, , n]) => h("th", { scope: "col", role: "columnheader", class: kind(n) }, name)))),
+      h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, columns.map(([name, of, n]) => cell(name, of(row), kind(n))))))));
 }
+
+const cell = (name, value, kind) => h("td", { role: "cell", class: kind, "data-name": name, "data-empty": value === "" }, value);
+
+export const plural = (count, one) => `${number(count)} ${one}${count === 1 ? "" : "s"}`;
+
+// The button that shows all rows of a table, or the first `shown` of them again.
+export const unfold = (key, total, shown, all, toggle) => (total <= shown ? null
+  : h("p", {}, h("button", { type: "button", class: "action", "data-key": key, "aria-expanded": String(all), onclick: toggle }, all ? `The first ${shown} only` : `All ${number(total)}`)));
 
 // Replaces the children of a place only if what they show has changed: focus and scroll positions stay.  A button that is
 // made anew keeps the focus by its data-key.

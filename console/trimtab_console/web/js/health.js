@@ -8,9 +8,9 @@ import { person } from "./session.js";
 
 export function health(root, wanted) {
   const findings = card("What is missing", "", h("div")), book = card("Runbook", "half", h("div", { class: "text" }));
-  const intents = card("What operators asked for", "", h("div")), decisions = card("Decisions", "", h("div"));
-  const away = card("Workers that are away", "", h("div")), buttons = h("div", { class: "actions" });
-  const rejected = card("Refused messages", "", h("div"));
+  const intents = card("What operators asked for", "later", h("div")), decisions = card("Decisions", "later", h("div"));
+  const away = card("Workers that are away", "later", h("div")), buttons = h("div", { class: "actions" });
+  const rejected = card("Refused messages", "later", h("div"));
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Health"), buttons), h("div", { class: "stack half" }, findings, intents, away, decisions), book, rejected);
 
   return async (known) => {

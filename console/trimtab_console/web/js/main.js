@@ -99,7 +99,8 @@ function header(summary) {
   if (state.textContent !== text) state.textContent = text;
   state.className = `badge ${KINDS[summary.state] ?? ""}`;
   const leader = summary.controllers?.find((each) => each.leads)?.name;
-  document.getElementById("age").textContent = [leader ? `${leader} leads` : null, summary.snapshot_age_s === null ? "no window yet" : `window ${ago(summary.snapshot_age_s)} old`].filter(Boolean).join(" · ");
+  document.getElementById("leader").textContent = leader ? `${leader} leads · ` : "";
+  document.getElementById("window").textContent = summary.snapshot_age_s === null ? "no window yet" : `window ${ago(summary.snapshot_age_s)} old`;
 }
 
 function warn(text) {

@@ -1,7 +1,9 @@
 // Plans: what moves and why, predicted and measured, how far it is.
 import { maybe, name, now } from "./api.js";
-import { ago, bytes, card, clock, h, number, percent, show, table, UNKNOWN } from "./dom.js";
+import { ago, bytes, card, h, key, number, percent, plural, show, table, UNKNOWN } from "./dom.js";
 import { undoButton } from "./actions.js";
+import { arrowsOf, LEGEND } from "./arrows.js";
+import { when } from "./events.js";
 import { waiting } from "./proposals.js";
 import { whyLink } from "./why.js";
 
@@ -9,11 +11,13 @@ const PAGE = 50;
 
 export function plan(root, wanted) {
   const detail = card("Plan", "half", h("div")), effect = card("Load distance", "half", h("div"));
-  const reasons = card("Why these moves", "wide", h("div")), loads = card("Loads of its workers", "third", h("div"));
+  const arrows = card("What moves where", "wide", h("div")), loads = card("Loads of its workers", "third", h("div"));
+  const reasons = card("Why these moves", "", h("div"));
+  arrows.firstChild.append(...LEGEND.map(([kind, text]) => key(kind, text)));
   const moves = card("Moves", "", h("div")), list = card("Plans", "", h("div"));
-  const waits = card("Plans that wait for approval", "wide", h("div"));
+  const waits = card("Plans that wait for approval", "", h("div"));
   const empty = h("p", { class: "empty" }, "No plan has been made yet.");
-  root.replaceChildren(h("h1", {}, "Plans"), waits, empty, detail, effect, reasons, loads, moves, list);
+  root.replaceChildren(h("h1", {}, "Plans"), waits, empty, detail, effect, arrows, loads, reasons, moves, list);
   let offset = 0;
 
   return async function refresh() {
@@ -21,16 +25,22 @@ export function plan(root, wanted) {
     const found = await maybe("plans?limit=100", { items: [] });
     const row = wanted ? found.items.find((each) => each.plan === wanted) : found.items[0];
     empty.hidden = found.items.length > 0;
-    for (const each of [detail, effect, reasons, loads, moves]) each.hidden = !row;
+    for (const each of [detail, effect, arrows, reasons, loads, moves]) each.hidden = !row;
     list.hidden = !found.items.length;
     show(list.lastChild, [found.items, row?.plan], () => plansTable(found.items));
     if (!row) { if (wanted && found.items.length) { empty.hidden = false; empty.textContent = `Plan ${wanted} is not among the last ones.`; } return; }
     detail.firstChild.firstChild.textContent = `Plan ${row.plan} of ${row.app}`;
     show(detail.lastChild, row, () => about(row));
     show(effect.lastChild, row, () => steps(row));
-    const moving = await maybe(`plans/${name(row.plan)}/moves?offset=${offset}&limit=${PAGE}`);
-    const events = await maybe(`events?plan=${name(row.plan)}&kind=plan&limit=1`, { total: 0 });
-    const told = events.total ? await maybe(`plans/${name(row.plan)}/explanation`) : null;
+    const path = `plans/${name(row.plan)}`;
+    const [moving, events] = await Promise.all([
+      maybe(`${path}/moves?offset=${offset}&limit=${PAGE}`), maybe(`events?plan=${name(row.plan)}&kind=plan&limit=1`, { total: 0 }),
+    ]);
+    const [between, told] = await Promise.all([
+      moving || events.total ? maybe(`${path}/moves/by-worker`) : null, events.total ? maybe(`${path}/explanation`) : null,
+    ]);
+    arrows.hidden = !between?.items.length;
+    if (between) show(arrows.lastChild, between, () => arrowsOf(between));
     reasons.hidden = loads.hidden = !told;
     if (told) {
       show(reasons.lastChild, told, () => reasonsOf(told));
@@ -47,10 +57,10 @@ function about(row) {
   const state = row.ended_at === null ? `in flight for ${ago(now() - row.started_at)}` : `ended after ${ago(row.ended_at - row.started_at)}`;
   const phases = Object.entries(row.handovers).map(([phase, count]) => `${count} ${phase}`).join(", ");
   return [
-    h("p", {}, h("span", { class: `badge ${row.ended_at === null ? "good" : ""}` }, state), " ", `began at ${clock(row.started_at)}`),
+    h("p", {}, h("span", { class: `badge ${row.ended_at === null ? "good" : ""}` }, state), " ", `began at ${when(row.started_at)}`),
     h("p", {}, row.reason), row.stopped ? h("p", { class: "warn-text" }, row.stopped) : null,
     h("progress", { max: Math.max(1, total), value: done, "aria-label": "hand-overs that have ended" }),
-    h("p", { class: "muted" }, `hand-overs: ${phases || "none"}; ${number(row.migrations)} key group${row.migrations === 1 ? "" : "s"} moved${row.failed ? `, ${row.failed} not moved` : ""}, ${bytes(row.bytes_moved)} of state`),
+    h("p", { class: "muted" }, `hand-overs: ${phases || "none"}; ${plural(row.migrations, "key group")} moved${row.failed ? `, ${row.failed} not moved` : ""}, ${bytes(row.bytes_moved)} of state`),
     h("p", { class: "muted" }, `pause of a hand-over: median ${seconds(row.pause_median_s)}, longest ${seconds(row.pause_longest_s)}`),
     row.recovery_planned_s === null ? null : h("p", { class: "muted" }, `all warm after ${seconds(row.recovery_s)}; ${seconds(row.recovery_planned_s)} planned, bound ${seconds(row.recovery_bound_s)}`),
     h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by the greedy method" : ""}`),
@@ -108,7 +118,7 @@ const loadsOf = (told) => [
 ];
 
 const plansTable = (rows) => table("Plans", [
-  ["plan", (row) => h("a", { href: `#/plan/${name(row.plan)}` }, row.plan)], ["app", (row) => row.app], ["began", (row) => clock(row.started_at)],
+  ["plan", (row) => h("a", { href: `#/plan/${name(row.plan)}` }, row.plan)], ["app", (row) => row.app], ["began", (row) => when(row.started_at)],
   ["took", (row) => (row.ended_at === null ? "in flight" : ago(row.ended_at - row.started_at)), true], ["moved", (row) => number(row.migrations), true],
   ["before", (row) => number(row.before, 1), true], ["predicted", (row) => number(row.planned, 1), true], ["measured", (row) => number(row.after, 1), true], ["bound", (row) => number(row.lower_bound, 1), true],
   ["why", (row) => row.reason, "says"],
