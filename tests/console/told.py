@@ -36,7 +36,7 @@ def events(fleet: Fleet) -> list[Event]:
     )
     rows = [
         (3600.0, EventKind.LEADER, "begun", "ctl-1:2817 leads as generation 3", {"by": "ctl-1:2817"}),
-        (1200.0, EventKind.DECISION, "skip", "nothing: orders: load distance inside band 3.1 <= 5.0",
+        (1200.0, EventKind.DECISION, "skip", "nothing: orders: load distance 3.1 pp, inside the band of 5.0 pp",
          {"reason": "inside_band", "app": APP}),
         (900.0, EventKind.PLAN, "begun", "orders: 2 moves (1 to standbys), load distance 8.6 -> 0.9 (bound 0.8), "
          "because load distance 8.6 above 5.0",

@@ -47,7 +47,7 @@ def test_from_snapshot_to_balanced_cluster(world: World) -> None:
     assert 0.0 < row["recovery_bound_s"] <= row["recovery_planned_s"] <= row["recovery_high_s"]
     assert world.metric("trimtab_controller_recovery_seconds") == row["recovery_s"] > 0.0
     assert world.metric("trimtab_controller_moves_total") == 8
-    assert "load distance inside band" in world.trimtab("plan")
+    assert "inside the band" in world.trimtab("plan")
 
 
 def test_workers_can_read_what_is_published(world: World) -> None:
@@ -133,7 +133,7 @@ def test_a_new_key_signs_the_placements_anew_and_forged_ones_are_as_if_not_there
         assert time.monotonic() < deadline, world.log_text()
         world.publish_window()
     assert "refused message 1 of this kind" in world.log_text()
-    while "inside band" not in world.log_text().rpartition("acting as")[2]:
+    while "inside the band" not in world.log_text().rpartition("acting as")[2]:
         assert time.monotonic() < deadline, world.log_text()
         world.publish_window()
     unsigned = f"{world.topics.placement}.unsigned"
@@ -229,7 +229,7 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
     world.start()
     wait_until_it_acts(world)
-    world.wait("decision", lambda: "inside band" in world.log_text(), windows=True)
+    world.wait("decision", lambda: "inside the band" in world.log_text(), windows=True)
     assert "no worker or host 'w9' reports; there are w0, w1, w2" in world.trimtab("drain", "w9", code=1)
     world.trimtab("pause", "--reason", "tea")
     world.trimtab("drain", "w2", "--reason", "kernel update")

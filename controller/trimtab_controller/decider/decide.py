@@ -298,7 +298,7 @@ def around(view: AppView) -> str:
 def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
     """Why no plan for balance is needed; `idle`: collocation cannot be raised either."""
     if idle and distance <= settings.load_distance:
-        detail = f"{view.app}: load distance inside band {distance:.1f} <= {settings.load_distance:.1f}"
+        detail = f"{view.app}: load distance {distance:.1f} pp, inside the band of {settings.load_distance:.1f} pp"
         return Skip(reason=SkipReason.INSIDE_BAND, detail=detail, app=view.app)
     if windows < settings.min_windows:
         detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"

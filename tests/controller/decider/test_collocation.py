@@ -130,7 +130,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     assert calm.reason is SkipReason.INSIDE_BAND
     assert (
         describe(noted(calm, UNMEASURED.note(crossed())))
-        == f"nothing: app: load distance inside band 0.0 <= 5.0; {NOTE}"
+        == f"nothing: app: load distance 0.0 pp, inside the band of 5.0 pp; {NOTE}"
     )
 
     view = heaped()

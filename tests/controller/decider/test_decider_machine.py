@@ -70,7 +70,7 @@ def test_a_plan_from_snapshot_and_answer() -> None:
 @pytest.mark.parametrize(
     ("present", "intents", "owners", "reason", "detail"),
     [
-        (execution(BALANCED), (), BALANCED, SkipReason.INSIDE_BAND, "app: load distance inside band 0.0 <= 5.0"),
+        (execution(BALANCED), (), BALANCED, SkipReason.INSIDE_BAND, "app: load distance 0.0 pp, inside the band of 5.0 pp"),
         (execution(ON_W0), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
         (execution(None), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
         (
@@ -184,9 +184,9 @@ def test_what_may_be_noise_moves_nothing_until_it_has_lasted() -> None:
         [action] = made.on_event(1011.0 + 10.0 * number, arrived)
         decisions.append("solve" if isinstance(action, Solve) else describe(only([action])))
     assert decisions == [
-        "nothing: app: load distance inside band 0.0 <= 5.0",
+        "nothing: app: load distance 0.0 pp, inside the band of 5.0 pp",
         "nothing: app: load distance 10.0 may be noise, which goes up to 34.6",
-        "nothing: app: load distance inside band 0.0 <= 5.0",
+        "nothing: app: load distance 0.0 pp, inside the band of 5.0 pp",
         "nothing: app: load distance 10.0 may be noise, which goes up to 30.3",
         "nothing: app: load distance 15.0 may be noise, which goes up to 23.8",
         "nothing: app: load distance 17.5 may be noise, which goes up to 17.6",

@@ -1,6 +1,6 @@
 // One app: its operators, and their key groups as a map coloured by load.
 import { scaleButton, stopButton, unscaleButton } from "./actions.js";
-import { get, maybe, name } from "./api.js";
+import { get, maybe, name, now } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
 import { bytes, card, h, key, number, percent, plural, share, show, table, tile, times, unfold } from "./dom.js";
 import { flowsOf } from "./flows.js";
@@ -86,7 +86,7 @@ function tilesOf(row) {
 
 function pausedTile(used) {
   if (!used) return tile("Paused in the last hour", "–", "", "not counted by this controller");
-  const free = used.free_at === null ? "the limit is too low for a key group" : `room again in ${Math.max(0, Math.ceil((used.free_at - Date.now() / 1000) / 60))} min`;
+  const free = used.free_at === null ? "the limit is too low for a key group" : `room again in ${Math.max(0, Math.ceil((used.free_at - now()) / 60))} min`;
   const room = used.limit_s === null ? "no limit" : `of ${number(used.limit_s)}; ${used.fits > 0 ? `room for ${number(used.fits)} key groups` : free}`;
   return tile("Paused in the last hour", number(used.used_s, 1), "key-group s", room, used.fits === 0 ? "warn" : "");
 }

@@ -1,5 +1,5 @@
 // What a plan moves from worker to worker, as arrows from left to right, and the same values as a table.
-import { h, number, percent, table, UNKNOWN } from "./dom.js";
+import { h, number, percent, plural, table, UNKNOWN } from "./dom.js";
 import { drawing, picture, short, svg } from "./svg.js";
 
 const LETTER = 7.2, ROW = 32, GAP = 8, BAR = 6, THINNEST = 1.5, HEIGHT = 300;
@@ -18,7 +18,7 @@ export function arrowsOf(found) {
   ];
 }
 
-const others = (name, count) => name ?? `${number(count)} other worker${count === 1 ? "" : "s"}`;
+const others = (name, count) => name ?? plural(count, "other worker");
 const unnamed = (found, side) => found[`${side}s_total`] - new Set(found.items.map((row) => row[side]).filter((name) => name !== null)).size;
 const phases = (row) => Object.entries(row.phases).map(([phase, count]) => `${number(count)} ${phase}`).join(", ");
 const loadOf = (row) => (row.load_pct === null ? UNKNOWN : `${row.unknown_loads ? "at least " : ""}${percent(row.load_pct, 1)}`);
@@ -58,8 +58,8 @@ function draw(found, value, width) {
     }
   }
   const x1 = text + BAR, x2 = width - text - BAR;
-  const moved = `${number(found.key_groups)} key group${found.key_groups === 1 ? "" : "s"}`;
-  const label = `${moved} move from ${number(found.sources_total)} to ${number(found.targets_total)} worker${found.targets_total === 1 ? "" : "s"}; the table below has the values`;
+  const moved = `${plural(found.key_groups, "key group")} ${found.key_groups === 1 ? "moves" : "move"}`;
+  const label = `${moved} from ${number(found.sources_total)} to ${plural(found.targets_total, "worker")}; the table below has the values`;
   return picture(width, height + 2, label,
     found.items.map((row) => arrow(found, row, Math.max(THINNEST, value(row) * scale), places.get(row), x1 + 2, x2 - 2)),
     left.map((node) => end(node, text, -1, text)), right.map((node) => end(node, width - text - BAR, 1, text)));
@@ -75,14 +75,14 @@ function arrow(found, row, wide, { from, to }, x1, x2) {
   }
   const tip = COLOURS[Object.entries(row.phases).sort((a, b) => b[1] - a[1])[0][0]] ?? "still", high = Math.max(4, wide / 2), y = to + wide / 2;
   const load = row.load_pct === null ? "" : `, ${loadOf(row)} of a core`;
-  const told = `${others(row.source, unnamed(found, "source"))} to ${others(row.target, unnamed(found, "target"))}: ${number(row.key_groups)} key groups${load}; ${phases(row)}`;
+  const told = `${others(row.source, unnamed(found, "source"))} to ${others(row.target, unnamed(found, "target"))}: ${plural(row.key_groups, "key group")}${load}; ${phases(row)}`;
   return svg("g", { class: "arrow" }, svg("title", {}, told), parts, svg("polygon", { class: tip, points: `${x2 - 8},${y - high} ${x2},${y} ${x2 - 8},${y + high}` }));
 }
 
 // A worker at one end: its bar, name, and what leaves or comes.
 function end(node, x, way, room) {
   const text = { x: way < 0 ? x - 6 : x + BAR + 6, "text-anchor": way < 0 ? "end" : "start" }, letters = Math.floor((room - 6) / LETTER);
-  const load = node.unknown_loads ? "" : percent(node.load_pct, 1), count = `${number(node.key_groups)} key group${node.key_groups === 1 ? "" : "s"}`;
+  const load = node.unknown_loads ? "" : percent(node.load_pct, 1), count = plural(node.key_groups, "key group");
   const more = load && `${count} · ${load}`.length <= letters + 2 ? `${count} · ${load}` : count;
   return svg("g", { class: "end" }, svg("title", {}, node.name), svg("rect", { x, y: node.top, width: BAR, height: Math.max(2, node.size), rx: 2 }),
     svg("text", { ...text, y: node.middle - 3 }, short(node.name, letters)), svg("text", { ...text, class: "more", y: node.middle + 12 }, more));
