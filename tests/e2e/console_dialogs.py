@@ -79,7 +79,7 @@ def stop(page: Page, address: str, console: Client) -> None:
 
 
 def scale(page: Page, address: str, console: Client, workers: int) -> None:
-    """The controller has an agent start a worker of the pool."""
+    """The controller has an agent start a worker of the pool; then the size follows the demand again."""
     page.goto(f"{address}/#/app")
     (app,) = [row.app for row in console.apps()]
     telling = f"{app} will have {workers} workers"
@@ -88,11 +88,6 @@ def scale(page: Page, address: str, console: Client, workers: int) -> None:
     until(lambda: running(console) == workers, f"{workers} workers run")
     page.goto(f"{address}/#/cluster")
     expect(page.locator(".tile .value").first).to_have_text(str(workers))
-
-
-def unscale(page: Page, address: str, console: Client) -> None:
-    """The size follows the demand again."""
-    (app,) = [row.app for row in console.apps()]
     page.goto(f"{address}/#/app")
     button = f"Let the size of {app} follow its demand"
     confirm(page, button, f"{button}?", f"the size of {app} follows its demand again")

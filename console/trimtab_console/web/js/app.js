@@ -11,7 +11,7 @@ const SHOWN = 12; // operators as buttons, and rows of a table until it is unfol
 export function app(root, wanted) {
   const title = h("h1", {}, wanted ?? "Apps"), which = h("div", { class: "chips", role: "group", "aria-label": "App" });
   const tiles = h("div", { class: "tiles" }), chips = h("div", { class: "chips", role: "group", "aria-label": "Operator" });
-  const canvas = h("canvas", { class: "plot map", role: "img" }), said = h("p", { class: "said muted", "aria-live": "polite" });
+  const canvas = h("canvas", { class: "plot map", role: "img", "aria-label": "Load of the key groups" }), said = h("p", { class: "said muted", "aria-live": "polite" });
   const note = h("span", { class: "note" }), scale = h("span", { class: "key" });
   const map = card("Key groups by load", "wide", chips, h("p"), canvas, said), size = card("Size", "third", h("div"));
   map.firstChild.append(note, scale, key("none", "not measured"));

@@ -10,7 +10,7 @@ import { person } from "./session.js";
 const SHOWN = 12, PATIENCE_MS = 300;
 
 export function cluster(root) {
-  const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img" });
+  const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img", "aria-label": "Use and demand of the workers" });
   const said = h("p", { class: "said muted", "aria-live": "polite" }), note = h("span", { class: "note" });
   const highest = key("ease", "highest use"), workers = card("Workers by host", "", canvas, said);
   workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean use"), key("full", "capacity"), key("none", "unknown"));
