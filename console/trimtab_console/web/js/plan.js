@@ -42,6 +42,7 @@ export function plan(root, wanted) {
     arrows.hidden = !between?.items.length;
     if (between) show(arrows.lastChild, between, () => arrowsOf(between));
     reasons.hidden = loads.hidden = !told;
+    arrows.classList.toggle("wide", Boolean(told));
     if (told) {
       show(reasons.lastChild, told, () => reasonsOf(told));
       show(loads.lastChild, told, () => loadsOf(told));
