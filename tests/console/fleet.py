@@ -176,7 +176,10 @@ class Fleet:
             "rounds": (self.past(at), self.in_flight(at)),
             "proposals": (self.waiting(at),),
             "decisions": (
-                DecisionStatus(at=at - 300, kind="skip", reason="inside_band", text="nothing: orders: load distance 2.3 pp, inside the band of 5.0 pp"),
+                DecisionStatus(
+                    at=at - 300, kind="skip", reason="inside_band",
+                    text="nothing: orders: load distance 2.3 pp, inside the band of 5.0 pp",
+                ),
                 DecisionStatus(
                     at=at - 8, kind="plan", reason="load_distance",
                     text="plan 3.15: orders: 3 moves, load distance 11.4 to 1.9 pp (bound 1.2)",

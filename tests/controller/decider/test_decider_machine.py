@@ -70,7 +70,13 @@ def test_a_plan_from_snapshot_and_answer() -> None:
 @pytest.mark.parametrize(
     ("present", "intents", "owners", "reason", "detail"),
     [
-        (execution(BALANCED), (), BALANCED, SkipReason.INSIDE_BAND, "app: load distance 0.0 pp, inside the band of 5.0 pp"),
+        (
+            execution(BALANCED),
+            (),
+            BALANCED,
+            SkipReason.INSIDE_BAND,
+            "app: load distance 0.0 pp, inside the band of 5.0 pp",
+        ),
         (execution(ON_W0), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
         (execution(None), (PAUSE,), ON_W0, SkipReason.PAUSED, "paused by op: maintenance"),
         (
