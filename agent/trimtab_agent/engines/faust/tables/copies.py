@@ -10,6 +10,7 @@ unless it is set), and a copy that has not seen them would keep those keys.
 
 import asyncio
 import logging
+import shutil
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -35,7 +36,7 @@ READ_AT_ONCE = 50
 ENDS_LIMIT_S = 10.0
 """How long the broker may take to say where changelogs end."""
 MAX_AGE_S = 12 * 3600.0
-"""Databases not written for so long count as none."""
+"""Databases not written for so long count as none; one that lacks records is deleted before it becomes a standby."""
 REWRITTEN = "rocksdict-config.json"
 """rocksdict writes this file also when it only reads."""
 
@@ -168,6 +169,25 @@ def _written_at(path: Path) -> float:
         return max(each.stat().st_mtime for each in path.iterdir() if each.name != REWRITTEN)
     except OSError:  # somebody cleans up
         return 0.0
+
+
+def open_database(store: Any, partition: int, *, end: int, oldest_s: float) -> Any:
+    """Open a partition's database, in an executor.
+
+    A database that was written last before `oldest_s` (epoch seconds) and lacks records of its changelog, which has
+    `end` of them, is deleted first.  It may have keys whose tombstones the changelog has no more.
+    """
+    path: Path = store.partition_path(partition)
+    written_at = _written_at(path)
+    if 0.0 < written_at < oldest_s and stored_offset(path, store.offset_key) < end - 1:
+        log.warning(
+            "%s was written last %.0f h ago: it is deleted and restored from the whole changelog, which may have no "
+            "tombstones any more of keys deleted since",
+            path.name,
+            (time.time() - written_at) / 3600.0,
+        )
+        shutil.rmtree(path)
+    return store._open_for_partition(partition)
 
 
 def stored_offset(path: Path, key: bytes) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from faust.types import TP
@@ -62,6 +63,9 @@ class Table:
     def __init__(self, databases: dict[int, object]) -> None:
         self.data = self
         self._dbs = databases
+
+    def partition_path(self, partition: int) -> Path:
+        return Path("nowhere", f"{partition}.db")
 
     def _open_for_partition(self, partition: int) -> object:
         return object()

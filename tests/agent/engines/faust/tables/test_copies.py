@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict
 
 from trimtab_agent.engines.faust.group.operators import Operator
 from trimtab_agent.engines.faust.tables import copies as copies_module
-from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, Copies, databases, stored_offset
+from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, Copies, databases, open_database, stored_offset
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import OperatorId
 
@@ -36,6 +36,11 @@ class Store:
 
     def partition_path(self, partition: int) -> Path:
         return self._folder / f"{self._name}-{partition}.db"
+
+    def _open_for_partition(self, partition: int) -> Any:
+        options = Options(raw_mode=True)
+        options.create_if_missing(True)
+        return Rdict(str(self.partition_path(partition)), options=options)
 
     def write(self, partition: int, offset: int | None) -> None:
         options = Options(raw_mode=True)
@@ -181,3 +186,29 @@ def test_without_a_change_it_looks_again_and_while_the_broker_is_away(
         return found
 
     assert asyncio.run(scenario()) == [(Copy(SUMS, 1, 10),)] * 3, "what it knows stays"
+
+
+@pytest.mark.parametrize(
+    ("age_s", "end", "kept"),
+    [(MAX_AGE_S + 60, 9, False), (MAX_AGE_S - 60, 9, True), (MAX_AGE_S + 60, 8, True)],
+    ids=["old and behind", "behind", "old and whole"],
+)
+def test_an_old_database_that_lacks_records_is_restored_from_the_beginning(
+    tmp_path: Path, age_s: float, end: int, kept: bool
+) -> None:
+    store = Store(tmp_path, "sums")
+    store.write(3, 7)
+    now = time.time()
+    for path in store.partition_path(3).iterdir():
+        os.utime(path, (now - age_s, now - age_s))
+
+    opened = open_database(store, 3, end=end, oldest_s=now - MAX_AGE_S)
+
+    assert (opened.get(b"key") is not None, opened.get(KEY) is not None) == (kept, kept)
+    opened.close()
+
+
+def test_a_database_that_is_not_there_is_made(tmp_path: Path) -> None:
+    opened = open_database(Store(tmp_path, "sums"), 3, end=9, oldest_s=time.time())
+    assert opened.get(KEY) is None
+    opened.close()
