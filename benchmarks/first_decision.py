@@ -103,7 +103,9 @@ class Fleet:
                 at_ms = due_ms + host * 1000 // HOSTS
                 if self._done.wait(max(0.0, at_ms / 1000 - time.time())):
                     return
-                self._producer.produce(Topics(CLUSTER).reports, self._report(host, at_ms), f"h{host}")
+                self._producer.produce(
+                    Topics(CLUSTER).reports, report(host, at_ms, skewed=self.skewed.is_set()), f"h{host}"
+                )
                 self._producer.poll(0)
             due_ms += 1000
 
@@ -114,43 +116,45 @@ class Fleet:
                 ack = Ack.to(command, Phase.REFUSED, at=time.time(), refusal=Refusal.GUARD)
                 self._producer.produce(Topics(CLUSTER).acks, encode_ack(ack), command.host)
 
-    def _report(self, host: int, at_ms: int) -> bytes:
-        own = range(host, KEY_GROUPS, HOSTS)
-        # It differs from second to second, so that no two plans have the same words and each is logged.
-        factor = (3.0 if self.skewed.is_set() and host == 0 else 1.0) * (1 + at_ms // 1000 % 7 / 100)
-        rows = tuple(
-            KeyGroupSample(
-                key_group=KeyGroup(APP, OPERATOR, partition),
-                worker=WorkerId(f"w{host}"),
-                cpu_s=0.01 * factor * (1 + partition / KEY_GROUPS),
-                tuples_in=100,
-                state_bytes=1_000,
-                backlog=0,
-            )
-            for partition in own
-        )
-        used_s = sum(row.cpu_s or 0.0 for row in rows)
-        worker = WorkerSample(
+
+def report(host: int, at_ms: int, *, skewed: bool) -> bytes:
+    """What a host reports in a second; `skewed`: the first one has three times the load."""
+    own = range(host, KEY_GROUPS, HOSTS)
+    # It differs from second to second, so that no two plans have the same words and each is logged.
+    factor = (3.0 if skewed and host == 0 else 1.0) * (1 + at_ms // 1000 % 7 / 100)
+    rows = tuple(
+        KeyGroupSample(
+            key_group=KeyGroup(APP, OPERATOR, partition),
             worker=WorkerId(f"w{host}"),
-            app=APP,
-            state=WorkerState.RUNNING,
-            capacity=1.0,
-            cpu_s=used_s,
-            steering=True,
-            operators={OPERATOR: KEY_GROUPS},
+            cpu_s=0.01 * factor * (1 + partition / KEY_GROUPS),
+            tuples_in=100,
+            state_bytes=1_000,
+            backlog=0,
         )
-        return encode_report(
-            Report(
-                cluster=CLUSTER,
-                host=HostId(f"h{host}"),
-                at_ms=at_ms,
-                interval_s=1.0,
-                sequence=at_ms,
-                sample=HostSample(cpu_s=used_s, cores=2.0, basis=Basis.CGROUP),
-                workers=(worker,),
-                key_groups=rows,
-            )
+        for partition in own
+    )
+    used_s = sum(row.cpu_s or 0.0 for row in rows)
+    worker = WorkerSample(
+        worker=WorkerId(f"w{host}"),
+        app=APP,
+        state=WorkerState.RUNNING,
+        capacity=1.0,
+        cpu_s=used_s,
+        steering=True,
+        operators={OPERATOR: KEY_GROUPS},
+    )
+    return encode_report(
+        Report(
+            cluster=CLUSTER,
+            host=HostId(f"h{host}"),
+            at_ms=at_ms,
+            interval_s=1.0,
+            sequence=at_ms,
+            sample=HostSample(cpu_s=used_s, cores=2.0, basis=Basis.CGROUP),
+            workers=(worker,),
+            key_groups=rows,
         )
+    )
 
 
 class Controllers:

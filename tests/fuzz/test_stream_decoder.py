@@ -8,7 +8,7 @@ import pytest
 
 from tests.fuzz.fuzzed.run import Tally
 from tests.fuzz.fuzzed.samples import REPORT
-from tests.fuzz.fuzzed.spark import ARRIVAL_MS, PLANTED, Row, fuzz_stream, judge, rows_of
+from tests.fuzz.fuzzed.spark import ARRIVAL_MS, PLANTED, Row, fuzz_stream, judge, left_out_alike, rows_of
 from trimtab_controller.stream.measures import Kind
 
 RECORDS = 2_000
@@ -27,6 +27,15 @@ def test_spark_refuses_for_a_reason_or_reads_what_the_decoder_reads() -> None:
     assert tally.accepted + tally.refused.total() == tally.records == RECORDS
     assert tally.accepted > RECORDS / 20
     assert tally.refused.keys() >= {"malformed", "missing_field", "wrong_type", "unknown_field", "out_of_range"}
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(300)
+def test_spark_and_python_leave_out_the_same_records() -> None:
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        found, wrong = process.submit(left_out_alike, batches=8, seed=1).result(LIMIT_S)
+    assert wrong == []
+    assert found >= 8, "floods, and unknown hosts"
 
 
 def judged(record: bytes, rows: list[Row]) -> set[str]:

@@ -20,12 +20,13 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
+from trimtab_controller.stream.arrivals import BatchSizes, too_many
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
 from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
 from trimtab_controller.stream.publisher import NotPublished, Publisher
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
-from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
+from trimtab_controller.stream.session import fresh_checkpoint, open_session, plan_for, prefer_plain_files
 from trimtab_controller.stream.signatures import Refused, SignatureCheck, Verdict
 from trimtab_process.backoff import Backoff
 from trimtab_process.trust_file import TrustFile
@@ -145,6 +146,7 @@ class Batches:
         self._working = threading.Lock()
         self._closing = threading.Event()
         self._beside = ThreadPoolExecutor(1, "planning")
+        self._sizes = BatchSizes(settings.expected_hosts)
 
     def __call__(self, records: DataFrame, _batch_id: int) -> None:
         """Add the sums of a batch, publish the ready windows, and wait until the next batch can complete a window.
@@ -161,6 +163,7 @@ class Batches:
 
     def _rows(self, records: DataFrame) -> pa.Table:
         """The sums of a batch.  Spark plans the query for them while it counts what is left out, mostly nothing."""
+        plan_for(records.sparkSession, small=self._sizes.small)
         planned = self._beside.submit(self._sums, records, Verdict())
         verdict = self._judge(records)
         _tell(verdict)
@@ -168,6 +171,7 @@ class Batches:
         if verdict.flooding or verdict.dropped:
             sums = self._sums(records, verdict)
         found = sums.toArrow()
+        self._sizes.see(found.num_rows, flooded=bool(verdict.flooding))
         self._assembler.doubt(verdict.unsigned, verdict.doubted)
         refused = table_of(
             left_out_row(row.host, row.fault, row.start_ms, row.reports, row.last_ms) for row in verdict.refused
@@ -179,6 +183,14 @@ class Batches:
         if self._signatures is not None:
             return self._signatures.judge(records)
         settings = self._settings
+        if self._sizes.small:
+            return too_many(
+                pipeline.arrivals(records).toArrow(),
+                window_ms=settings.window_ms,
+                most_reports=pipeline.MAX_REPORTS_S * settings.window_s,
+                most_bytes=pipeline.most_bytes_of(settings.window_ms),
+                expected=settings.expected_hosts,
+            )
         rows = pipeline.left_out(records, window_ms=settings.window_ms, hosts=settings.expected_hosts).collect()
         return Verdict(refused=tuple(Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows))
 

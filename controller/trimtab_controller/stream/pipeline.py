@@ -90,6 +90,13 @@ def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -
     return sent.select(host, fault.alias("fault"), "start_ms", "reports", "last_ms", "key").where("fault IS NOT NULL")
 
 
+def arrivals(raw: DataFrame) -> DataFrame:
+    """What `arrivals.too_many` needs of each record of a small batch: `key`, `arrival_ms`, `size` in bytes."""
+    return raw.select(
+        "key", F.expr("unix_millis(timestamp)").alias("arrival_ms"), F.expr("octet_length(value)").alias("size")
+    )
+
+
 def signatures(raw: DataFrame) -> DataFrame:
     """What the check of signatures needs of each record, read with its headers: see `signatures.SignatureCheck`.
 

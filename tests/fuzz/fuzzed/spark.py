@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice
+from random import Random
 from typing import Any
 
 import psutil
@@ -18,6 +19,7 @@ from tests.fuzz.fuzzed.mutants import Mutants, giants
 from tests.fuzz.fuzzed.run import Tally, forget_peak, peak_bytes, told
 from tests.fuzz.fuzzed.samples import CLUSTER, REPORT
 from trimtab_controller.stream import pipeline
+from trimtab_controller.stream.arrivals import too_many
 from trimtab_controller.stream.measures import (
     ABSENCES,
     BASES,
@@ -31,7 +33,8 @@ from trimtab_controller.stream.measures import (
     SUMS,
     Kind,
 )
-from trimtab_controller.stream.session import open_session
+from trimtab_controller.stream.session import open_session, plan_for
+from trimtab_controller.stream.signatures import Refused
 from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.report import (
     MAX_CORES,
@@ -48,6 +51,7 @@ NAME = "stream: report"
 BATCH, GIANTS = 50_000, 4
 """Of records that go through Spark together; more giants than that would need a larger JVM than the stream's."""
 MAX_AHEAD_MS = 60_000
+WINDOW_MS = 1_000
 ARRIVAL_MS = 1_000_000
 """Of the first record of a batch; each further one is a millisecond later, so that a refused one is known by it."""
 SHOWN_ROWS = 3
@@ -64,7 +68,9 @@ def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
         tally, began, grown = Tally(name=NAME), time.process_time(), forget_peak()
         large_ones = iter(giants(PLANTED) if large else ())
         mutants = islice(chain(PLANTED.samples, Mutants(PLANTED, seed)), records)
-        for batch in chain(batches(large_ones, GIANTS), batches(mutants, BATCH)):
+        most = max(1, min(BATCH, records // 2))
+        for number, batch in enumerate(chain(batches(large_ones, GIANTS), batches(mutants, most))):
+            plan_for(spark, small=number % 2 == 1)  # interpreted and compiled in turn
             give_batch(spark, batch, tally)
         tally.growth_bytes = peak_bytes() - grown
         spent = [process.cpu_times() for process in psutil.Process().children(recursive=True)]
@@ -72,6 +78,44 @@ def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
     finally:
         spark.stop()
     return tally
+
+
+def left_out_alike(*, batches: int, seed: int) -> tuple[int, list[str]]:
+    """How many rows of refused records Spark finds in random batches, and in which it finds others than `too_many`."""
+    chance, found, wrong = Random(seed), 0, []
+    spark = open_session("left-out", {"spark.master": "local[1]", "spark.jars": ""})
+    try:
+        for number in range(batches):
+            table = arrivals(chance)
+            raw = spark.createDataFrame(table).withColumn("timestamp", F.expr("timestamp_millis(arrival_ms)"))
+            hosts = frozenset({"h0", "h1"}) if number % 2 else None
+            rows = pipeline.left_out(raw, window_ms=WINDOW_MS, hosts=hosts).collect()
+            ours = too_many(
+                pipeline.arrivals(raw).toArrow(),
+                window_ms=WINDOW_MS,
+                most_reports=pipeline.MAX_REPORTS_S * WINDOW_MS / 1000,
+                most_bytes=pipeline.most_bytes_of(WINDOW_MS),
+                expected=hosts,
+            )
+            theirs = {Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows}
+            found += len(theirs)
+            if theirs != set(ours.refused):
+                wrong.append(f"batch {number}: {theirs ^ set(ours.refused)}")
+    finally:
+        spark.stop()
+    return found, wrong
+
+
+def arrivals(chance: Random) -> pa.Table:
+    """Records of some hosts in two windows, some of them too many."""
+    keys = chance.choices([b"h0", b"h1", b"h2", b"\xff", b"", None], [9, 3, 3, 1, 1, 1], k=30)
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array([chance.choice([b"", b"x" * 9, None]) for _ in keys], pa.binary()),
+            "arrival_ms": pa.array([ARRIVAL_MS + chance.randrange(2 * WINDOW_MS) for _ in keys], pa.int64()),
+        }
+    )
 
 
 def batches(records: Iterator[bytes], size: int) -> Iterator[tuple[bytes, ...]]:

@@ -1,0 +1,82 @@
+"""Foresees which batches are small, and decides what of those is not parsed.  No Spark, no I/O.
+
+`pipeline.left_out` decides the same in Spark, for batches of any size.  A batch of a few hundred records takes Spark
+longer to plan than to read, and this needs the simpler query: key, time and size of the records.
+"""
+
+from collections import deque
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trimtab_controller.stream.signatures import Refused, Verdict
+from trimtab_protocol.messages.decode import Fault
+
+SMALL_ROWS = 5_000
+"""Rows of sums of each of the last SEEN batches up to which the next one is taken to be small."""
+SEEN = 10
+"""A fleet's windows are large, but what comes late for one is a small batch."""
+SMALL_HOSTS = 20
+"""Expected hosts up to which the first batch is taken to be small."""
+
+
+class BatchSizes:
+    """Foresees whether the next batch is `small`, from the last ones, and at first from the number of expected hosts.
+
+    Not after a flood.  A wrong guess costs time, and nothing else.
+    """
+
+    def __init__(self, expected: Collection[str] | None) -> None:
+        self.small = expected is not None and len(expected) <= SMALL_HOSTS
+        self._rows: deque[int] = deque(maxlen=SEEN)
+
+    def see(self, rows: int, *, flooded: bool) -> None:
+        """A batch led to so many rows of sums."""
+        self._rows.append(rows)
+        self.small = max(self._rows) <= SMALL_ROWS and not flooded
+
+
+def too_many(
+    batch: pa.Table, *, window_ms: int, most_reports: float, most_bytes: float, expected: Collection[str] | None
+) -> Verdict:
+    """What is refused of a batch with the columns of `pipeline.arrivals`; `expected` None: all hosts are.
+
+    `most_reports`, `most_bytes`: of one host in a window of arrival; more is a flood.
+    """
+    if not batch.num_rows:
+        return Verdict()
+    keys = pc.fill_null(batch["key"].cast(pa.binary()), b"")
+    arrival_ms = batch["arrival_ms"].to_numpy()
+    if expected is not None:
+        hosts = pa.array([host.encode() for host in expected], pa.binary())
+        keys = pc.if_else(pc.is_in(keys, value_set=hosts), keys, pa.scalar(None, pa.binary()))
+    counted = pa.table(
+        {
+            "key": keys,
+            "start_ms": arrival_ms - np.mod(arrival_ms, window_ms),
+            "arrival_ms": arrival_ms,
+            "size": pc.fill_null(batch["size"].cast(pa.int64()), 0),
+        }
+    )
+    sums = counted.group_by(["key", "start_ms"], use_threads=False).aggregate(
+        [("arrival_ms", "count"), ("size", "sum"), ("arrival_ms", "max")]
+    )
+    refused = []
+    for row in sums.to_pylist():
+        key, reports = row["key"], row["arrival_ms_count"]
+        flooding = reports > most_reports or row["size_sum"] > most_bytes
+        if key is not None and not flooding:
+            continue
+        refused.append(
+            Refused(
+                host=None if key is None else key.decode(errors="replace"),
+                fault=Fault.UNKNOWN_HOST if key is None else Fault.FLOODING,
+                start_ms=row["start_ms"],
+                reports=reports,
+                last_ms=row["arrival_ms_max"],
+                key=None if key is None else key.hex().upper(),
+            )
+        )
+    return Verdict(refused=tuple(refused))

@@ -1,0 +1,71 @@
+"""What of a small batch is not parsed."""
+
+import pyarrow as pa
+import pytest
+
+from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_ROWS, BatchSizes, too_many
+from trimtab_controller.stream.signatures import Refused, Verdict
+from trimtab_protocol.messages.decode import Fault
+
+WINDOW_MS = 5_000
+
+
+def batch(*rows: tuple[bytes | None, int, int | None]) -> pa.Table:
+    keys, times, sizes = zip(*rows, strict=True) if rows else ((), (), ())
+    return pa.table(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "arrival_ms": pa.array(times, pa.int64()),
+            "size": pa.array(sizes, pa.int32()),
+        }
+    )
+
+
+def refused(rows: pa.Table, expected: tuple[str, ...] | None = ("h0", "h1")) -> list[Refused]:
+    verdict = too_many(rows, window_ms=WINDOW_MS, most_reports=3, most_bytes=1_000, expected=expected)
+    assert verdict == Verdict(refused=verdict.refused), "nothing but what is refused"
+    return sorted(verdict.refused, key=lambda row: (row.key or "", row.start_ms))
+
+
+def test_what_expected_hosts_send_within_their_limits_is_parsed() -> None:
+    assert refused(batch()) == []
+    assert refused(batch(*((b"h0", 10_000 + each, 300) for each in range(3)), (b"h1", 10_000, None))) == []
+
+
+@pytest.mark.parametrize("rows", [[(b"h1", 10_000, 1)] * 4, [(b"h1", 10_000, 500), (b"h1", 10_000, 501)]])
+def test_who_sends_too_many_or_too_much_in_one_window_is_refused(rows: list[tuple[bytes, int, int]]) -> None:
+    [row] = refused(batch(*rows, (b"h0", 10_000, 5), (b"h1", 15_000, 5)))
+    assert row == Refused(
+        host="h1", fault=Fault.FLOODING, start_ms=10_000, reports=len(rows), last_ms=10_000, key="6831"
+    )
+
+
+def test_unknown_hosts_share_one_row_per_window() -> None:
+    rows = batch((b"h9", 10_001, 5), (None, 10_002, 5), (b"h8", 15_000, 5), (b"h0", 10_000, 5))
+    first, second = refused(rows)
+    assert first == Refused(host=None, fault=Fault.UNKNOWN_HOST, start_ms=10_000, reports=2, last_ms=10_002, key=None)
+    assert (second.start_ms, second.reports) == (15_000, 1)
+
+
+def test_where_all_hosts_count_each_is_judged_by_itself() -> None:
+    rows = batch(*((b"\xff", 10_000, 1) for _ in range(4)), (None, 10_000, 1), (b"h9", 10_000, 1))
+    [row] = refused(rows, expected=None)
+    assert (row.host, row.key, row.fault) == ("\ufffd", "FF", Fault.FLOODING)
+
+
+@pytest.mark.parametrize(("hosts", "small"), [(1, True), (SMALL_HOSTS, True), (SMALL_HOSTS + 1, False), (None, False)])
+def test_the_first_batch_is_judged_by_the_expected_hosts(hosts: int | None, small: bool) -> None:
+    expected = None if hosts is None else [f"h{each}" for each in range(hosts)]
+    assert BatchSizes(expected).small is small
+
+
+def test_small_is_what_follows_small_batches_only_and_no_flood() -> None:
+    sizes, seen = BatchSizes(None), []
+    for rows, flooded in ((SMALL_ROWS, False), (1, True), (1, False), (SMALL_ROWS + 1, False)):
+        sizes.see(rows, flooded=flooded)
+        seen.append(sizes.small)
+    assert seen == [True, False, True, False]
+    for _ in range(SEEN):
+        assert not sizes.small, "what is late for a large window is a small batch"
+        sizes.see(1, flooded=False)
+    assert sizes.small
