@@ -143,6 +143,9 @@ def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, flo
             preset.min_collocation_gain, fields, "min_collocation_gain", lambda n: fields.number(n, high=100)
         ),
         remote_tuple_cpu_s=fields.optional("remote_tuple_cpu_s", lambda n: fields.number(n, high=1)),
+        broker_tuple_cpu_s=_or(
+            preset.broker_tuple_cpu_s, fields, "broker_tuple_cpu_s", lambda n: fields.number(n, high=1)
+        ),
         pay_back_s=_or(preset.pay_back_s, fields, "pay_back_s", lambda n: fields.number(n, low=1, high=86_400)),
         trial_pairs=_or(preset.trial_pairs, fields, "trial_pairs", lambda n: fields.integer(n, high=100)),
         catch_up_s=_or(preset.catch_up_s, fields, "catch_up_s", lambda n: fields.number(n, low=10, high=86_400)),

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab_controller.decider.demand_history import Bools
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.view import AppView, EndCosts
+from trimtab_controller.solver.answer import Answer
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_models.albic.scores import scored_among
 from trimtab_protocol.messages.names import OperatorId
@@ -93,15 +95,52 @@ def costs_of_flows(view: AppView, flows: FlowTable) -> tuple[Floats, Floats]:
     known = [view.remote_costs.get(operator, EndCosts()) for operator in table.operators]
     if not known:
         return np.zeros(len(flows.rate)), np.zeros(len(flows.rate))
+    saves = ~by_broker(view, flows)
+    sending = np.array([each.sending for each in known])[table.operator[flows.source]] * saves
+    receiving = np.array([each.receiving for each in known])[table.operator[flows.target]] * saves
+    return sending, receiving
+
+
+def by_broker(view: AppView, flows: FlowTable) -> Bools:
+    """(F,) whether the tuples of each flow go through the broker within a worker too."""
+    table = view.owned
     places = {name: place for place, name in enumerate(table.operators)}
-    saves = np.ones((len(known), len(known)))
+    found = np.zeros((len(places), len(places)), np.bool_)
     for source, target in view.by_broker:
         if source in places and target in places:
-            saves[places[source], places[target]] = 0.0
-    at, to = table.operator[flows.source], table.operator[flows.target]
-    sending = np.array([each.sending for each in known])[at] * saves[at, to]
-    receiving = np.array([each.receiving for each in known])[to] * saves[at, to]
-    return sending, receiving
+            found[places[source], places[target]] = True
+    through: Bools = found[table.operator[flows.source], table.operator[flows.target]]
+    return through
+
+
+def saving_in(view: AppView) -> float:
+    """Cores that collocation saves at most: what all tuples between workers cost."""
+    if not view.remote_costs:
+        return 0.0
+    flows, table = flows_of(view), view.owned
+    sending, receiving = costs_of_flows(view, flows)
+    apart = table.owner[flows.source] != table.owner[flows.target]
+    return float((flows.rate * (sending + receiving))[apart].sum())
+
+
+def may_lower(view: AppView, by_pp: float) -> bool:
+    """Whether the mean load would be so much lower if every tuple stayed on its worker."""
+    capacity = sum(worker.capacity for worker in view.workers if not worker.draining)
+    return PERCENT_PER_CORE * saving_in(view) >= by_pp * capacity
+
+
+def pays_back(view: AppView, answer: Answer, *, within_s: float, broker_s: float) -> bool:
+    """Whether what collocation saves makes up within `within_s` for the restores of all that moves.
+
+    `broker_s` = CPU seconds of the broker per tuple that goes through it.
+    """
+    if answer.collocation is None:
+        return False
+    rows = [key_group for key_group, _ in answer.moves]
+    cost_s = len(rows) * view.restore.unit_s + float(view.owned.assumed_state_bytes[rows].sum()) / view.restore.bytes_s
+    capacity = sum(worker.capacity for worker in view.workers if not worker.draining)
+    cores = answer.collocation.saved_pp / PERCENT_PER_CORE * capacity + answer.collocation.spared_s * broker_s
+    return cores * within_s >= cost_s
 
 
 def loads_foreseen(before: AppView, after: OwnedTable) -> Floats:

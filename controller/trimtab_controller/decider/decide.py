@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.collocation import may_lower, pays_back
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, Skip, not_ready
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.evaluate import Evaluation
@@ -46,13 +47,15 @@ class Settings:
     With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp), lowers
     the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
     because it goes to another worker is measured (`remote_costs.py`), unless an operator states it
-    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials (`trial.py`).
+    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials (`trial.py`).  Reports
+    do not tell what a tuple costs the broker: an operator may state it (`broker_tuple_cpu_s`), and it counts in what
+    pays back.
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
     that plans fill at most: traffic comes in bursts.
     """
 
-    method: Method = Method.MILP
+    method: Method = Method.ALBIC
     max_migrations: int = 13
     load_distance: float = 5.0
     min_interval_s: float = 30.0
@@ -62,6 +65,7 @@ class Settings:
     drain_load_distance: float = 25.0
     min_collocation_gain: float = 2.0
     remote_tuple_cpu_s: float | None = None
+    broker_tuple_cpu_s: float = 0.0
     pay_back_s: float = 1800.0
     trial_pairs: int = 6
     catch_up_s: float = 300.0
@@ -72,6 +76,11 @@ class Settings:
         """The method that plans for this app are made with."""
         costs = view.remote_costs if self.remote_tuple_cpu_s is None else self.remote_tuple_cpu_s
         return self.method if costs else Method.MILP
+
+    def may_gain(self, view: AppView) -> bool:
+        """Whether collocation could lower the mean load of this app by `min_gain`, with every tuple on its worker."""
+        albic = self.planned_with(view) is Method.ALBIC
+        return albic and may_lower(self.with_stated_costs(view), self.min_gain)
 
     @property
     def learns_by_trial(self) -> bool:
@@ -91,8 +100,10 @@ class Settings:
         return self.max_migrations if view.max_moves is None else min(self.max_migrations, view.max_moves)
 
     def note(self, view: AppView | NotReady | None) -> str:
-        """Why plans are not made with `method`; empty if they are."""
-        return "" if not isinstance(view, AppView) or self.planned_with(view) is self.method else NO_SAVING
+        """Why plans are not made with `method`; empty if they are, or if key groups do not talk to each other."""
+        if not isinstance(view, AppView) or not view.flows or self.planned_with(view) is self.method:
+            return ""
+        return NO_SAVING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +267,7 @@ def admit(
         )
     to_empty = [worker for worker in view.draining if view.owned_by(worker)]
     misplaced = np.flatnonzero(view.misplaced)
-    collocation = evaluation.collocation if settings.planned_with(view) is Method.ALBIC else None
+    collocation = evaluation.collocation if settings.may_gain(view) else None
     balancing = distance > max(settings.load_distance, noise)
     if (
         not to_empty
@@ -322,7 +333,9 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     full = bottleneck_in(filled)
     evened = wanted.balancing and answer.before - answer.load_distance >= settings.min_gain
     together = _saves_enough(answer, settings)
-    paid = together and _pays_back(wanted.view, answer, settings)
+    paid = together and pays_back(
+        wanted.view, answer, within_s=settings.pay_back_s, broker_s=settings.broker_tuple_cpu_s
+    )
     if not answer.moves or not (wanted.must_move or evened or paid):
         unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
         detail = (
@@ -389,15 +402,6 @@ def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
 def _saves_enough(answer: Answer, settings: Settings) -> bool:
     found = answer.collocation
     return found is not None and found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
-
-
-def _pays_back(view: AppView, answer: Answer, settings: Settings) -> bool:
-    """Whether what collocation saves makes up in time for the restores of all that moves."""
-    saved_pp = answer.collocation.saved_pp if answer.collocation else 0.0
-    rows = [key_group for key_group, _ in answer.moves]
-    cost_s = len(rows) * view.restore.unit_s + float(view.owned.assumed_state_bytes[rows].sum()) / view.restore.bytes_s
-    cores = saved_pp / 100.0 * sum(worker.capacity for worker in view.workers if not worker.draining)
-    return cores * settings.pay_back_s >= cost_s
 
 
 def noted(decision: Decision, note: str) -> Decision:

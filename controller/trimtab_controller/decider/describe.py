@@ -138,9 +138,10 @@ def collocation_of(found: Answer | Plan) -> str:
     """The gain in collocation, if the answer or plan is about that; else empty."""
     if found.collocation is None:
         return ""
+    change = found.collocation
     return (
-        f", collocation {found.collocation.before:.1%} -> {found.collocation.planned:.1%}, "
-        f"saving {found.collocation.saved_pp:.1f} pp of load"
+        f", collocation {change.before:.1%} -> {change.planned:.1%}, saving {change.saved_pp:.1f} pp of load, "
+        f"and the broker {change.spared_s:.0f} tuples/s"
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_controller.decider.collocation import costs_of_flows, flows_of
+from trimtab_controller.decider.collocation import by_broker, costs_of_flows, flows_of
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.instance_limits import add_rules, limits_of_hosts
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
@@ -37,6 +37,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         pinned=_pinned(view),
         placing=view.places.of_question if view.rules else None,
         charge=_charge(view, settings) if albic else None,
+        broker_cost=PERCENT_PER_CORE * settings.broker_tuple_cpu_s,
     )
 
 
@@ -84,6 +85,7 @@ def _flows(view: AppView) -> Flows:
         rate=flows.rate,
         send_cost=PERCENT_PER_CORE * sending,
         receive_cost=PERCENT_PER_CORE * receiving,
+        by_broker=by_broker(view, flows),
     )
 
 

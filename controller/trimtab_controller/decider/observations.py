@@ -218,6 +218,7 @@ class Observations:
         view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
         share = self.standbys.costs.of(app)
         view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
+        view = replace(view, none_direct=self.remote_costs.none_direct(app))
         return self._settings.with_stated_costs(view)
 
 

@@ -160,12 +160,17 @@ class RemoteCosts:
         self._recalled_until: float | None = None
         self._direct: set[OperatorPair] = set()
         self._by_broker: set[OperatorPair] = set()
+        self._counting: set[AppId] = set()
 
     def by_broker(self, app: AppId) -> frozenset[tuple[OperatorId, OperatorId]]:
         """The pairs of operators whose tuples were seen to go through the broker within a worker, and never past it."""
         return frozenset(
             (source[1], target[1]) for source, target in self._by_broker - self._direct if source[0] == app
         )
+
+    def none_direct(self, app: AppId) -> bool:
+        """Whether no tuple has been seen to skip the broker, though the plug-ins count those that do."""
+        return app in self._counting and all(source[0] != app for source, _ in self._direct)
 
     def of(self, app: AppId) -> dict[OperatorId, CostFit]:
         """What is known of the operators of an app."""
@@ -187,6 +192,7 @@ class RemoteCosts:
         self._keep(key for key, stays in self._stays.items() if stays.seen_at >= at - KEEP_S)
         measured = {row.worker: speeds.get(row.host, 1.0) for row in snapshot.nodes if _is_measured(row)}
         traffic = _Traffic(snapshot)
+        self._counting = traffic.counting
         self._direct |= traffic.direct
         self._by_broker |= traffic.by_broker
         for block in snapshot.blocks:
@@ -225,12 +231,14 @@ def _with_recalled(fit: CostFit, recalled: CostFit | None) -> CostFit:
 class _Traffic:
     """The tuples between key groups that are learned from: all and remote ones, sent and received, by partition.
 
-    `direct` and `by_broker` = the pairs of operators of which tuples within a worker skipped the broker, or did not.
+    `direct` and `by_broker` = the pairs of operators of which tuples within a worker skipped the broker, or did not;
+    `counting` = the apps whose plug-ins tell that.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.direct: set[OperatorPair] = set()
         self.by_broker: set[OperatorPair] = set()
+        self.counting = {pair.source.app for pair in snapshot.pairs if pair.direct_s is not None}
         self._rates: dict[OperatorKey, Floats] = {}
         pairs = [
             pair

@@ -3,10 +3,11 @@
 The cost of a tuple between workers is learned from key groups with local and with remote partners.  Where every pair
 is apart, as in the worst start of Madsen et al. (2017, section 5.4), there is nothing to compare, and the cost would
 stay unknown for ever.  So where the largest saving that is still possible would be worth a plan, `trial_pairs` pairs of
-these two operators come together, the busiest ones first.  Loads stay inside the band, and the restores must cost less
-than that saving pays back.  Pairs that are together already count, so nothing has to be remembered, and none of them is
-parted for another, so trials come to an end.  Once a pair shows that its tuples go through the broker within a worker
-too, there are no more.
+these two operators come together, the busiest ones first.  No worker gets further from the mean than half of the
+band, and the restores must cost less than that saving pays back.  Pairs that are together already count, so nothing has
+to be remembered, and none of them is parted for another, so trials come to an end.  Where no tuple has skipped the
+broker yet, a single pair comes first: most apps have no local topics.  Once a pair shows that its tuples go through the
+broker within a worker too, there are no more.
 """
 
 from collections.abc import Mapping
@@ -37,6 +38,9 @@ SETTLING_WINDOWS = 4
 """Windows after a round until the costs have learned from it."""
 MOST_TRIED = 50
 """Pairs that are tried against band, rules and the hosts' limits."""
+
+BAND_SHARE = 0.5
+"""Share of the band that a trial may use up: at its edge, the next noise would bring a plan for balance."""
 
 IDLE = (SkipReason.INSIDE_BAND, SkipReason.INSIDE_NOISE, SkipReason.NOTHING_BETTER)
 """When an app is at rest."""
@@ -121,6 +125,8 @@ def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId
     table = view.owned
     apart = ~edge.pairs.together(np.array(table.owner))
     wanted = min(settings.trial_pairs - int((~apart).sum()), settings.max_migrations)
+    if view.none_direct:
+        wanted = min(wanted, 1)
     cores = edge.saving_s * float(edge.pairs.rate[apart].sum())
     if wanted <= 0 or 100.0 * cores < settings.min_gain * sum(worker.capacity for worker in view.workers):
         return {}
@@ -148,7 +154,7 @@ def _join(
     state: Integers = table.assumed_state_bytes
     now = SingleMoves(view, moves)
     places = {worker.id: place for place, worker in enumerate(view.workers)}
-    most = max(settings.load_distance, now.load_distance or 0.0)
+    most = max(BAND_SHARE * settings.load_distance, now.load_distance or 0.0)
     for row, anchor in sorted((ends, ends[::-1]), key=lambda each: (state[each[0]], each[0])):
         target = table[anchor].owner
         place = np.array([places[target]])

@@ -107,9 +107,9 @@ class AppView:
     groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app.
     `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
     `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
-    nothing.  `restore` = what moving state costs.  `max_moves` = how many key groups a plan may move at most, None: as
-    many as the settings say.  `following_share` = what it costs to follow a key group, as a share of its load; None =
-    not measured.
+    nothing.  `none_direct`: plug-ins count the tuples that skip the broker, and have seen none.  `restore` = what
+    moving state costs.  `max_moves` = how many key groups a plan may move at most, None: as many as the settings say.
+    `following_share` = what it costs to follow a key group, as a share of its load; None = not measured.
     """
 
     app: AppId
@@ -128,6 +128,7 @@ class AppView:
     rules: tuple[Rule, ...] = ()
     remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
     by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
+    none_direct: bool = False
     restore: RestoreCost = RestoreCost()
     max_moves: int | None = None
     following_share: float | None = None

@@ -25,8 +25,8 @@ class Question:
     Loads are in percent of a worker of capacity 1.  `traffic` = bytes per second received and sent, None = no link is
     narrow enough to matter.  `hosts` None = no host has a limit.  `placing` None = there is no rule.  `copies` = where
     state is already, None = nowhere, or no disk and no memory is small enough to matter.  `pinned` key groups stay
-    where they are, None = none does.  `flows` and `charge` with ALBIC only; `charge` = the load that the move of each
-    key group must save at least.
+    where they are, None = none does.  `flows`, `charge` and `broker_cost` with ALBIC only; `charge` = the load that the
+    move of each key group must save at least, `broker_cost` = what the broker uses per tuple per second, as a load.
     """
 
     load: "NDArray[np.float64]"  # (K,)
@@ -47,6 +47,7 @@ class Question:
     pinned: "NDArray[np.bool_] | None" = None  # (K,)
     placing: "Placing | None" = None
     charge: "NDArray[np.float64] | None" = None  # (K,)
+    broker_cost: float = 0.0
 
     @property
     def rows(self) -> int:
@@ -93,6 +94,7 @@ class Flows:
     """F flows between key groups, given by their indices, in tuples per second.
 
     `send_cost`, `receive_cost` = load at each end, per tuple per second, of a flow that goes to another worker.
+    `by_broker` = whether its tuples go through the broker within a worker too.
     """
 
     source: "NDArray[np.int32]"  # (F,)
@@ -100,6 +102,7 @@ class Flows:
     rate: "NDArray[np.float64]"  # (F,)
     send_cost: "NDArray[np.float64]"  # (F,)
     receive_cost: "NDArray[np.float64]"  # (F,)
+    by_broker: "NDArray[np.bool_]"  # (F,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

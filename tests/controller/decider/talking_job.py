@@ -40,7 +40,8 @@ class TalkingJob:
     """`pairs` key groups of `head` send each tuple to the one of `tail` with their number.
 
     `work` = CPU seconds per tuple, `sending` and `receiving` = more of them for a remote tuple, at `head` and at
-    `tail`; `rate` = tuples per second of a pair, on average.
+    `tail`; `rate` = tuples per second of a pair, on average.  Plug-ins tell which tuples skip the broker if
+    `by_broker` (none does) or `counted` (all within a worker do).
     """
 
     pairs: int = 24
@@ -53,6 +54,7 @@ class TalkingJob:
     state_bytes: int | None = 1_000_000
     apart: bool = False
     by_broker: bool = False
+    counted: bool = False
     seed: int = 1
     number: int = 100
     owners: dict[KeyGroup, WorkerId] = field(default_factory=dict)
@@ -92,7 +94,8 @@ class TalkingJob:
                 cpu *= shared[self.owners[key_group]] * odd * (1.0 + noise.windows * random.standard_normal())
                 done = rate * (1.0 + noise.counts * random.standard_normal())
                 rows.append(self._row(key_group, max(0.0, cpu) * rate, done))
-            direct_s = 0.0 if self.by_broker else None
+            counted = 0.0 if self.by_broker or remote else rate
+            direct_s = counted if self.by_broker or self.counted else None
             pairs.append(PairWindow(source=head, target=tail, tuples_s=rate, bytes_s=10.0 * rate, direct_s=direct_s))
         return self._snapshot(rows, pairs)
 

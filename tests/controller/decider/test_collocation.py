@@ -11,7 +11,7 @@ from trimtab_controller.decider.evaluate import History, evaluate, follow
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.view import AppView, EndCosts, Worker
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Collocation, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
@@ -20,7 +20,7 @@ from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId,
 
 APP = AppId("app")
 W0, W1 = WorkerId("w0"), WorkerId("w1")
-MILP = Settings(load_distance=5.0, min_windows=1, max_migrations=4)
+MILP = Settings(method=Method.MILP, load_distance=5.0, min_windows=1, max_migrations=4)
 ALBIC = replace(MILP, method=Method.ALBIC, remote_tuple_cpu_s=5e-4)
 UNMEASURED = replace(ALBIC, remote_tuple_cpu_s=None)
 NOTE = "collocation: not used, no significant saving is measured"
@@ -82,13 +82,15 @@ def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
     assert isinstance(wanted, SolveWanted)
     found = answer(question_of(wanted.view, ALBIC, 10.0))
     assert isinstance(found, Answer)
-    assert found.collocation == Collocation(before=0.0, planned=1.0, saved_pp=pytest.approx(5.0))  # 0.1 of 2 cores
+    assert found.collocation == Collocation(before=0.0, planned=1.0, saved_pp=pytest.approx(5.0), spared_s=200.0)
     assert found.load_distance <= ALBIC.load_distance
     decision = judge(wanted, found, ALBIC)
     assert isinstance(decision, Planned)
     assert len(decision.plan.moves) == 2
     assert names_of(decision) == ("plan", "collocation")
-    assert "collocation 0.0% -> 100.0%, saving 5.0 pp of load, because collocation 0%" in describe(decision)
+    assert "collocation 0.0% -> 100.0%, saving 5.0 pp of load, and the broker 200 tuples/s, because" in describe(
+        decision
+    )
     assert NOTE not in describe(noted(decision, ALBIC.note(crossed())))
 
 
@@ -113,10 +115,13 @@ def test_a_round_inside_the_band_needs_its_gain_of_collocation_and_of_load(
 
 
 def test_nothing_moves_for_a_saving_that_is_too_small() -> None:
-    """A tuple a second each way saves 0.05 pp of load."""
+    """A tuple a second each way saves 0.05 pp of load: nobody asks for a plan, and none would be carried out."""
     for load in (10.0, 0.0):
-        wanted = admitted(crossed(load=load, rate=1.0), ALBIC)
-        assert isinstance(wanted, SolveWanted)
+        view = crossed(load=load, rate=1.0)
+        calm = admitted(view, ALBIC)
+        assert isinstance(calm, Skip)
+        assert calm.reason is SkipReason.INSIDE_BAND
+        wanted = SolveWanted(view=view, reason=PlanReason.COLLOCATION, detail="collocation 0%", balancing=False)
         found = answer(question_of(wanted.view, ALBIC, 10.0))
         assert isinstance(found, Answer)
         decision = judge(wanted, found, ALBIC)
@@ -145,6 +150,15 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
         f"load distance 20.0 -> 0.0 (bound 0.0), because load distance 20.0 above 5.0; {NOTE}"
     )
     assert names_of(plan) == ("plan", "load_distance")
+
+
+def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
+    preset = Settings()
+    assert preset.planned_with(crossed()) is Method.MILP, "no cost is measured"
+    measured = replace(crossed(), remote_costs={OperatorId("in"): EndCosts(sending=1e-4)})
+    assert preset.planned_with(measured) is Method.ALBIC
+    silent = replace(crossed(), flows={})
+    assert (preset.note(silent), preset.note(crossed())) == ("", NOTE), "nothing is said where nobody talks"
 
 
 def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:

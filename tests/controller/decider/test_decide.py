@@ -96,7 +96,7 @@ def test_a_drain_waits_for_the_next_round_too(now: float, wanted: bool) -> None:
 def test_a_load_distance_that_may_be_noise_asks_for_no_balance_though_collocation_asks_for_a_plan() -> None:
     calm = replace(EMPTY, workers=tuple(replace(worker, draining=False) for worker in EMPTY.workers))
     noisy = Evaluation(worker_loads={}, mean_load=10.0, load_distance=8.0, noise=9.0, collocation=0.5)
-    albic = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4)
+    albic = replace(SETTINGS, method=Method.ALBIC, remote_tuple_cpu_s=1e-4, min_gain=0.0)
 
     found = admit(1000.0, calm, noisy, Execution(generation=1), albic, windows=1)
 

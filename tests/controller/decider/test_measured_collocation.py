@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.controller.decider.decider_situations import a_round
@@ -21,6 +22,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.instance import instance_of, question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Method
@@ -134,6 +136,32 @@ def test_six_flows_of_a_tuple_a_second_between_gigabytes_move_nothing() -> None:
     assert six_flows(ALBIC, state_bytes=10**9) == 0
     assert six_flows(ALBIC, state_bytes=1000) > 0, "small states are moved for it"
     assert six_flows(replace(ALBIC, pay_back_s=86_400.0), state_bytes=10**9) > 0, "a day is enough"
+
+
+def test_what_the_broker_saves_pays_back_too() -> None:
+    assert six_flows(replace(ALBIC, broker_tuple_cpu_s=0.005), state_bytes=10**9) == 0
+    assert six_flows(replace(ALBIC, broker_tuple_cpu_s=0.05), state_bytes=10**9) > 0
+
+
+def test_a_plan_says_how_many_tuples_the_broker_is_spared() -> None:
+    watched = Watched(TalkingJob(pairs=48, rate=150.0), ALBIC)
+    apart = watched.job.remote
+    watched.run(25)
+    spared = [
+        each.plan.collocation.spared_s
+        for each in watched.decisions
+        if isinstance(each, Planned) and each.plan.collocation is not None
+    ]
+    moved = float(np.sort(watched.job.rates).mean()) * (apart - watched.job.remote)
+    assert sum(spared) == pytest.approx(moved, rel=0.3)
+
+
+def test_the_solver_is_left_alone_where_all_that_is_remote_saves_too_little() -> None:
+    job = TalkingJob(pairs=6, workers=2, rate=1.01, noise=QUIET, apart=True)
+    settings = replace(ALBIC, remote_tuple_cpu_s=1e-4)
+    watched = Watched(job, settings).run(4)
+    assert settings.planned_with(watched.view) is Method.ALBIC
+    assert [each.reason for each in watched.decisions if isinstance(each, Skip)][-1] is SkipReason.INSIDE_BAND
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -100,6 +100,7 @@ def test_albic_exchanges_no_key_groups_where_a_disk_has_no_room_for_arrivals(dis
             rate=np.full(2, 100.0),
             send_cost=np.full(2, 0.02),
             receive_cost=np.full(2, 0.02),
+            by_broker=np.zeros(2, np.bool_),
         ),
         max_migrations=4,
         max_load_distance=3.0,

@@ -28,6 +28,7 @@ from trimtab_controller.loop import driver, run
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_controller.solver.balance import answer, answer_greedily
+from trimtab_controller.solver.process import Serve, serve
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import PublicKey
 
@@ -46,7 +47,7 @@ def _ask(method: Callable[..., Answer | NoAnswer], question: Question) -> Answer
 class SolverModel:
     """Instead of the solver's process; the models that answer are the real ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, serve: Serve = serve) -> None:
         self._process = kafka_client.running[-1]
         assert isinstance(self._process, ControllerProcess)
         self._answer: Answer | NoAnswer | None = None
