@@ -24,6 +24,7 @@ class Feature(StrEnum):
     OTHER_APP = "another app id"
     BALLAST = "one more table"  # which the job only keeps; the scenario fills it
     LOCAL = "events between its agents skip the broker where they can"
+    NO_CYTHON = "without Faust's compiled streams"  # the plug-in only reports: the others acknowledge what they skip
     IN_MEMORY = "tables in memory"  # the plug-in cannot steer that, and only reports
 
 

@@ -143,6 +143,7 @@ class Cluster:
             "TRIMTAB_CLUSTER": CLUSTER,
             "TRIMTAB_WORKER": name,
             "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
+            **({"NO_CYTHON": "1"} if Feature.NO_CYTHON in self.versions[name] else {}),
         }
         if Feature.PREVIOUS_PLUG_IN in self.versions[name]:
             environment["PYTHONPATH"] = python_path(self._previous_release(), ROOT)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import signal
 import time
 from dataclasses import replace
@@ -41,24 +42,24 @@ def direct(cluster: Cluster, what: str = "direct") -> int:
     return sum(json.loads(path.read_text())[what] for path in cluster.folder.glob("*.direct"))
 
 
-def watched(act: Act, *, at_least: int = 50) -> Act:
-    """The same, and it counts only if events were direct, and none overtook another."""
+def watched(act: Act, *, at_least: int = 50, at_most: float = math.inf) -> Act:
+    """The same, and it counts only if so many events were direct, and none overtook another."""
 
     async def act_and_look(cluster: Cluster) -> None:
         await act(cluster)
         await asyncio.sleep(1.0)
         found, overtaking = direct(cluster), direct(cluster, "overtaking")
-        assert found >= at_least, f"only {found} events were direct"
+        assert at_least <= found <= at_most, f"{found} events were direct"
         assert overtaking == 0, f"{overtaking} events went by the broker too early"
 
     return act_and_look
 
 
-def local(scenario: Scenario, *, at_least: int = 50, **changed: object) -> Scenario:
+def local(scenario: Scenario, *, at_least: int = 50, at_most: float = math.inf, **changed: object) -> Scenario:
     """A scenario of steering, with local topics."""
     changed = {"groups": GROUPS, **changed}
     setup = replace(scenario.setup, features=(*scenario.setup.features, Feature.LOCAL), **changed)  # type: ignore[arg-type]
-    return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least))
+    return replace(scenario, setup=setup, act=watched(scenario.act, at_least=at_least, at_most=at_most))
 
 
 async def busy(cluster: Cluster, for_s: float, limit_s: float = 15.0) -> WorkerId:
@@ -217,6 +218,15 @@ async def outside_reader(cluster: Cluster) -> None:
     assert told(cluster, "direct") == {**before, str(worker(0)): 0}
 
 
+async def without_cython(cluster: Cluster) -> None:
+    """Workers with Faust's pure-Python streams are not steered, and then every event goes by the broker."""
+    assert await until(lambda: told(cluster, "gates").keys() == cluster.alive.keys(), 60.0), "not all workers run"
+    cluster.load.start()
+    await asyncio.sleep(15.0)
+    await cluster.load.stop()
+    assert await until(lambda: not direct(cluster, "unfinished"), 10.0)
+
+
 OVERFLOWING = Setup(
     seed=58,
     rate=40.0,
@@ -285,12 +295,16 @@ OUTSIDE = Scenario(
     setup=Setup(seed=59, rate=60.0, preload=200, local={"readers_check_s": 1.0}),
     act=outside_reader,
 )
+NO_CYTHON = Scenario(
+    name="local: without Cython", setup=Setup(seed=62, rate=60.0, features=(Feature.NO_CYTHON,)), act=without_cython
+)
 STRONG = ("storm", "stops", "drains in vain", "kills among hand-overs", "kills, slow readers, few keys")
 """Also with one key per source partition: then each event must stay behind the one before."""
 LOCAL_SCENARIOS = (
     *map(local, _SCENARIOS),
     local(OVERFLOW, groups=2),
     local(OUTSIDE, at_least=0),
+    local(NO_CYTHON, at_least=0, at_most=0),
     *(
         local(replace(scenario, name=f"{scenario.name}, one key each"), groups=scenario.setup.partitions)
         for scenario in _SCENARIOS
