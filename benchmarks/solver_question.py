@@ -1,10 +1,11 @@
 """What a question to the solver costs besides solving: CPU seconds and bytes of a round.
 
-    python -m benchmarks.solver_question [--key-groups 100000] [--workers 1000] [--runs 5]
+    python -m benchmarks.solver_question [--key-groups 100000] [--workers 1000] [--runs 5] [--solve 2]
 
 One app of five operators.  Printed are medians of CPU seconds: build the question from the view, pickle it, unpickle
 it, make the models' problem of it, and turn the answer into a plan (with its own way through the pipe).  Once for the
-balance model, once for ALBIC with a flow from each key group to one of the next operator.
+balance model, once for ALBIC with a flow from each key group to one of the next operator.  With `--solve`, both then
+answer the question about the same app with flows within so many seconds: load distance before and after, bound, moves.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_controller.solver.balance import answer_greedily, collocation_problem_of, problem_of
+from trimtab_controller.solver.balance import answer, answer_greedily, collocation_problem_of, problem_of
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")
@@ -92,17 +93,34 @@ def measure(view: AppView, method: Method, runs: int) -> None:
     print(f"{method:6} {len(view.key_groups):10,} {len(view.flows):8,} {parts} {len(pickled):12,}")
 
 
+def solve(view: AppView, method: Method, limit_s: float) -> None:
+    """Print what a method finds in the time."""
+    began, used = time.monotonic(), time.process_time()
+    found = answer(question_of(view, SETTINGS[method], limit_s))
+    assert isinstance(found, Answer)
+    took, used = time.monotonic() - began, time.process_time() - used
+    print(
+        f"{method:6} {took:5.1f} s ({used:.1f} of CPU): load distance {found.before:.2f} -> {found.load_distance:.2f} "
+        f"(bound {found.lower_bound:.2f}), {len(found.moves)} moves"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--key-groups", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=1_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--solve", type=float, help="seconds")
     options = parser.parse_args()
     print("method key groups    flows     build    pickle  unpickle   problem    answer       sum        bytes")
     for method in Method:
         view = view_of(options.key_groups, options.workers, flows=method is Method.ALBIC)
         measure(view, method, options.runs)
+    if options.solve:
+        view = view_of(options.key_groups, options.workers, flows=True)
+        for method in Method:
+            solve(view, method, options.solve)
 
 
 if __name__ == "__main__":
