@@ -48,6 +48,12 @@ class Changes:
         """Say how many workers an app should have, whatever its demand is; None: the size follows the demand again."""
         return self._change("scale", {"app": app, "workers": workers}, reason, dry_run, key)
 
+    def maintenance(
+        self, host: str, for_s: float | None, *, reason: str, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """Keep the workers of a host off for so many seconds, then start them again; None: that ends now."""
+        return self._change("maintenance", {"host": host, "for_s": for_s}, reason, dry_run, key)
+
     def forget_app(self, app: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
         """Drop an app that is gone for good."""
         return self._change("forget", {"app": app}, reason, dry_run, key)

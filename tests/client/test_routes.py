@@ -104,6 +104,7 @@ def use_everything(client: Client) -> None:
     why = {"reason": "test", "dry_run": True}
     client.drain("orders-1", **why), client.undrain("orders-0", **why), client.pause(**why), client.resume(**why)
     client.stop(APP, pause=True, **why), client.scale(APP, 3, **why), client.forget_app("gone", **why)
+    client.maintenance("host-0001", 3600.0, **why), client.maintenance("host-0001", None, **why)
     client.forget_worker("gone", **why), client.approve("3.16", **why), client.reject("3.16", **why)
     client.move([f"{APP}/{OPERATOR}/1"], "orders-3", **why), client.undo(PLAN, **why)
     with pytest.raises(ProblemError, match="not on hold"):

@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 
-from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY
+from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY, WINDOWED
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.ruled import RULED, RULED_EVERY
 from tests.sim.simulated.simulation import Outcome, simulating
@@ -17,12 +17,21 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10_000, help="simulate so many windows")
     parser.add_argument("--from", type=int, default=0, dest="first", help="the first seed")
     parser.add_argument("--budget", action="store_true", help="only clusters with a disruption budget")
+    parser.add_argument("--windows", action="store_true", help="only clusters whose plans begin in windows only")
     parser.add_argument("--rules", action="store_true", help="only clusters with rules")
     chosen = parser.parse_args()
     with simulating() as run:
         if chosen.seed is not None:
             return 1 if tell(run, chosen.seed) is None else 0
-        every, only = (RULED_EVERY, RULED) if chosen.rules else (BUDGETED_EVERY, BUDGETED) if chosen.budget else (1, 0)
+        every, only = (
+            (BUDGETED_EVERY, WINDOWED)
+            if chosen.windows
+            else (RULED_EVERY, RULED)
+            if chosen.rules
+            else (BUDGETED_EVERY, BUDGETED)
+            if chosen.budget
+            else (1, 0)
+        )
         return many(run, range(every * chosen.first + only, 10**9, every), chosen.rounds)
 
 
@@ -41,7 +50,7 @@ def tell(run: object, seed: int, *, brief: bool = False) -> Outcome | None:
 def many(run: object, seeds_to_run: range, rounds: int) -> int:
     """These seeds until so many rounds are done."""
     used_share = 0.0
-    released = done = failed = seeds = plans = moved = faults = losses = steps = 0
+    in_windows = released = done = failed = seeds = plans = moved = faults = losses = steps = 0
     began = time.process_time()
     while done < rounds:
         outcome = tell(run, seeds_to_run[seeds], brief=True)
@@ -57,11 +66,13 @@ def many(run: object, seeds_to_run: range, rounds: int) -> int:
         faults += outcome.faults
         losses += outcome.losses
         released += outcome.released
+        in_windows += outcome.in_windows
         used_share = max(used_share, outcome.used_share)
     print(
         f"{seeds} seeds from {seeds_to_run[0]}: {done} rounds, {steps} steps, {faults} faults, {plans} plans, "
         f"{losses} after a loss, {moved} key groups moved, {failed} seeds failed, "
         f"{released} hand-overs within a budget, of which at most {used_share:.0%} was used, "
+        f"{in_windows} plans within windows, "
         f"{time.process_time() - began:.1f} CPU-seconds"
     )
     return 1 if failed else 0

@@ -5,9 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY
+from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY, WINDOWED
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.simulation import simulating
+from trimtab_controller.decider.plan_times import PlanTimes
 from trimtab_controller.execution import machine
 
 SEEDS = [BUDGETED + BUDGETED_EVERY * number for number in range(4)]
@@ -31,3 +32,13 @@ def violation_of(run: Callable[[int], object], seed: int) -> str | None:
     except Violation as violation:
         return str(violation)
     return None
+
+
+@pytest.mark.timeout(300)
+def test_no_plan_for_balance_begins_outside_its_windows_and_a_defect_in_that_is_found() -> None:
+    seeds = [WINDOWED + BUDGETED_EVERY * number for number in range(3)]
+    with simulating() as run:
+        assert sum(run(seed).in_windows for seed in seeds) > 0, "too quiet: nothing was judged"
+        with patch.object(PlanTimes, "closed", lambda *_: None):
+            found = [failure for seed in seeds if (failure := violation_of(run, seed)) is not None]
+        assert any("windows:" in each for each in found), "a controller that knows no windows is not found"

@@ -11,7 +11,8 @@ from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
 from trimtab_console.why import CannotSayError
-from trimtab_controller.intents import actions, plans
+from trimtab_controller.intents import actions, maintenance, plans
+from trimtab_controller.intents.maintenance import LONGEST_S
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
 from trimtab_protocol.messages.intents import MAX_WORKERS
@@ -50,6 +51,13 @@ class ScaleAsking(Asking):
 
     app: Name
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS)] | None
+
+
+class MaintenanceAsking(Asking):
+    """`for_s` = how long the workers of the host stay off, in seconds; null: the maintenance ends now."""
+
+    host: Name
+    for_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None
 
 
 class ForgetAsking(Asking):
@@ -183,6 +191,15 @@ def post_forget(asking: ForgetAsking, at: At) -> ChangeDocument:
         return at.hand_in("forget", asking, lambda asked: actions.forget_app(asked, app))
     assert worker is not None
     return at.hand_in("forget", asking, lambda asked: actions.forget_worker(asked, worker))
+
+
+@router.post("/maintenance")
+def post_maintenance(asking: MaintenanceAsking, at: At) -> ChangeDocument:
+    """Drain the workers of a host, keep them off for some time, and start them again; or end that now."""
+    host, for_s = asking.host, asking.for_s
+    if for_s is None:
+        return at.hand_in("maintenance", asking, lambda asked: maintenance.end(asked, host))
+    return at.hand_in("maintenance", asking, lambda asked: maintenance.maintenance(asked, host, for_s))
 
 
 @router.post("/approve")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 
 from trimtab_controller.cli.parsers.events import COMMANDS as EVENT_COMMANDS
+from trimtab_controller.cli.parsers.maintenance import HELP as MAINTENANCE
 from trimtab_controller.cli.parsers.operator import COMMANDS as OPERATOR_COMMANDS
 from trimtab_controller.cli.parsers.plans import COMMANDS as PLAN_COMMANDS
 from trimtab_controller.cli.parsers.restart import HELP as RESTART
@@ -25,6 +26,7 @@ COMMANDS = {
     **{name: (f"{PARSERS}.plans", text) for name, text in PLAN_COMMANDS.items()},
     "scale": (f"{PARSERS}.scale", "say how many workers an app should have, whatever its demand is"),
     "rolling-restart": (f"{PARSERS}.restart", RESTART),
+    "maintenance": (f"{PARSERS}.maintenance", MAINTENANCE),
     **{name: (f"{PARSERS}.events", text) for name, text in EVENT_COMMANDS.items()},
     "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
     "health": (

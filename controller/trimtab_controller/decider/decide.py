@@ -155,12 +155,13 @@ def to_start(
 ) -> Scaled | None:
     """Start a worker that the controller stopped and whose drain was cancelled.
 
-    A failed start is repeated while the host reports.
+    It waits until the host reports; a failed start is repeated while it does.
     """
     for worker, scaling in execution.scalings.items():
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
-        if scaling.of_app is None and (scaling.stopped or again) and worker not in draining:
+        reports = scaling.command.host in hosts  # a start that nobody hears holds up the whole cluster until it expires
+        if scaling.of_app is None and ((scaling.stopped and reports) or again) and worker not in draining:
             detail = "the drain that had stopped it has ended"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None

@@ -173,6 +173,15 @@ class Restarted:
     answered: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceEnded:
+    """The time of a host's maintenance is over.  `answered` = keys of the intents that this ends."""
+
+    detail: str
+    answered: tuple[str, ...]
+    app: AppId | None = None
+
+
 Decision = (
     Skip
     | Planned
@@ -182,6 +191,7 @@ Decision = (
     | Adopted
     | StandbysPlaced
     | Restarted
+    | MaintenanceEnded
     | PlanEnded
     | Scaled
     | Resized

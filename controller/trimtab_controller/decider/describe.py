@@ -6,6 +6,7 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    MaintenanceEnded,
     Outcome,
     PlanEnded,
     Planned,
@@ -35,7 +36,7 @@ ALL_NAMES = (
     *(("refuse", what) for what in REFUSED),
     ("adopt", "ownership"),
     ("standbys", "standbys"),
-    *(("end", what) for what in ("loss", "restart")),
+    *(("end", what) for what in ("loss", "restart", "maintenance")),
     *((str(kind), why) for kind in (CommandKind.START, CommandKind.STOP) for why in ("drain", "size")),
     *(("resize", change) for change in ("in", "out", "keep")),
     *(("forget", what) for what in ("app", "worker", "refused")),
@@ -58,6 +59,8 @@ def describe(decision: Decision) -> str:
             return f"refused: {decision.what}: {decision.detail}"
         case Adopted() | StandbysPlaced() | PlanEnded() | Restarted():
             return f"{decision.app}: {decision.detail}"
+        case MaintenanceEnded():
+            return decision.detail
         case Scaled():
             return f"{decision.kind} {decision.worker} on {decision.host}: {decision.detail}"
         case Resized(app=app):
@@ -113,6 +116,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "end", "loss"
         case Restarted():
             return "end", "restart"
+        case MaintenanceEnded():
+            return "end", "maintenance"
         case Scaled():
             return str(decision.kind), "drain" if decision.app is None else "size"
         case Resized(start=start, drain=drain, short=short):

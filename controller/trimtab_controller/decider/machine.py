@@ -27,6 +27,7 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    MaintenanceEnded,
     Planned,
     ProposalEnded,
     Proposed,
@@ -54,9 +55,11 @@ from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
+from trimtab_controller.decider.maintenance import maintenance_over
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.observations import Observations, Recalled, too_early
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.plan_times import frozen
 from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode_says, told, wanted_by_operators
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
@@ -279,7 +282,10 @@ class Decider:
 
     def _done_with(self, found: Decision | None) -> Decision | None:
         """The decision; the intents that it answers are not in force any longer."""
-        if isinstance(found, Planned | ProposalEnded | Refused | Restarted | Forgotten) and found.answered:
+        if (
+            isinstance(found, Planned | ProposalEnded | Refused | Restarted | MaintenanceEnded | Forgotten)
+            and found.answered
+        ):
             self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
         return found
 
@@ -288,7 +294,8 @@ class Decider:
         if not self._acting or self._held is not None:
             return None
         found = answer_to(now, self.intents, self._execution.proposals, self.plans)
-        return self._done_with(found or restarted(self.intents, self._execution, self.known.snapshot))
+        ended = restarted(self.intents, self._execution, self.known.snapshot) or maintenance_over(now, self.intents)
+        return self._done_with(found or ended)
 
     def _by_operators(self, now: float, view: AppView) -> Decision | None:
         """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""
@@ -303,6 +310,10 @@ class Decider:
 
     def _as_mode_says(self, now: float, view: AppView, planned: Planned) -> Decision:
         """What becomes of a plan: a dry run only shows it."""
+        plan = planned.plan  # the solver may have begun before a time in which none begins, and trials need no solver
+        waits = frozen(now, self.plans.times_of(plan.app), plan.app, plan.reason, plan.detail)
+        if waits is not None:
+            return waits
         found = as_mode_says(now, planned, self.plans) if self._acting else planned
         return self._begun(now, view, found) if self._acting and isinstance(found, Planned) else found
 
@@ -339,8 +350,9 @@ class Decider:
         if isinstance(found, Skip):
             trial = self._seen.trial(now, view, self._execution, found)
             return found if trial is None else self._as_mode_says(now, view, trial)
-        use = self.budget.use(now, self._execution, app)
-        return self._seen.hold(now, found, self._execution) or within(found, use, self.settings.max_migrations)
+        use, times = self.budget.use(now, self._execution, app), self.plans.times_of(app)
+        waits = frozen(now, times, app, found.reason, found.detail) or self._seen.hold(now, found, self._execution)
+        return waits or within(found, use, self.settings.max_migrations)
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""

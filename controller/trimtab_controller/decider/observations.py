@@ -18,6 +18,7 @@ from trimtab_controller.decider.headroom import capacity_of
 from trimtab_controller.decider.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.liveness import Liveness
+from trimtab_controller.decider.maintenance import in_maintenance
 from trimtab_controller.decider.observe import Requirements, check_cluster, observe, parts_of, placed_workers
 from trimtab_controller.decider.operator_moves import pinned_in
 from trimtab_controller.decider.orphans import Orphans
@@ -91,7 +92,8 @@ class Observations:
         self.history.forget_before(snapshot.start_ms / 1000.0)
         self.liveness.see(snapshot, placed_workers(execution.placements.values()))
         self.readers.see(snapshot, execution.placements)
-        missing = check_cluster(snapshot, now, self.liveness, self._needs)
+        maintained = in_maintenance(intents)
+        missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
         parts = {} if missing else parts_of(snapshot, execution.placements)
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
@@ -113,6 +115,7 @@ class Observations:
         pool = startable(snapshot, draining - execution.leaving)
         seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
         self.sizes.see(seen, execution, intents, settled)
+        ran = {worker: row.app for worker, row in self.liveness.ran.items()}
         concerns = (
             *concerns_of(use),
             *self.predictions.concerns,
@@ -122,7 +125,7 @@ class Observations:
             *self.sizes.concerns,
             *rule_concerns(views),
             *budget_concerns(now, self.budget, execution, views),
-            *crash_concerns(snapshot, {worker: row.app for worker, row in self.liveness.ran.items()}),
+            *crash_concerns(snapshot, ran, off={each for workers in maintained.values() for each in workers}),
         )
         self.known = Known(
             snapshot=snapshot,

@@ -16,7 +16,7 @@ from trimtab_controller.decider.view import AppView, FixedWorker, NotReady, Work
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
-from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
 from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
@@ -43,23 +43,32 @@ class Requirements:
     in_parts: bool = True
 
 
-def check_cluster(snapshot: Snapshot, now: float, liveness: Liveness, needs: Requirements) -> NotReady | None:
-    """The reason why no app can be judged, or None."""
+def check_cluster(
+    snapshot: Snapshot,
+    now: float,
+    liveness: Liveness,
+    needs: Requirements,
+    maintained: Collection[HostId] = (),
+) -> NotReady | None:
+    """The reason why no app can be judged, or None.  `maintained` = hosts that may be silent."""
     age_s = now - snapshot.end_ms / 1000.0
     if age_s > needs.max_age_s:
         return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
-    lost = liveness.lost_hosts(snapshot)
-    if len(lost) >= LOST_HOSTS_SHARE * max(1, len(liveness.hosts)):
-        detail = f"{len(lost)} of {len(liveness.hosts)} hosts no longer report: {first_few(lost)}"
+    lost = [host for host in liveness.lost_hosts(snapshot) if host not in maintained]
+    known = liveness.hosts.keys() - set(maintained)
+    if lost and len(lost) >= LOST_HOSTS_SHARE * len(known):
+        detail = f"{len(lost)} of {len(known)} hosts no longer report: {first_few(lost)}"
         return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
     if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
         share = f"{len(owners)} of {len(liveness.owners)} workers that own key groups"
         detail = f"no host reports {share}: {first_few(owners)}"
         return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
-    if snapshot.coverage < needs.min_coverage:
+    off = len(set(maintained) & liveness.hosts.keys() - {row.host for row in snapshot.hosts})
+    expected = max(snapshot.hosts_seen, snapshot.hosts_expected - off)
+    if (snapshot.hosts_seen / expected if expected else 0.0) < needs.min_coverage:
         missing = f"; no longer: {first_few(lost)}" if lost else ""
-        share = f"{snapshot.hosts_seen} of {snapshot.hosts_expected} hosts reported"
+        share = f"{snapshot.hosts_seen} of {expected} hosts reported"
         detail = f"{share}, {needs.min_coverage:.0%} needed{missing}"
         return NotReady(reason=SkipReason.LOW_COVERAGE, detail=detail)
     return None

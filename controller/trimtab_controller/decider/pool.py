@@ -1,7 +1,7 @@
 """The workers that agents can start for an app: those that do not run (its pool), and those that do.  Pure."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
@@ -37,15 +37,18 @@ def restartable(snapshot: Snapshot) -> frozenset[WorkerId]:
     return frozenset(row.worker for row in snapshot.nodes if row.app is not None and row.app == row.declared)
 
 
-def crash_concerns(snapshot: Snapshot, ran: Mapping[WorkerId, AppId | None]) -> tuple[Concern, ...]:
+def crash_concerns(
+    snapshot: Snapshot, ran: Mapping[WorkerId, AppId | None], off: Collection[WorkerId] = ()
+) -> tuple[Concern, ...]:
     """A concern for each app with workers that crashed and that their agents no longer start.
 
     `ran`: which app a worker was last seen to run; it counts for workers that are not declared for one.
+    `off` = those that are to stay off, since their hosts are in maintenance.
     """
     crashed: defaultdict[AppId, list[NodeWindow]] = defaultdict(list)
     for row in sorted(snapshot.nodes, key=lambda row: row.worker):
         app = row.declared or ran.get(row.worker)
-        if row.absence is Absence.CRASHED and app is not None:
+        if row.absence is Absence.CRASHED and app is not None and row.worker not in off:
             crashed[app].append(row)
     return tuple(
         Concern(

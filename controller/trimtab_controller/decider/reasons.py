@@ -14,6 +14,7 @@ class SkipReason(StrEnum):
     AWAITING_APPROVAL = "awaiting_approval"
     REJECTED = "rejected"
     DISRUPTION_BUDGET = "disruption_budget"
+    PLANS_FROZEN = "plans_frozen"
     TOO_SOON = "too_soon"
     INSIDE_BAND = "inside_band"
     INSIDE_NOISE = "inside_noise"

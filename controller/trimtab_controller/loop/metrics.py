@@ -25,7 +25,7 @@ from trimtab_models.albic.fit import Cost
 from trimtab_models.elastic import Level
 from trimtab_process.counts import Followed, from_zero
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import AppId, Topics
+from trimtab_protocol.messages.names import AppId, HostId, Topics
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
 from trimtab_protocol.signing.hosts import HostChecking
 
@@ -144,6 +144,8 @@ class Metrics:
         self.in_flight = gauge("handovers_in_flight", "Hand-overs of the plans in flight, by phase.", "phase")
         text = "Hand-overs of the app that may be in flight, since it has suffered from some; absent before that."
         self.pace = gauge("handovers_allowed", text, "app")
+        text = "1 for each host in maintenance, until that ends."
+        self.maintenance = gauge("host_maintenance", text, "host")
         text = "Key-group seconds that the app has paused in the last hour, measured or assumed."
         self.disruption = gauge("paused_key_group_seconds", text, "app")
         text = "Key-group seconds that the app may pause in an hour; absent without a limit."
@@ -198,6 +200,12 @@ class Metrics:
     def see_pace(self, app: AppId, number: int) -> None:
         """Set how many hand-overs of an app may be in flight."""
         self.pace.labels(app).set(number)
+
+    def see_maintenance(self, hosts: Iterable[HostId]) -> None:
+        """Set the hosts in maintenance."""
+        self.maintenance.clear()
+        for host in hosts:
+            self.maintenance.labels(host).set(1)
 
     def see_disruption(self, uses: Iterable[BudgetUse]) -> None:
         """Set what each app has used of its disruption budget."""

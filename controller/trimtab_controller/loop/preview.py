@@ -66,6 +66,7 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
         state.found.execution,
         acting=False,
         scaling=configuration.scaling,
+        plans=configuration.plans,
         rules=configuration.rules,
         recalled=recalled_costs(state.found.acted),
         budget=Budget.of(configuration.execution),

@@ -11,6 +11,7 @@ from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
 from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.maintenance import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution import guard
 from trimtab_controller.execution.events import GuardActed, HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
@@ -231,6 +232,7 @@ class Telemetry:
 
     def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
         """The message to publish."""
+        self._metrics.see_maintenance(in_maintenance(decider.intents))
         self._metrics.see_disruption(decider.budget.use(now, execution, app) for app in decider.known.views)
         status = self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
         return replace(status, signatures=signature_status(inbox))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trimtab_protocol.messages.columns import read_names
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, encode, parse
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId, parse_key_group
 
 VERSION = 1
 PAUSE_KEY = "pause"
@@ -39,9 +39,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drain(Said):
-    """Empty this worker, then stop it."""
+    """Empty this worker, then stop it.
+
+    `until`: when that ends, and the worker is started again (epoch seconds); None: when it is taken back.  `host`: for
+    whose maintenance the worker stays off.
+    """
 
     worker: WorkerId
+    until: float | None = None
+    host: HostId | None = None
 
     @property
     def key(self) -> str:
@@ -268,8 +274,8 @@ def encode_intent(intent: Intent) -> bytes:
     """The message as bytes."""
     document: dict[str, object] = {"v": VERSION, "by": intent.by, "at": intent.at, "reason": intent.reason}
     match intent:
-        case Drain(worker=worker):
-            document["worker"] = worker
+        case Drain(worker=worker, until=until, host=host):
+            document |= {"worker": worker, "until": until, "host": host} if until is not None else {"worker": worker}
         case AcceptJournal(hold=hold):
             document["hold"] = hold
         case Stop(app=None):
@@ -307,7 +313,9 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     intent: Intent
     match kind:
         case "worker":
-            intent = Drain(worker=WorkerId(name), by=by, at=at, reason=reason)
+            until, host = fields.optional("until", fields.number), fields.optional("host", fields.name)
+            on = HostId(host) if host is not None else None
+            intent = Drain(worker=WorkerId(name), by=by, at=at, reason=reason, until=until, host=on)
         case "hold":
             intent = AcceptJournal(hold=name, by=by, at=at, reason=reason)
         case "stop_app":

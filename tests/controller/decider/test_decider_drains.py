@@ -102,7 +102,11 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     alone = only(made.on_event(1041.0, window(owners, 1040.0, workers=(W0,))))
     assert isinstance(alone, Skip), "it is not missed"
     made.on_event(1050.0, IntentsChanged(intents=()))
-    start = only(made.on_event(1051.0, window(owners, 1050.0, workers=(W0,))))
+    silent = only(made.on_event(1051.0, window(owners, 1050.0, workers=(W0,))))
+    assert isinstance(silent, Skip), "its host does not report, and would not hear of it"
+    hosts = window(owners).snapshot.hosts
+    later = replace(window(owners, 1060.0, workers=(W0,)).snapshot, hosts=hosts)
+    start = only(made.on_event(1061.0, SnapshotArrived(snapshot=later)))
     assert isinstance(start, Scaled)
     assert (start.kind, start.worker, start.host) == (CommandKind.START, W1, HostId("h1"))
 

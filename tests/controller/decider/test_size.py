@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
+from trimtab_controller.decider.periods import BadPeriod, Period
 from trimtab_controller.decider.size.facts import Pool
-from trimtab_controller.decider.size.freeze import BadFreeze, Freeze
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import bound_after_loss, can_be_spread, leavers
 from trimtab_controller.decider.size.verdict import Direction, Need, judge
@@ -256,7 +256,7 @@ def test_a_word_cannot_remove_what_no_agent_can_start_again() -> None:
 
 
 def test_a_freeze_is_a_cron_expression_of_minutes_in_a_time_zone() -> None:
-    office = Freeze(expression="* 9-17 * * mon-fri", timezone="Europe/Berlin")
+    office = Period(expression="* 9-17 * * mon-fri", timezone="Europe/Berlin")
     monday_0830_utc = 1_790_584_200.0  # 28 September 2026, 10:30 in Berlin
     assert office.covers(monday_0830_utc)
     assert not office.covers(monday_0830_utc - 2 * 3600)
@@ -269,8 +269,8 @@ def test_a_freeze_is_a_cron_expression_of_minutes_in_a_time_zone() -> None:
 
 @pytest.mark.parametrize(("expression", "zone"), [("* 25 * * *", "UTC"), ("soon", "UTC"), ("* * * * *", "Mars/Base")])
 def test_a_freeze_that_cannot_be_read_is_refused(expression: str, zone: str) -> None:
-    with pytest.raises(BadFreeze, match="found"):
-        Freeze(expression=expression, timezone=zone)
+    with pytest.raises(BadPeriod, match="found"):
+        Period(expression=expression, timezone=zone)
 
 
 # --- properties

@@ -16,6 +16,7 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    MaintenanceEnded,
     Outcome,
     PlanEnded,
     Planned,
@@ -339,6 +340,7 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
         StandbysPlaced(app=APP, rows={}, **nothing),
         PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
         Restarted(app=APP, answered=(), **nothing),
+        MaintenanceEnded(answered=(), **nothing),
         *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),
         *(Forgotten(what="", answered=(), **nothing, **what) for what in ({}, {"app": APP}, {"worker": w0})),
     )

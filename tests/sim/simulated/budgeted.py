@@ -1,4 +1,4 @@
-"""A disruption budget in some simulated clusters, and what must hold of it: read from the journal's hand-overs.
+"""A disruption budget, or windows for plans, in some simulated clusters, and what must hold: read from the journal.
 
 An hour lasts five minutes here, so that pauses cease to count within a simulation.
 """
@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from unittest.mock import patch
 
 from tests.sim.simulated.ledger import Violation
+from trimtab_controller.decider.plan_times import PlanTimes
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 
-BUDGETED_EVERY, BUDGETED = 16, 3
-"""Of so many seeds in a row this one is of a cluster with a budget."""
+BUDGETED_EVERY, BUDGETED, WINDOWED = 16, 3, 11
+"""Of so many seeds in a row one is of a cluster with a budget, and one of a cluster with windows."""
+WINDOWS = PlanTimes(windows=("5-59/10 * * * * for 4m",))
 HOUR_S = 300.0
 UNKNOWN_PAUSE_S = 0.5
 SHORTEST_S, LONGEST_S = 0.05, 1.5
@@ -29,6 +31,16 @@ def some_budget(seed: int) -> DisruptionSettings:
     if seed % BUDGETED_EVERY != BUDGETED:
         return DisruptionSettings()
     return DisruptionSettings(max_paused_s_per_hour=random.Random(seed).choice((1.5, 3.0, 6.0)))
+
+
+def some_times(seed: int) -> PlanTimes:
+    """In one of sixteen clusters plans for balance begin only in four of ten minutes, not in the first ones."""
+    return WINDOWS if seed % BUDGETED_EVERY == WINDOWED else PlanTimes()
+
+
+def in_window(now: float) -> bool:
+    """Whether plans for balance may begin where there are windows."""
+    return 5 <= int(now // 60) % 10 < 9
 
 
 def pause_of(handover: str) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
-from tests.sim.simulated.budgeted import BudgetCheck
+from tests.sim.simulated.budgeted import BudgetCheck, in_window
 from tests.sim.simulated.ledger import Ledger, Violation
 from tests.sim.simulated.operator import MOVED_BY, Operator
 from tests.sim.simulated.ruled import RuleCheck
@@ -59,6 +59,10 @@ class Checker:
     """When anything last failed, or was healed."""
     rules: RuleCheck = field(default_factory=RuleCheck)
     budget: BudgetCheck = field(default_factory=BudgetCheck)
+    windowed: bool = False
+    """Whether plans for balance begin in windows only."""
+    in_windows: int = 0
+    """Such plans."""
     lost_hosts_share: float = 0.0
     """Of the hosts of the last minutes, how many have been silent for long enough that a controller knows."""
     hold_since: float | None = None
@@ -193,6 +197,10 @@ class Checker:
         wanted = row.reason.startswith(("drain", MOVED_BY)) or BY_RULE in row.reason
         if not wanted and row.before <= self.bounds.load_distance:
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
+        if self.windowed and not wanted:
+            self.in_windows += 1
+            if not in_window(self.timeline.now):
+                raise Violation(f"windows: plan {row.plan} for balance begins outside them")
         if not row.handovers:
             raise Violation(f"plan {row.plan} begins without a hand-over")
         moves = sum(len(handover.key_groups) for handover in row.handovers)

@@ -37,7 +37,7 @@ class Outcome:
 
     `approved` = plans that an operator has approved, `by_hand` = how often one has moved key groups, `released` =
     hand-overs that a disruption budget was judged for, `used_share` = the most of it
-    that was used.
+    that was used, `in_windows` = plans that could begin in windows only.
     """
 
     seed: int
@@ -50,6 +50,7 @@ class Outcome:
     approved: int
     by_hand: int
     released: int
+    in_windows: int
     used_share: float
     trace: str
 
@@ -86,6 +87,7 @@ class Simulation:
             approved=len(world.operator.approved) if world.operator else 0,
             by_hand=world.operator.moves if world.operator else 0,
             released=world.checker.budget.judged,
+            in_windows=world.checker.in_windows,
             used_share=world.checker.budget.highest_s / (world.limit_s or 1.0),
             trace=world.broker.trace,
         )
@@ -186,8 +188,10 @@ class Simulation:
         if against := world.checker.against_rules(hosts):
             return f"{len(against)} key groups are where a rule does not want them"
         distance = world.load_distance()
-        free = not world.rules and world.limit_s is None
-        if free and distance > BALANCE.load_distance + MEASURED_PP:  # rules or a budget may leave no better one
+        free = not world.rules and world.limit_s is None and not world.windowed
+        if (
+            free and distance > BALANCE.load_distance + MEASURED_PP
+        ):  # rules, a budget or windows may leave no better one
             return f"load distance {distance:.2f}"
         return None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.sim.simulated import kafka_client
 from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
-from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, BudgetCheck, some_budget
+from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, BudgetCheck, some_budget, some_times
 from tests.sim.simulated.controller import ControllerProcess
 from tests.sim.simulated.election import Election
 from tests.sim.simulated.group import Group
@@ -135,7 +135,9 @@ class World:
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         self.rules = some_rules(seed, key_groups)
         self._configuration = replace(self._configuration, rules=self.rules)
-        disruption = some_budget(seed)
+        disruption, times = some_budget(seed), some_times(seed)
+        self.windowed = bool(times.windows)
+        self._configuration = replace(self._configuration, plans=replace(self._configuration.plans, times=times))
         self.limit_s = disruption.max_paused_s_per_hour
         if self.limit_s is not None:
             limited = replace(self._configuration.execution, disruption=disruption, max_pause_s=UNKNOWN_PAUSE_S)
@@ -158,6 +160,7 @@ class World:
             operator=self.operator,
             rules=RuleCheck(rules=self.rules),
             budget=BudgetCheck(limit_s=self.limit_s),
+            windowed=self.windowed,
         )
         self.broker.on_stored = self._on_stored
         self.timeline.after_step = self._after_step

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from trimtab_controller.decider.size.freeze import BadFreeze, Freeze
+from trimtab_controller.decider.periods import BadPeriod, Period
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
@@ -69,9 +69,9 @@ class ScalingSettings:
             raise ValueError(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
         self.freezes()
 
-    def freezes(self) -> tuple[Freeze, ...]:
-        """The times in which the size does not change by itself.  Raises BadFreeze."""
-        return tuple(Freeze(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
+    def freezes(self) -> tuple[Period, ...]:
+        """The times in which the size does not change by itself.  Raises BadPeriod."""
+        return tuple(Period(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
 
     def of(self, app: AppId) -> "ScalingSettings":
         """The settings of an app: the general ones, with its own in place of them."""
@@ -104,8 +104,9 @@ def _combined(general: ScalingSettings, found: Mapping[str, Any], fields: Fields
     """The general settings with those that were found; raises BadMessage where they contradict each other."""
     try:
         return replace(general, **found)
-    except BadFreeze as error:
-        raise BadMessage(Fault.RANGE, fields.at(error.key), error.found, error.expected) from error
+    except BadPeriod as error:
+        key = "freeze_timezone" if error.is_zone else "freeze"
+        raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error
     except ValueError as error:
         raise BadMessage(Fault.RANGE, fields.path, "settings that contradict each other", str(error)) from error
 

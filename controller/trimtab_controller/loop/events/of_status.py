@@ -110,8 +110,9 @@ def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> I
 def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
     """What an operator wants, and which app or worker it is about."""
     match intent:
-        case Drain(worker=worker):
-            return f"drain {worker}", None, worker
+        case Drain(worker=worker, until=until):
+            kept = "" if until is None else f" for maintenance of {(until - intent.at) / 60.0:.0f} min"
+            return f"drain {worker}{kept}", None, worker
         case Undrain(worker=worker):
             return f"undrain {worker}", None, worker
         case Pause():

@@ -1,0 +1,23 @@
+"""`trimtab maintenance HOST`: keep the workers of a host off for some time."""
+
+import argparse
+
+from trimtab_controller.cli import operator
+from trimtab_controller.cli.known import Target
+from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
+from trimtab_controller.intents import maintenance
+
+
+def run(args: argparse.Namespace) -> int:
+    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
+    return operator.run_with(args, run_maintenance)
+
+
+def run_maintenance(args: argparse.Namespace, target: Target) -> int:
+    """Ask the controller to keep the workers off, or take that back."""
+    if args.end:
+        known = asked(args, status=read_status(target), intents=read_intents(target))
+        return carry_out(args, target, maintenance.end(known, args.host))
+    return carry_out(
+        args, target, maintenance.maintenance(asked(args, status=read_status(target)), args.host, args.span)
+    )

@@ -1,0 +1,83 @@
+"""Times in which something happens or does not, as cron expressions and a time zone.
+
+An expression matches the minutes in which it holds, as in Flink's `excluded.periods`: `* 9-17 * * mon-fri` is every
+minute from 9:00 to 17:59 on working days.  With a duration it holds for so long from each match on:
+`30 22 * * fri for 4h`.  The package that reads them is imported where there is such an expression: the console, which
+predicts with the decider, does without it.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+MINUTE = timedelta(minutes=1)
+DURATION = re.compile(r"(.+?)\s+for\s+([1-9][0-9]{0,4})([mhd])")
+UNITS = {"m": MINUTE, "h": timedelta(hours=1), "d": timedelta(days=1)}
+LONGEST = timedelta(days=7)
+
+
+class BadPeriod(ValueError):
+    """An expression or a time zone that cannot be read: what was found, and what was expected."""
+
+    def __init__(self, found: str, expected: str, *, is_zone: bool = False) -> None:
+        self.found, self.expected, self.is_zone = found, expected, is_zone
+        super().__init__(f"found {found!r}, expected {expected}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """A cron expression of five fields, with or without a duration, in the wall time of a time zone.
+
+    Raises BadPeriod.
+    """
+
+    expression: str
+    timezone: str
+
+    def __post_init__(self) -> None:
+        from cronsim import CronSim, CronSimError
+
+        zone_of(self.timezone)
+        cron, lasts = self._parts()
+        if lasts > LONGEST:
+            raise BadPeriod(self.expression, "a duration of at most 7d")
+        try:
+            CronSim(cron, datetime(2000, 1, 1))
+        except CronSimError as error:
+            expected = f"a cron expression of five fields, or one with a duration such as `for 4h` ({error})"
+            raise BadPeriod(self.expression, expected) from error
+
+    def _parts(self) -> tuple[str, timedelta]:
+        found = DURATION.fullmatch(self.expression)
+        return (self.expression, MINUTE) if found is None else (found[1], int(found[2]) * UNITS[found[3]])
+
+    def _local(self, at: float) -> datetime:
+        """Wall time without a zone: an hour that a change of the clocks skips or repeats counts as clocks show it."""
+        return datetime.fromtimestamp(at, zone_of(self.timezone)).replace(second=0, microsecond=0, tzinfo=None)
+
+    def covers(self, at: float) -> bool:
+        """Whether it holds at this time (epoch seconds)."""
+        from cronsim import CronSim
+
+        cron, lasts = self._parts()
+        local = self._local(at)
+        begin = next(CronSim(cron, local - lasts), None)
+        return begin is not None and begin <= local
+
+    def next_begin(self, at: float) -> float | None:
+        """When it begins to hold next (epoch seconds); None: never."""
+        from cronsim import CronSim
+
+        begin = next(CronSim(self._parts()[0], self._local(at)), None)
+        return None if begin is None else begin.replace(tzinfo=zone_of(self.timezone)).timestamp()
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of this name.  Raises BadPeriod."""
+    if name == "UTC":  # known also where the system has no time zones
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise BadPeriod(name, "a time zone that this system knows, such as Europe/Berlin", is_zone=True) from error

@@ -1,0 +1,44 @@
+"""Maintenance of a host: its workers are drained and stay off until a time.  All raise Refusal."""
+
+from trimtab_controller.intents.actions import drain, undrain
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.intents import Drain
+from trimtab_protocol.messages.names import HostId
+
+LONGEST_S = 30 * 86_400.0
+
+
+def maintenance(asked: Asked, host: str, for_s: float) -> Change:
+    """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
+    if not 0.0 < for_s <= LONGEST_S:
+        raise Refusal(Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_S:g} s")
+    hosts = {row.host for row in asked.nodes}
+    if host not in hosts:
+        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {first_few(sorted(hosts)) or 'none'}")
+    until = asked.at + for_s
+    workers = sorted(row.worker for row in asked.nodes if row.host == host)
+    drains = [
+        Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=HostId(host))
+        for each in workers
+    ]
+    text = (
+        f"maintenance of {host} for {for_s / 60.0:.0f} min: {len(workers)} workers will be drained as the budget of "
+        f"each round allows, then stopped, and started again at its end: {first_few(workers)}; "
+        f"`trimtab maintenance {host} --end` ends it earlier"
+    )
+    return Change(
+        key=drains[0].key,
+        records=tuple((each.key, each) for each in drains),
+        text=text,
+        caveats=drain(asked, host).caveats,
+    )
+
+
+def end(asked: Asked, host: str) -> Change:
+    """End a maintenance: workers that were stopped are started.  The host need not report."""
+    keys = [key for key, each in asked.intents.items() if isinstance(each, Drain) and each.host == host]
+    if not keys:
+        return undrain(asked, host)
+    text = f"the maintenance of {host} ends: {len(keys)} workers may run again, and are started if they were stopped"
+    return Change(key=keys[0], records=tuple((key, None) for key in keys), text=text)

@@ -1,0 +1,106 @@
+"""Times in which no plan for balance begins."""
+
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
+from trimtab_controller.decider.decision import Skip
+from trimtab_controller.decider.events import IntentsChanged, Solve
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.modes import PlanMode, PlanSettings, read_plans
+from trimtab_controller.decider.periods import Period
+from trimtab_controller.decider.plan_times import PlanTimes
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import AppId
+
+MONDAY = 1_790_553_600.0  # 28 September 2026, 00:00 UTC, 02:00 in Berlin
+HOUR = 3600.0
+NIGHT = PlanTimes(windows=("0 22 * * * for 4h",))
+OTHER = AppId("other")
+
+
+def deciding(times: PlanTimes, *intents: Intent, owners: dict = ON_W0) -> Decider:
+    made = Decider(SETTINGS, NEEDS, execution(owners), acting=True, plans=PlanSettings(times=times))
+    made.on_event(MONDAY, IntentsChanged(intents=intents))
+    return made
+
+
+def test_a_duration_counts_from_each_match_over_midnight_too() -> None:
+    night = Period(expression="30 22 * * sun for 4h", timezone="UTC")
+    held = [hour for hour in range(-4, 8) if night.covers(MONDAY + hour * HOUR)]
+    assert held == [-1, 0, 1, 2]
+    assert not night.covers(MONDAY + 2.5 * HOUR)
+    assert night.next_begin(MONDAY) == MONDAY + (6 * 24 + 22.5) * HOUR
+
+
+@pytest.mark.parametrize("expression", ["30 22 * * * for 8d", "30 22 * * * for ever", "30 22 * * * for 0h"])
+def test_a_duration_that_cannot_be_is_refused(expression: str) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        Period(expression=expression, timezone="UTC")
+
+
+def test_outside_its_windows_no_plan_for_balance_begins_and_the_decision_says_when_the_next_one_does() -> None:
+    at = MONDAY + 12 * HOUR
+    decision = only(deciding(NIGHT).on_event(at + 1.0, window(ON_W0, at)))
+    assert decision == Skip(
+        reason=SkipReason.PLANS_FROZEN,
+        detail="app: load distance 15.0 above 5.0, but it is outside [plans] windows, "
+        "the next one begins in 10 h 0 min",
+        app=APP,
+    )
+    at = MONDAY + 23 * HOUR
+    [action] = deciding(NIGHT).on_event(at + 1.0, window(ON_W0, at))
+    assert isinstance(action, Solve)
+
+
+def test_a_plan_whose_solver_began_before_the_freeze_does_not_begin_in_it() -> None:
+    at = MONDAY + 8.999 * HOUR
+    made = deciding(PlanTimes(freeze=("* 9-17 * * mon-fri",)))
+    [action] = made.on_event(at + 1.0, window(ON_W0, at))
+    assert isinstance(action, Solve)
+    decision = only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1))))
+    assert isinstance(decision, Skip)
+    assert decision.reason is SkipReason.PLANS_FROZEN
+    assert decision.detail.endswith("but [plans] freeze holds: * 9-17 * * mon-fri (UTC)")
+
+
+def test_drains_go_on_in_a_freeze() -> None:
+    owners = {kg(0): W0, kg(1): W1}
+    [action] = deciding(PlanTimes(freeze=("* * * * *",)), DRAIN_W1, owners=owners).on_event(
+        MONDAY + 11.0, window(owners, MONDAY + 10.0)
+    )
+    assert isinstance(action, Solve)
+
+
+def test_an_app_may_have_times_and_a_mode_of_its_own() -> None:
+    found = read_plans(
+        Fields(
+            {
+                "freeze": ["* 9-17 * * *"],
+                "timezone": "Europe/Berlin",
+                "apps": {
+                    "app": {"mode": "approve", "freeze": [], "windows": ["0 22 * * * for 4h"]},
+                    "other": "dry-run",
+                },
+            },
+            "plans",
+        )
+    )
+    assert (found.of(APP), found.of(OTHER)) == (PlanMode.APPROVE, PlanMode.DRY_RUN)
+    assert found.times_of(OTHER) == PlanTimes(freeze=("* 9-17 * * *",), timezone="Europe/Berlin")
+    assert found.times_of(APP) == PlanTimes(windows=("0 22 * * * for 4h",), timezone="Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"windows": ["soon"]}, r"plans\.windows: found 'soon', expected a cron expression"),
+        ({"apps": {"app": {"freeze": ["* * * *"]}}}, r"plans\.apps\.app\.freeze: found '\* \* \* \*', expected a cron"),
+        ({"timezone": "Mars/Base"}, r"plans\.timezone: found 'Mars/Base', expected a time zone"),
+    ],
+)
+def test_times_that_cannot_be_read_are_refused(document: dict, said: str) -> None:
+    with pytest.raises(BadMessage, match=said):
+        read_plans(Fields(document, "plans"))

@@ -1,0 +1,29 @@
+"""What `trimtab maintenance` asks for."""
+
+import pytest
+
+from tests.controller.intents.test_actions import STATUS, WORKER, asked, own, written
+from trimtab_controller.intents import maintenance
+from trimtab_controller.intents.change import Refusal
+from trimtab_protocol.messages.intents import Drain
+
+[HOST] = {row.host for row in STATUS.nodes if row.worker == WORKER}
+WORKERS = sorted(row.worker for row in STATUS.nodes if row.host == HOST)
+
+
+def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without_its_reports() -> None:
+    known = asked()
+    change = maintenance.maintenance(known, HOST, 7200.0)
+    expected = [Drain(**own(worker=each, until=known.at + 7200.0, host=HOST)) for each in WORKERS]  # type: ignore[arg-type]
+    assert written(change) == expected
+    assert change.text.startswith(f"maintenance of {HOST} for 120 min: {len(WORKERS)} workers will be drained")
+    nobody = asked(None, **{each.key: each for each in expected})
+    assert maintenance.end(nobody, HOST).records == tuple((each.key, None) for each in expected)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(Refusal, match="no host 'nobody' reports"):
+        maintenance.maintenance(asked(), "nobody", 60.0)
+    with pytest.raises(Refusal, match="expected more than 0 s"):
+        maintenance.maintenance(asked(), HOST, 0.0)
+    assert maintenance.end(asked(), HOST).text == f"nothing to do: {HOST} is not being drained"
