@@ -45,7 +45,12 @@ def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     assert (least.balance, least.execution) == (Settings(), Limits())
     assert least.needs == Requirements(max_age_s=35.0)
     assert least.metrics == Listen(address="127.0.0.1", port=9100)
-    limited = replace(least.execution, disruption=DisruptionSettings(max_paused_s_per_hour=600.0, apps={ORDERS: 60.0}))
+    limited = replace(  # optional, without presets
+        least.execution,
+        disruption=DisruptionSettings(max_paused_s_per_hour=600.0, apps={ORDERS: 60.0}),
+        restore_host_bytes_s=20e6,
+        restore_cluster_bytes_s=200e6,
+    )
     assert (written.execution, written.needs) == (limited, least.needs)
     assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a preset
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
