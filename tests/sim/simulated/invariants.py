@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.budgeted import BudgetCheck, in_window
 from tests.sim.simulated.ledger import Ledger, Violation
-from tests.sim.simulated.operator import MOVED_BY, Operator
+from tests.sim.simulated.operator import NOT_FOR_BALANCE, Operator
 from tests.sim.simulated.ruled import RuleCheck
 from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.commands.events import Admitted
@@ -74,6 +74,8 @@ class Checker:
     operator: Operator | None = None
     """Who has to approve plans, if anybody."""
     on_plan: Callable[[], None] = lambda: None
+    on_journal: Callable[[Execution, Execution | None], None] = lambda now, before: None
+    """Told of each entry of the journal, and of the one before."""
     over_capacity: Callable[[], set[WorkerId]] = set
     """The workers whose processes use more than they may, by the truth."""
     given: dict[WorkerId, int] = field(default_factory=dict)
@@ -169,6 +171,7 @@ class Checker:
         if before is not None and execution.epoch <= before.epoch:
             raise Violation(f"epochs: the journal goes from {before.epoch} to {execution.epoch}")
         self.execution = execution
+        self.on_journal(execution, before)
         apps = {placement.app for placement in placements} | self._placements.keys()
         for app, row in execution.rounds.items():
             if execution.busy(app) and app not in apps:
@@ -194,7 +197,7 @@ class Checker:
             self._see_loss(row)
             return
         self.rules.see_moves(row.plan, [(each, move.target) for move in row.handovers for each in move.key_groups])
-        wanted = row.reason.startswith(("drain", MOVED_BY)) or BY_RULE in row.reason
+        wanted = row.reason.startswith(NOT_FOR_BALANCE) or BY_RULE in row.reason
         if not wanted and row.before <= self.bounds.load_distance:
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
         if self.windowed and not wanted:
@@ -224,7 +227,7 @@ class Checker:
 
     def _see_targets(self, row: Round) -> None:
         """Plans for balance must not give more and more to a full worker, whatever it says of its key groups."""
-        if row.reason.startswith(("drain", MOVED_BY)) or BY_RULE in row.reason:
+        if row.reason.startswith(NOT_FOR_BALANCE) or BY_RULE in row.reason:
             return
         full = {handover.target for handover in row.handovers} & self.over_capacity()
         self.given = {worker: self.given.get(worker, 0) + 1 for worker in full}

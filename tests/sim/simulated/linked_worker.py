@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 
 from tests.sim.simulated.agent import AgentProcess
-from tests.sim.simulated.ledger import Ledger
+from tests.sim.simulated.ledger import Account, Ledger
 from tests.sim.simulated.timeline import Act, Timeline
 from trimtab_agent.commands.events import ProcessId
 from trimtab_agent.engines.faust.group.shared_state import PluginState
@@ -120,6 +120,10 @@ class LinkedWorker(ABC):
         """What it says that a key group costs, of what it really does."""
         return cpu_s
 
+    def backlog(self, account: Account) -> int:
+        """How many inputs of a key group wait: the model keeps up."""
+        return 0
+
     @property
     def used_cores(self) -> float:
         """What the process uses by the truth."""
@@ -141,6 +145,7 @@ class LinkedWorker(ABC):
                     cpu_s=self.charge(measured_s),
                     tuples_in=int(account.rate * seconds),
                     state_bytes=1000,
+                    backlog=self.backlog(account),
                 )
             )
         refused: dict[Fault, int] = dict(self.board.refused)

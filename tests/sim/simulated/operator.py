@@ -13,6 +13,8 @@ from trimtab_protocol.messages.names import AppId, KeyGroup, Topics, WorkerId
 
 EVERY_S = 3.0
 MOVED_BY = "operator moves it"
+NOT_FOR_BALANCE = ("drain", MOVED_BY, "the guard rolls plan")
+"""How the reasons of plans begin that nobody has to approve, and that may move what is balanced."""
 
 
 class Operator:
@@ -82,7 +84,7 @@ class Operator:
 
     def check(self, row: Round, waited: dict[AppId, str]) -> None:
         """Raise Violation for a plan that has begun without having been approved; `waited` = plans that waited."""
-        if row.lost or row.reason.startswith(("drain", MOVED_BY)):
+        if row.lost or row.reason.startswith(NOT_FOR_BALANCE):
             return
         if waited.get(row.app) != row.plan:
             raise Violation(f"plan {row.plan} begins and did not wait for approval: {row.reason}")

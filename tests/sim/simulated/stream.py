@@ -135,4 +135,5 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
             yield row(Kind.REASON, ([], []), worker.worker, worker, (worker.reason, None))
     for sample in report.key_groups:
         sums: list[float | None] = [sample.cpu_s, float(sample.tuples_in or 0), None, None, None]
-        yield row(Kind.KEY_GROUP, (sums, [float(sample.state_bytes or 0), 0.0, 0.0]), sample.worker, sample)
+        levels = [float(sample.state_bytes or 0), 0.0, float(sample.backlog or 0)]
+        yield row(Kind.KEY_GROUP, (sums, levels), sample.worker, sample)

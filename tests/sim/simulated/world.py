@@ -30,6 +30,7 @@ from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.guarding import GuardSettings
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
@@ -45,7 +46,13 @@ SILENT_S, FORGOTTEN_S = 40.0, 500.0
 
 BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min_windows=2)
 LIMITS = Limits(
-    handovers_in_flight=2, key_groups_per_handover=2, prepare_timeout_s=15.0, handover_timeout_s=8.0, attempts=3
+    handovers_in_flight=2,
+    key_groups_per_handover=2,
+    prepare_timeout_s=15.0,
+    handover_timeout_s=8.0,
+    attempts=3,
+    max_lag_s=2.0,
+    guard=GuardSettings(windows=1, back_off_s=30.0),
 )
 
 ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
