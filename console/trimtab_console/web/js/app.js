@@ -33,6 +33,8 @@ export function app(root, wanted) {
   return async function refresh() {
     const [list, intents] = await Promise.all([maybe("apps", { items: [] }), maybe("intents?limit=1000", { items: [] })]);
     const row = list.items.find((each) => each.app === wanted) ?? list.items[0];
+    for (const each of [map, size, operators, hottest]) each.hidden = !row;
+    flows.hidden ||= !row;
     if (!row) return show(tiles, null, () => h("p", { class: "empty" }, "No app has reported yet."));
     title.textContent = row.app;
     show(which, [list.items.map((each) => each.app), row.app], () => (list.items.length < 2 ? [] : list.items.map((each) =>

@@ -81,6 +81,7 @@ const hint = (bars) => (bars ? "Point at a bar, or use the arrow keys, to read i
 const widest = (apps) => [...apps].sort((a, b) => (b.load_distance ?? -1) - (a.load_distance ?? -1))[0];
 const most = (apps, of) => Math.max(...apps.map(of).filter((value) => value !== null && value !== undefined));
 const least = (apps, of) => Math.min(...apps.map(of).filter((value) => value !== null && value !== undefined));
+const cores = (totals, what) => number(totals[`${what}_cores`], totals.capacity_cores < 100 ? 1 : 0);
 const pp = (value) => (value === null ? UNKNOWN : `${number(value, 1)} pp`);
 const finite = (value) => (Number.isFinite(value) ? value : null);
 
@@ -97,7 +98,7 @@ function tilesOf(totals, apps) {
   const full = totals && totals.capacity_cores && totals.demand_cores !== null ? (100 * totals.demand_cores) / totals.capacity_cores : null;
   return [
     tile("Workers running", totals ? number(totals.running) : UNKNOWN, totals && totals.running < totals.workers ? `of ${number(totals.workers)}` : "", totals ? `on ${number(totals.hosts)} ${totals.hosts === 1 ? "host" : "hosts"}` : ""),
-    tile("Demand", percent(full), "", totals ? `${number(totals.demand_cores, 1)} of ${number(totals.capacity_cores, 1)} cores; in use ${number(totals.used_cores, 1)}${totals.unknown ? `; ${totals.unknown} workers unknown` : ""}` : "", full > 100 ? "bad" : full > 85 ? "warn" : ""),
+    tile("Demand", percent(full), "", totals ? `${cores(totals, "demand")} of ${cores(totals, "capacity")} cores; in use ${cores(totals, "used")}${totals.unknown ? `; ${totals.unknown} workers unknown` : ""}` : "", full > 100 ? "bad" : full > 85 ? "warn" : ""),
     tile("Load distance", number(worst?.load_distance ?? null, 1), "pp", worst ? `${worst.app}, noise ${number(worst.noise, 1)} pp` : ""),
     tile("Headroom", times(head), "", "of the present input, as placed", head !== null && head < 1 ? "bad" : ""),
     tile("After the loss of a host", percent(loss), "", "highest load of any worker (N-1)", loss > 100 ? "bad" : ""),
