@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
 TELL_S = 10.0
-SIZE = "about 660 MB to download, 1.3 GB when installed; 2 to 7 minutes"
+SIZE = "about 710 MB to download, 1.5 GB when installed; 2 to 7 minutes"
 LAST_LINES = 20
 PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar", "off", "--no-compile")
 """Modules are compiled when they are first imported: most never are."""
