@@ -21,6 +21,7 @@ from itertools import pairwise
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
+from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements, ownership
@@ -82,12 +83,17 @@ class Job:
         """The workers that run by then."""
         return [worker for worker, since in self.running.items() if since <= at]
 
+    def times(self, at: float) -> float:
+        """How many times the first rate arrives at this time."""
+        since_s = at - BEGIN_S
+        rise = min(1.0, max(0.0, (since_s - HIGH_FROM_S) / RAMP_S)) if since_s < HIGH_UNTIL_S else 0.0
+        return 1.0 + (FACTOR - 1.0) * rise
+
     def window(self, start_s: float) -> Snapshot:
         """One window passes; what the hosts report of it."""
-        since_s = start_s - BEGIN_S
-        rise = min(1.0, max(0.0, (since_s - HIGH_FROM_S) / RAMP_S)) if since_s < HIGH_UNTIL_S else 0.0
-        rate = (1.0 + (FACTOR - 1.0) * rise) * WORKERS * (LEVEL - FIXED) / COST_S
-        waits = self.blocked and rise > 0.0
+        times = self.times(start_s)
+        rate = times * WORKERS * (LEVEL - FIXED) / COST_S
+        waits = self.blocked and times > 1.0
         done: dict[KeyGroup, float] = {}
         cpu: dict[WorkerId, float] = {}
         for worker in self.here(start_s):
@@ -167,11 +173,18 @@ class Job:
 class Controller:
     """Decider and execution, and the agents that answer them at once."""
 
-    def __init__(self, job: Job, scaling: ScalingSettings) -> None:
+    def __init__(self, job: Job, scaling: ScalingSettings, forecasts: Forecasts | None = None) -> None:
         self._job = job
         self._settings = Settings()
         self._execution = ExecutionMachine(CLUSTER, executing.Limits(), Execution(generation=1))
-        self.decider = Decider(self._settings, Requirements(), self._execution.state, acting=True, scaling=scaling)
+        self.decider = Decider(
+            self._settings,
+            Requirements(),
+            self._execution.state,
+            acting=True,
+            scaling=scaling,
+            forecasts=forecasts,
+        )
 
     def see(self, now: float, snapshot: Snapshot) -> None:
         """One window, and the decision that follows."""

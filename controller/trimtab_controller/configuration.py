@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.first import First
+from trimtab_controller.decider.forecast.settings import ForecastSettings, read_forecast
 from trimtab_controller.decider.modes import PlanSettings, read_plans
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.rules.reading import read_rules
@@ -65,6 +66,7 @@ class Configuration:
     host_signatures: HostChecking = HostChecking.OFF
     lease_s: float = LEASE_S
     rules: tuple[Rule, ...] = ()
+    forecast: ForecastSettings = ForecastSettings()  # noqa: RUF009 - frozen
 
 
 def load(path: Path) -> Configuration:
@@ -114,6 +116,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         signing=None if signing is None else _read_signing(signing),
         host_signatures=checking,
         rules=read_rules(fields),
+        forecast=read_forecast(_section(fields, "forecast")),
     )
     controller.done()
     fields.done()

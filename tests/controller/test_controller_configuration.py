@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from trimtab_controller.cli.controller import missing_for_forecasts
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.disruption import DisruptionSettings
@@ -96,6 +98,28 @@ def test_an_app_may_have_a_size_of_its_own(tmp_path: Path) -> None:
     assert found.of(ORDERS) == replace(general, mode=Mode.ACT, min_workers=3, hook=(), freeze=("* 9-17 * * *",))
     assert found.own(ORDERS) == ('freeze = ["* 9-17 * * *"]', "hook", "min_workers = 3", 'mode = "act"')
     assert found.own(OTHER) == ()
+
+
+def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
+    assert read(tmp_path, LEAST).forecast.mode is ForecastMode.OFF
+    assert read(tmp_path, LEAST + '[forecast]\nmode = "advise"').forecast.mode is ForecastMode.ADVISE
+    with pytest.raises(BadConfiguration, match=r"forecast.mode: found 'on', expected one of off, advise, act"):
+        read(tmp_path, LEAST + '[forecast]\nmode = "on"')
+    with pytest.raises(BadConfiguration, match=r"forecast.step_s: found a whole number, expected no such field"):
+        read(tmp_path, LEAST + "[forecast]\nstep_s = 60")
+
+
+def test_a_missing_package_for_forecasts_is_named_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = read(tmp_path, LEAST + '[forecast]\nmode = "act"')
+    monkeypatch.setattr("trimtab_controller.cli.controller.find_spec", lambda _: None)
+    assert missing_for_forecasts(replace(found, forecast=ForecastSettings())) is None
+    told = (
+        'forecast.mode: found "act", but forecasts need statsmodels, which is not installed: '
+        'install trimtab[controller,forecast], or set mode = "off"'
+    )
+    assert missing_for_forecasts(found) == told
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,9 @@ def _app(app: AppStatus, at: float) -> Text:
     text.append(_n_minus_1(app)).append(headroom_text(app))
     if line := collocation_line(app):
         text.append(f"\n{line}")
-    return text if app.size is None else text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
+    if app.size is not None:
+        text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
+    return text if app.forecast is None else text.append(f"\nforecast: {app.forecast.text}")
 
 
 def restart_line(app: AppStatus) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.headroom import NO_CAPACITY, Capacity
 from trimtab_controller.decider.levels import Levels, levels_of
 from trimtab_controller.decider.pool import PoolWorker
@@ -29,6 +30,7 @@ class Known:
     number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
     tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
     bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
+    `forecasts`: the demand to come of each app.
     """
 
     snapshot: Snapshot | None = None
@@ -46,6 +48,7 @@ class Known:
     local_sends: dict[AppId, float] = field(default_factory=dict)
     together: dict[AppId, Together] = field(default_factory=dict)
     following: dict[AppId, float] = field(default_factory=dict)
+    forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
 
     @property
     def levels(self) -> Levels:

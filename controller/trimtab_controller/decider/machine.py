@@ -52,6 +52,7 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.first import First, FirstPlacements
+from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
@@ -94,11 +95,12 @@ class Decider:
         rules: tuple[Rule, ...] = (),
         recalled: Recalled | None = None,
         budget: Budget = Budget(),  # noqa: B008 - frozen
+        forecasts: Forecasts | None = None,
     ) -> None:
         self._first = FirstPlacements(first)
         self.plans = plans
         self.settings = settings
-        sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans)
+        sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans, forecasts or Forecasts())
         self._seen = Observations(settings, needs, sizes, rules, recalled, budget)
         self._needs = needs
         self._execution = execution

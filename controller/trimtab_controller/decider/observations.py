@@ -147,6 +147,7 @@ class Observations:
                 for app, view in views.items()
                 if isinstance(view, AppView)
             },
+            forecasts=self.sizes.forecasts.told(),
         )
         return measured
 
@@ -155,6 +156,8 @@ class Observations:
         self.liveness.forget(app, worker, reporting)
         self.history.forget(app)
         self.remote_costs.forget(app)
+        if app is not None and worker is None:
+            self.sizes.forecasts.forget(app)
 
     def to_plan(
         self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores

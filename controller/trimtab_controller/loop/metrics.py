@@ -13,6 +13,7 @@ from trimtab_controller.decider.collocation import Together
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.describe import ALL_NAMES
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.headroom import Capacity
 from trimtab_controller.decider.levels import Levels
 from trimtab_controller.decider.size.verdict import SizeVerdict
@@ -130,6 +131,12 @@ class Metrics:
         self.host_link = gauge("host_link_bytes_per_second", text, "host", "direction")
         text = "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown."
         self.backlog = gauge("backlog_tuples", text, "app")
+        text = "Highest demand forecast until a worker that is started now runs, in cores; absent while unknown."
+        self.forecast = gauge("forecast_cores", text, "app")
+        text = "1 while the number of workers follows the forecast, else 0; absent without a forecast."
+        self.forecast_used = gauge("forecast_used", text, "app")
+        text = "Mean absolute error that far ahead: of the forecast, the last value, the value one period before."
+        self.forecast_error = gauge("forecast_error_cores", text, "app", "method")
         text = "Workers that agents declare for the app, that do not run, and that can be started."
         self.pool = gauge("pool_workers", text, "app")
         text = "Workers that the app should have, for whoever adds and removes them from outside; absent while unknown."
@@ -329,6 +336,24 @@ class Metrics:
         _show(self.desired, {(app,): float(row.desired or 0) for app, row in known.items()})
         _show(self.demand_cores, {(app,): row.asked for app, row in known.items()})
         _show(self.capacity_cores, {(app,): row.capacity for app, row in known.items()})
+
+    def see_forecasts(self, told: Mapping[AppId, ForecastTold]) -> None:
+        """Set the forecasts and their errors, for exactly these apps."""
+        peaks = {app: row.peak for app, row in told.items()}
+        _show(self.forecast, {(app,): peak for app, peak in peaks.items() if peak is not None})
+        _show(self.forecast_used, {(app,): float(row.used) for app, row in told.items() if row.near is not None})
+        errors: dict[tuple[str, ...], float | None] = {
+            (app, method): error.mae
+            for app, row in told.items()
+            if row.near is not None
+            for method, error in (
+                ("forecast", row.near.model),
+                ("last_value", row.near.last),
+                ("seasonal_naive", row.near.seasonal),
+            )
+            if error is not None
+        }
+        _show(self.forecast_error, errors)
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

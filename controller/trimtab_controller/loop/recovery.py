@@ -33,7 +33,8 @@ class RecoveredState:
     `execution` is the predecessor's.  `acks` are the unprocessed ones, from the offsets `acks_read` on.  Continue
     reading at `positions`.  `status` = that of the predecessor in the same mode, `acted` = of the acting one.
     `placements` are all that were found, revoked ones included, with their `signers`.  On
-    `hold` the execution has only the readable placements and the newest epoch that was used.
+    `hold` the execution has only the readable placements and the newest epoch that was used.  `demand` = the journal's
+    records of the demand of apps.
     """
 
     execution: Execution
@@ -46,6 +47,7 @@ class RecoveredState:
     positions: tuple[TopicPartition, ...]
     hold: Hold | None = None
     acted: Status | None = None
+    demand: tuple[Message, ...] = ()
 
 
 def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: bool) -> RecoveredState:
@@ -86,6 +88,7 @@ def recover(connection: Connection, topics: Topics, inbox: Inbox, *, acting: boo
         acks_read=entry.acks_read,
         status=status.get(status_key(acting=acting)),
         acted=status.get(status_key(acting=True)),
+        demand=tuple(message for message in found.latest(topics.journal) if message.key() != JOURNAL_KEY),
         positions=tuple(positions),
         hold=hold,
     )

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider.forecast.settings import ForecastMode
 from trimtab_controller.kafka.connection import (
     Connection,
     StoppedError,
@@ -31,6 +32,7 @@ from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.solver.answer import Method
+from trimtab_controller.solver.forecasting import ForecastProcess
 from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
 from trimtab_process.kafka_errors import is_transient
@@ -115,6 +117,9 @@ class ControllerRun:
         collocating = self._configuration.balance.method is Method.ALBIC
         solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(solver.close)
+        forecaster = None if self._configuration.forecast.mode is ForecastMode.OFF else ForecastProcess()
+        if forecaster is not None:
+            stack.callback(forecaster.close)
         stream = self._stream
         if stream is not None:
             stack.callback(stream.stand_by)
@@ -135,6 +140,7 @@ class ControllerRun:
             stream=stream,
             recovered=recovered,
             events=events,
+            forecaster=forecaster,
         )
 
     def loop(self, resources: Resources) -> ControlLoop:

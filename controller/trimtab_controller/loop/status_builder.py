@@ -17,6 +17,7 @@ from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
 from trimtab_controller.loop.status_disruption import disruption_status
+from trimtab_controller.loop.status_forecast import forecast_status
 from trimtab_controller.loop.status_proposals import proposal_status
 from trimtab_models.albic.fit import Cost, Unknown
 from trimtab_protocol.messages.decode import Fault
@@ -254,6 +255,7 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 stale_key_groups=gaps.stale if gaps else None,
                 unknown_load=gaps.share if gaps else None,
                 size=_size(decider.known.sizes.get(app), execution.sizes.get(app, AppSize())),
+                forecast=forecast_status(decider.known.forecasts.get(app)),
                 capacity=CapacityStatus(
                     headroom=headroom.as_placed if headroom else None,
                     potential=headroom.potential if headroom else None,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from trimtab_controller.decider.forecast import history as demand_history
 from trimtab_controller.execution import journal
 from trimtab_protocol.messages import (
     commands,
@@ -35,7 +36,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "commands": (commands.Command,),
     "acks": (commands.Ack, host_keys.EnrollmentRequest),
     "handover": (handover.HandoverRecord,),
-    "journal": (journal.JournalEntry,),
+    "journal": (journal.JournalEntry, demand_history.DemandRecord),
     "intents": (
         intents.Drain,
         intents.Pause,
@@ -56,6 +57,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
 ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
 MODULES: tuple[ModuleType, ...] = (
     commands,
+    demand_history,
     events,
     handover,
     host_keys,

@@ -18,6 +18,7 @@ from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capac
 from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, read_collocation
 from trimtab_protocol.messages.status_disruption import DisruptionStatus, read_disruption
+from trimtab_protocol.messages.status_forecast import ForecastStatus, read_forecast_status
 from trimtab_protocol.messages.status_restart import RestartStatus, read_restart
 from trimtab_protocol.messages.status_signatures import SignatureStatus, read_signatures
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
@@ -88,7 +89,7 @@ class AppStatus:
     `stale_key_groups` = key groups whose load the last window did not measure, `unknown_load` = their share of the
     app's load; `size` None: the controller does not judge it; `capacity` = how much more fits; `mode` = what becomes of
     its plans: dry-run, approve or act; `remote_costs` = what tuples between workers cost; `restart` = how far its
-    rolling restart is; `disruption` = for how long its key groups have paused.
+    rolling restart is; `disruption` = for how long its key groups have paused; `forecast` None: nothing is forecast.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that
     any one loss leads to, `n_minus_1_pct`; no choice of standbys has a lower one than `n_minus_1_bound_pct` (percent of
@@ -119,6 +120,7 @@ class AppStatus:
     remote_costs: CollocationStatus | None = None
     disruption: DisruptionStatus | None = None
     following_share: float | None = None
+    forecast: ForecastStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +365,7 @@ def _read_app(row: Fields) -> AppStatus:
         restart=row.optional("restart", lambda name: read_restart(row.fields(name))),
         disruption=row.optional("disruption", lambda name: read_disruption(row.fields(name))),
         following_share=row.optional("following_share", row.number),
+        forecast=row.optional("forecast", lambda name: read_forecast_status(row.fields(name))),
     )
 
 

@@ -33,6 +33,7 @@ from trimtab_controller.decider.decision import (
 from trimtab_controller.decider.describe import ALL_NAMES, names_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.hosts import Host, HostsSeen
 from trimtab_controller.decider.levels import Levels, levels_of
 from trimtab_controller.decider.machine import Decider
@@ -49,6 +50,7 @@ from trimtab_controller.loop.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, Topics, WorkerId
@@ -98,6 +100,24 @@ def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
+
+
+def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
+    metrics = Metrics()
+    model, last = Error(mae=0.1, smape=3.0), Error(mae=0.4, smape=12.0)
+    tested = Accuracy(horizon=2, tested=864, scored=800, model=model, last=last, seasonal=None)
+    told = ForecastTold(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
+
+    def found(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP, **labels})
+
+    metrics.see_forecasts({APP: told})
+    assert (found("forecast_cores"), found("forecast_used")) == (5.2, 1.0)
+    errors = [found("forecast_error_cores", method=name) for name in ("forecast", "last_value", "seasonal_naive")]
+    assert errors == [0.1, 0.4, None]
+    metrics.see_forecasts({APP: ForecastTold(known_s=100.0, why="too little")})
+    assert (found("forecast_cores"), found("forecast_used")) == (None, None)
+    assert found("forecast_error_cores", method="forecast") is None
 
 
 def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:

@@ -51,6 +51,7 @@ from trimtab_protocol.messages.status import (
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
+from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "c"
@@ -192,6 +193,13 @@ STATUS = Status(
                     ),
                 ),
                 obtainable=0.5, worth_cores=0.25,
+            ),
+            forecast=ForecastStatus(
+                text="2.10 cores at most", used=True, peak_cores=2.1, period_s=86_400.0, at=NOW, known_s=6e5,
+                near=AccuracyStatus(
+                    horizon_s=600.0, tested=864, scored=800, better=True, error=0.1, last_error=0.3,
+                    seasonal_error=0.2, error_pct=5.0, last_error_pct=14.0,
+                ),
             ),
         ),
     ),

@@ -10,6 +10,7 @@ import zstandard
 from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
 from tests.fuzz.fuzzed.samples import (
     ACCEPT,
+    APP,
     DRAIN,
     EPOCH,
     EVENT,
@@ -56,6 +57,7 @@ from trimtab_agent.commands.events import (
     ProcessNoted,
 )
 from trimtab_agent.commands.journal import decode_line, encode_line
+from trimtab_controller.decider.forecast.history import decode_demand, encode_demand
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import (
     AppSize,
@@ -281,6 +283,12 @@ DECODERS = (
         decode=decode_entry,
         encode=encode_entry,
         seal=sealed_entry,
+    ),
+    Decoder(
+        name="record of demand",
+        samples=(encode_demand(APP, 20_000, [1.25, None, 0.5]),),
+        decode=decode_demand,
+        encode=lambda record: encode_demand(record.app, record.day, list(record.values)),
     ),
     Decoder(
         name="journal, agent",

@@ -96,7 +96,8 @@ function pausedTile(used) {
 function sizeOf(row) {
   const fixed = row.fixed.length ? [h("h2", {}, `Fixed workers: ${row.fixed.length}`), h("p", { class: "muted" }, "Plans are made around them."),
     h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: `, h("a", { href: `#/health/${name(each.reason)}` }, each.reason.replaceAll("_", " ")), each.text ? `, ${each.text}` : "")))] : [];
-  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...fixed];
+  const ahead = row.forecast ? [h("p", { class: "muted" }, `Forecast: ${row.forecast.text}`)] : [];
+  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...ahead, ...fixed];
 }
 
 // A button for each operator; a list of them where they are many.

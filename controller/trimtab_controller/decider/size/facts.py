@@ -8,12 +8,13 @@ what it uses, its key groups stand for it.
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 import numpy as np
 
 from trimtab_controller.decider.concerns import ClusterUse
+from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.resources import free_disks
@@ -66,7 +67,7 @@ class SizeFacts:
     key groups with the same rules.
 
     `restart_s` = how long a started worker takes until it runs; `catch_up_s` = within which time a backlog is to be
-    worked off.
+    worked off.  `ahead` = what is forecast of the demand.
     """
 
     app: AppId
@@ -89,6 +90,7 @@ class SizeFacts:
     catch_up_s: float = math.inf
     disks: Mapping[HostId, float] = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
+    ahead: Ahead = NOTHING_AHEAD
 
     @property
     def staying(self) -> tuple[SizedWorker, ...]:
@@ -118,6 +120,34 @@ class SizeFacts:
         """
         return max(0.0, self.asked - self.capacity) * self.restart_s / self.catch_up_s
 
+    def expected(self) -> "SizeFacts":
+        """The same with the demand that is forecast until a worker that is started now runs, if that is more.
+
+        Nothing piles up until then.
+        """
+        soon = self.ahead.soon
+        if soon is None or soon.cores <= self.demand:
+            return self
+        return replace(self, demand=soon.cores, catch_up_s=math.inf)
+
+    def kept_for(self) -> "SizeFacts":
+        """The same with the demand that is forecast within the delay of a scale-in, if that is more.
+
+        All key groups are taken to grow alike.
+        """
+        later = self.ahead.later
+        if later is None or later.cores <= self.demand or not self.demand:
+            return self
+        times = later.cores / self.demand
+        pools = tuple(replace(pool, demand=pool.demand * times) for pool in self.pools)
+        return replace(self, demand=later.cores, loads=self.loads * times, pools=pools)
+
+
+def demand_of(view: AppView, gaps: Gaps) -> float:
+    """Cores that the key groups of a view ask for in all; what is not known of it counts like the rest."""
+    known = (float(view.owned.load.sum()) + float(np.nansum(view.kept_table.load))) / PERCENT_PER_CORE
+    return known / max(1e-9, 1.0 - gaps.share)
+
 
 def facts_of(
     view: AppView,
@@ -130,6 +160,7 @@ def facts_of(
     returnable: Collection[WorkerId] | None,
     restart_s: float,
     catch_up_s: float,
+    ahead: Ahead = NOTHING_AHEAD,
 ) -> SizeFacts:
     """The facts of a view with smoothed loads.
 
@@ -143,8 +174,6 @@ def facts_of(
     largest_of = dict(zip(owned.workers, largest.tolist(), strict=True))
     count_of = _counts(owned) + _counts(view.kept_table)
     free = {worker.id for worker in view.workers}
-    kept = view.kept_table
-    known = (float(owned.load.sum()) + float(np.nansum(kept.load))) / PERCENT_PER_CORE
     rows = [*view.workers, *(each.worker for each in view.fixed if each.worker is not None)]
     of_app = [(worker, use.workers[worker.id]) for worker in rows if worker.id in use.workers]
     return SizeFacts(
@@ -165,7 +194,7 @@ def facts_of(
             )
             for worker in rows
         ),
-        demand=known / max(1e-9, 1.0 - gaps.share),
+        demand=demand_of(view, gaps),
         loads=owned.load / PERCENT_PER_CORE,
         fixed=_fixed_use(rows, use),
         behind=sum(
@@ -184,6 +213,7 @@ def facts_of(
         catch_up_s=catch_up_s,
         disks=free_disks(view),
         pools=tuple(_pools(view)),
+        ahead=ahead,
     )
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.forecast.rounds import Forecasts, Times
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.pool import PoolWorker, restartable
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.size.facts import SizeFacts, facts_of
+from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.starts import Starts
@@ -45,9 +46,8 @@ class SizeRounds:
     """`verdicts` = what should become of each app's size; apps without a word of an operator are left out in mode off.
 
     `plans`: only in an app whose plans are carried out does the size change without an operator's word.
-    `catch_up_s` and `method` as in `Settings`.  `starts` = how
-    long started workers took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has
-    failed, and how.
+    `catch_up_s` and `method` as in `Settings`.  `forecasts` = the demand to come.  `starts` = how long started workers
+    took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has failed, and how.
     """
 
     settings: ScalingSettings
@@ -55,6 +55,7 @@ class SizeRounds:
     catch_up_s: float
     method: Method = Method.MILP
     plans: PlanSettings = PlanSettings()  # noqa: RUF009 - frozen
+    forecasts: Forecasts = field(default_factory=Forecasts)
     starts: Starts = field(default_factory=Starts)
     verdicts: dict[AppId, SizeVerdict] = field(default_factory=dict)
     concerns: tuple[Concern, ...] = ()
@@ -69,6 +70,7 @@ class SizeRounds:
         """Judge the sizes after a window.  `settled` = apps for which a plan was last sought in vain."""
         self._settled = settled
         self.starts = self.starts.after(seen.snapshot, execution.scalings)
+        self._follow_demand(seen)
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
         apps = [app for app in seen.views if app in words or self.settings.of(app).mode is not Mode.OFF]
         self.verdicts = {
@@ -83,6 +85,23 @@ class SizeRounds:
         self._needs = {app: need for app, need in self._needs.items() if app in apps}
         self.failures = {app: why for app, why in self.failures.items() if app in apps}
         self.concerns = tuple(self._concerns())
+
+    def _follow_demand(self, seen: SeenApps) -> None:
+        demands = {
+            app: None if isinstance(view, NotReady) else demand_of(view, seen.gaps[app])
+            for app, view in seen.views.items()
+        }
+        times = {}
+        for app in demands:
+            settings = self.settings.of(app)
+            lead_s = self._restart_s(app) + settings.scale_up_delay_s
+            times[app] = Times(lead_s=lead_s, hold_s=settings.scale_down_delay_s)
+        self.forecasts.see(seen.snapshot.start_ms / 1000.0, seen.snapshot.end_ms / 1000.0, demands, times)
+
+    def _restart_s(self, app: AppId) -> float:
+        """How long a started worker takes until it runs: as measured, or as configured."""
+        measured_s = self.starts.measured_s(app)
+        return self.settings.of(app).restart_s if measured_s is None else measured_s
 
     def correct(self, execution: Execution, intents: Sequence[Intent], known: Known) -> Resized | None:
         """Give up drains of the controller that an operator does not want, or that have ended by themselves."""
@@ -189,10 +208,11 @@ class SizeRounds:
             leaving=size.leaving,
             starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0)),
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
-            restart_s=prior_s if measured_s is None else measured_s,
+            restart_s=self._restart_s(app),
             catch_up_s=self.catch_up_s,
+            ahead=self.forecasts.ahead(app),
         )
-        facts = replace(facts, saving=self._saving(view, facts, settings))
+        facts = replace(facts, saving=self._saving(view, facts.expected(), settings))
         verdict, need = judge(facts, settings, need=self._needs.get(app), changes=size.changes, word=word)
         self._needs.pop(app, None)
         if need is not None:

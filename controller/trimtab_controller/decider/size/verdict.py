@@ -104,7 +104,8 @@ def judge(
     direction = Direction.OUT if change > 0 else Direction.IN if change < 0 else Direction.STAY
     now = _continued(need, direction, facts)
     vain = word is None and direction is Direction.OUT and _in_vain(facts, settings, changes)
-    obstacle = "" if now is None else _obstacle(facts, settings, now, changes, by_word=word is not None, vain=vain)
+    asked = facts if word is not None else facts.expected()
+    obstacle = "" if now is None else _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain)
     due = now is not None and not obstacle
     keep, start, short = _to_add(facts, max(0, change) if due else 0)
     acts = word is not None or settings.mode is Mode.ACT
@@ -162,10 +163,12 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
         return _Aim(wanted=present, why=f"the capacity of {first_few(facts.unmeasured)} is unknown")
     if present < settings.min_workers:
         wanted, why = settings.min_workers, f"min_workers is {settings.min_workers}"
-    elif found > settings.max_utilisation + ROUNDING:
+    elif max(found, facts.expected().utilisation) > settings.max_utilisation + ROUNDING:
         most = max(1, int(present * settings.scale_up_max_factor))
-        wanted = min(present + _to_target(facts, settings, most), max(present, settings.max_workers))
+        more = max(_to_target(each, settings, most) for each in (facts, facts.expected()))
+        wanted = min(present + more, max(present, settings.max_workers))
         why = f"demand above {settings.max_utilisation:.0%}"
+        why += f" by {facts.ahead.soon}" if found <= settings.max_utilisation + ROUNDING else ""
         if wanted == present:
             return _Aim(wanted=present, why=f"{why}, but max_workers is {settings.max_workers}")
     elif found < settings.min_utilisation - ROUNDING or present > settings.max_workers:
@@ -173,9 +176,11 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
         why = f"max_workers is {settings.max_workers}" if above else f"demand below {settings.min_utilisation:.0%}"
         if facts.blocked:
             return _Aim(wanted=present, why=f"{why}, but {_waits(facts)}")
-        some = leavers(facts, settings)
+        kept = facts.kept_for()
+        some = leavers(kept, settings)
         if not some.workers:
-            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}")
+            by = "" if kept is facts or not leavers(facts, settings).workers else f" at {facts.ahead.later}"
+            return _Aim(wanted=present, why=f"{why}, but {some.obstacle}{by}")
         gone = tuple(worker.id for worker in some.workers)
         return _Aim(wanted=present - len(gone), why=why, drain=gone)
     else:

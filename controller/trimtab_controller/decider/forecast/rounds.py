@@ -1,0 +1,260 @@
+"""Follows the demand of every app from window to window, asks for fits of its forecast, and forecasts with them."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
+from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
+from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
+from trimtab_controller.solver.forecast_answer import ForecastAnswer, ForecastQuestion
+from trimtab_models.forecast import Accuracy, Fitted, NotFitted, predict
+from trimtab_models.forecast.fit import MIN_PERIODS
+from trimtab_models.forecast.seasonal import MAX_STALE, Floats
+from trimtab_protocol.messages.names import AppId
+
+PERIODS = (DAY, 7 * DAY)
+"""What demand may repeat by: a day, and a week."""
+REFIT_S = 6 * 3600.0
+"""How often a forecast is fitted anew."""
+RETRY_S = 3600.0
+"""How long after a fit that failed the next one is tried."""
+MAX_FIT_AGE_S = 2 * 86_400.0
+"""How old a fit may be to be forecast with."""
+RECORD_EVERY = 3
+"""Steps after which the demand is recorded for a successor."""
+MAX_APPS = 1_000
+"""Apps whose demand is remembered: those that were seen first."""
+MAX_HORIZON = DAY // 2
+"""The longest forecast, in steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """`lead_s` = from the wish for a worker until it runs; `hold_s` = the delay of a scale-in."""
+
+    lead_s: float
+    hold_s: float
+
+    @property
+    def horizons(self) -> tuple[int, int]:
+        """Steps ahead of the last one that has ended, which may be nearly a step ago; and one more, see `_steps`."""
+        near = min(MAX_HORIZON, math.ceil(self.lead_s / STEP_S) + 2)
+        return near, max(near, min(MAX_HORIZON, math.ceil(self.hold_s / STEP_S) + 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastTold:
+    """What operators are told of the forecast of an app.
+
+    `known_s` = time of which the demand is known; `why` = why there is no forecast, empty if there is one; `peak` = the
+    highest demand until a worker that is started now runs, also where it is not used.  `near`, `far` = how good
+    forecasts have been, until a worker runs and within the delay of a scale-in.  `used`: in this `mode` the number of
+    workers follows it.  `at` = when it was fitted.
+    """
+
+    known_s: float
+    why: str = ""
+    period_s: float | None = None
+    at: float | None = None
+    peak: float | None = None
+    near: Accuracy | None = None
+    far: Accuracy | None = None
+    used: bool = False
+    mode: ForecastMode = ForecastMode.OFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fit:
+    """The answer to a question about an app, from the time `at`; the next one is due at `next_at`."""
+
+    at: float
+    next_at: float
+    found: Fitted | NotFitted
+
+
+@dataclass(slots=True)
+class Forecasts:
+    """The demand of the apps, and the models that were fitted to it."""
+
+    settings: ForecastSettings = field(default_factory=ForecastSettings)
+    series: dict[AppId, DemandSeries] = field(default_factory=dict)
+    _fits: dict[AppId, _Fit] = field(default_factory=dict)
+    _times: dict[AppId, Times] = field(default_factory=dict)
+    _asked: AppId | None = None
+    _recorded: dict[AppId, int] = field(default_factory=dict)
+    _gone: set[tuple[AppId, int]] = field(default_factory=set)
+    _now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._recorded = {app: each.end for app, each in self.series.items()}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether anything is forecast."""
+        return self.settings.mode is not ForecastMode.OFF
+
+    def see(
+        self, start_s: float, end_s: float, demands: Mapping[AppId, float | None], times: Mapping[AppId, Times]
+    ) -> None:
+        """Take a window: the demand of each app in cores, None = unknown; how far ahead each must be known."""
+        if not self.is_on:
+            return
+        self._now, self._times = end_s, dict(times)
+        for app, cores in demands.items():
+            if app not in self.series and len(self.series) >= MAX_APPS:
+                continue
+            series = self.series.setdefault(app, DemandSeries())
+            before = set(days_of({app: series})) if series.values else set()
+            if series.see(start_s, end_s, cores):
+                self._gone |= before - set(days_of({app: series}))
+        for app in [app for app in self.series if app not in demands and self._is_over(app)]:
+            self.forget(app)
+
+    def forget(self, app: AppId) -> None:
+        """Forget an app that is gone for good."""
+        if (series := self.series.pop(app, None)) is not None:
+            self._gone |= set(days_of({app: series}))
+        self._fits.pop(app, None)
+        self._recorded.pop(app, None)
+
+    # --- fits -----------------------------------------------------------------------------------------------------
+
+    def wanted(self) -> ForecastQuestion | None:
+        """The fit that is due, of the app that waits longest; one at a time."""
+        if self._asked is not None:
+            return None
+        due = [app for app in self._times if app in self.series and self._is_due(app)]
+        if not due:
+            return None
+        app = min(due, key=lambda each: (self._fits[each].next_at if each in self._fits else 0.0, each))
+        self._asked = app
+        series = self.series[app]
+        return ForecastQuestion(
+            app=app,
+            values=series.array(),
+            first=series.first,
+            periods=PERIODS,
+            horizons=self._times[app].horizons,
+            refit=DAY,
+        )
+
+    def learn(self, answer: ForecastAnswer) -> None:
+        """Take the answer to the last question."""
+        self._asked = None
+        if answer.app not in self.series:
+            return
+        failed, before = isinstance(answer.found, NotFitted), self._fits.get(answer.app)
+        next_at = self._now + (RETRY_S if failed else REFIT_S)
+        if failed and before is not None and isinstance(before.found, Fitted):
+            self._fits[answer.app] = replace(before, next_at=next_at)  # an older model is better than none
+        else:
+            self._fits[answer.app] = _Fit(at=self._now, next_at=next_at, found=answer.found)
+
+    def _is_due(self, app: AppId) -> bool:
+        needed = MIN_PERIODS * min(PERIODS) + max(self._times[app].horizons)
+        if len(self.series[app].values) < needed:
+            return False
+        last = self._fits.get(app)
+        return last is None or self._now >= last.next_at
+
+    # --- forecasts ------------------------------------------------------------------------------------------------
+
+    def ahead(self, app: AppId) -> Ahead:
+        """What the number of workers may follow."""
+        fit, times = self._fits.get(app), self._times.get(app)
+        if self.settings.mode is not ForecastMode.ACT or fit is None or times is None:
+            return NOTHING_AHEAD
+        values = self._values(app)
+        if values is None or not isinstance(fit.found, Fitted):
+            return NOTHING_AHEAD
+        near, far = fit.found.tests
+        return Ahead(soon=self._peak(app, values, times.lead_s, near), later=self._peak(app, values, times.hold_s, far))
+
+    def told(self) -> dict[AppId, ForecastTold]:
+        """What operators are told, of the apps that were seen last."""
+        return {app: self._tell(app) for app in self._times if app in self.series} if self.is_on else {}
+
+    def _tell(self, app: AppId) -> ForecastTold:
+        series, fit, times = self.series[app], self._fits.get(app), self._times[app]
+        values = series.array()
+        known_s = float(np.count_nonzero(~np.isnan(values))) * STEP_S
+        if fit is None or isinstance(fit.found, NotFitted):
+            needed_s = (MIN_PERIODS * min(PERIODS) + max(times.horizons)) * STEP_S
+            why = fit.found.reason if fit is not None and isinstance(fit.found, NotFitted) else "it is being fitted"
+            if len(values) * STEP_S < needed_s:
+                why = f"{len(values) * STEP_S / 3600.0:.1f} of {needed_s / 3600.0:.1f} h of history"
+            return ForecastTold(known_s=known_s, why=why, mode=self.settings.mode)
+        near, far = fit.found.tests
+        ahead = self._values(app)
+        peak = None if ahead is None else float(ahead[: self._steps(app, times.lead_s)].max())
+        used = self.settings.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
+        return ForecastTold(
+            known_s=known_s,
+            why="the last values are unknown" if peak is None else "",
+            period_s=float(fit.found.model.period * STEP_S),
+            at=fit.at,
+            peak=peak,
+            near=near,
+            far=far,
+            used=used,
+            mode=self.settings.mode,
+        )
+
+    def _values(self, app: AppId) -> Floats | None:
+        """The forecast of the steps from the one under way on; None if there is none."""
+        fit, series = self._fits[app], self.series[app]
+        late = int(self._now // STEP_S) - series.end
+        if not isinstance(fit.found, Fitted) or self._now - fit.at > MAX_FIT_AGE_S or not 0 <= late < MAX_STALE:
+            return None
+        recent = np.array(series.values[-fit.found.model.period :], dtype=np.float64)
+        steps = late + 1 + max(self._times[app].horizons)
+        return predict(fit.found.model, recent, series.end - len(recent), steps)
+
+    def _steps(self, app: AppId, seconds: float) -> int:
+        """How many of the forecast steps begin within so much time and a step.
+
+        A step is a mean: the one in which a peak rises shows only a part of it, and the next one all.
+        """
+        return max(1, int((self._now + seconds) // STEP_S) - self.series[app].end + 2)
+
+    def _peak(self, app: AppId, values: Floats, within_s: float, tested: Accuracy) -> Peak | None:
+        if not tested.is_better or tested.model is None or tested.last is None:
+            return None
+        some = values[: self._steps(app, within_s)]
+        at = int(some.argmax())
+        begins_s = (self.series[app].end + at) * STEP_S
+        return Peak(
+            cores=float(some[at]),
+            in_s=max(0.0, begins_s - self._now),
+            error=tested.model.mae,
+            last_error=tested.last.mae,
+        )
+
+    # --- records --------------------------------------------------------------------------------------------------
+
+    def records(self) -> list[tuple[bytes, bytes | None]]:
+        """Key and value of the records to publish now; None: the day is forgotten."""
+        if not self.is_on:
+            return []
+        found: list[tuple[bytes, bytes | None]] = [(key_of(app, day), None) for app, day in sorted(self._gone)]
+        self._gone.clear()
+        for app, series in self.series.items():
+            since = self._recorded.get(app, series.first)
+            if series.end - since < RECORD_EVERY:
+                continue
+            self._recorded[app] = series.end
+            found += [(key_of(app, day), encode_demand(app, day, series.day(day))) for day in _days(series, since)]
+        return found
+
+    def _is_over(self, app: AppId) -> bool:
+        """Whether nobody has reported an app for as long as anything is remembered of it."""
+        series = self.series[app]
+        return self._now // STEP_S - series.end >= len(series.values)
+
+
+def _days(series: DemandSeries, since: int) -> Iterator[int]:
+    """The days with steps from `since` on."""
+    yield from range(max(series.first, since) // DAY, (series.end - 1) // DAY + 1)

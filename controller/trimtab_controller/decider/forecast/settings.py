@@ -1,0 +1,29 @@
+"""The configuration's [forecast]."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trimtab_protocol.messages.decode import Fields
+
+
+class ForecastMode(StrEnum):
+    """What the controller does about the demand to come."""
+
+    OFF = "off"  # nothing: it remembers no demand, and forecasts none
+    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
+    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSettings:
+    """Preset is `off`, since forecasts need a package that the controller does without otherwise."""
+
+    mode: ForecastMode = ForecastMode.OFF
+
+
+def read_forecast(fields: Fields) -> ForecastSettings:
+    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    preset = ForecastSettings()
+    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else preset.mode)
+    fields.done()
+    return settings

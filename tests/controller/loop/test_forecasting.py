@@ -1,0 +1,126 @@
+"""Forecasts beside the loop: what is asked, learned, recorded and recalled, and how it is told."""
+
+import numpy as np
+
+from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, encode_demand, key_of
+from trimtab_controller.decider.forecast.rounds import Forecasts, ForecastTold, Times
+from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
+from trimtab_controller.loop.forecasting import Forecasting, recalled_demand
+from trimtab_controller.loop.status_forecast import forecast_status
+from trimtab_controller.solver.forecast_answer import ForecastAnswer, ForecastQuestion
+from trimtab_models.forecast import Accuracy, Error, NotFitted
+from trimtab_protocol.messages.names import AppId, Topics
+
+APP, TOPICS = AppId("orders"), Topics("c")
+ADVISE = ForecastSettings(mode=ForecastMode.ADVISE)
+BEGIN_S = 20_000 * 86_400.0
+
+
+class Told:
+    """A record of the journal."""
+
+    def __init__(self, key: bytes, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+class Process:
+    """Stands for the process: answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[ForecastQuestion] = []
+        self.answer: ForecastAnswer | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.asked) and self.answer is None
+
+    def ask(self, question: ForecastQuestion) -> None:
+        self.asked.append(question)
+        self.answer = None
+
+    def poll(self) -> ForecastAnswer | None:
+        return self.answer
+
+
+def forecasts() -> Forecasts:
+    series = DemandSeries()
+    series.continue_with(20_000 * DAY, np.ones(4 * DAY).tolist())
+    made = Forecasts(settings=ADVISE, series={APP: series})
+    end_s = BEGIN_S + 4 * 86_400.0
+    made.see(end_s, end_s + 10, {APP: 1.0}, {APP: Times(lead_s=150.0, hold_s=3600.0)})
+    return made
+
+
+def test_a_fit_that_is_due_is_asked_for_once() -> None:
+    made, process = forecasts(), Process()
+    beside = Forecasting(made, process, TOPICS)
+    beside.turn()
+    beside.turn()
+    assert [each.app for each in process.asked] == [APP]
+    process.answer = ForecastAnswer(app=APP, found=NotFitted(reason="no luck"))
+    beside.turn()
+    assert made.told()[APP].why == "no luck"
+    assert len(process.asked) == 1
+
+
+def test_without_a_process_nothing_is_asked() -> None:
+    made = forecasts()
+    Forecasting(made, None, TOPICS).turn()
+    assert made.wanted() is not None
+
+
+def test_the_demand_goes_to_the_journal_under_keys_of_its_own() -> None:
+    made = forecasts()
+    at = BEGIN_S + 4 * 86_400.0
+    for place in range(4):
+        made.see(at + place * STEP_S, at + (place + 1) * STEP_S, {APP: 2.0}, {})
+    (record,) = Forecasting(made, None, TOPICS).records()
+    assert (record.topic, record.key, record.signed) == (TOPICS.journal, b"demand/orders/20004", False)
+
+
+def test_a_successor_recalls_what_it_can_read() -> None:
+    messages = [
+        Told(key_of(APP, 20_000), encode_demand(APP, 20_000, [1.0, None, 2.0])),
+        Told(key_of(APP, 20_001), b"broken"),
+        Told(key_of(APP, 20_002), encode_demand(APP, 20_002, [5.0])),
+        Told(key_of(APP, 20_003), None),
+        Told(b"execution", b"{}"),
+    ]
+    found = recalled_demand(messages, ADVISE).series[APP]
+    known = [(place, value) for place, value in enumerate(found.values) if value == value]
+    assert (found.first, known) == (20_000 * DAY, [(0, 1.0), (2, 2.0), (2 * DAY, 5.0)])
+    assert recalled_demand(messages, ForecastSettings()).series == {}
+
+
+def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.ACT) -> ForecastTold:
+    model, last = Error(mae=0.1 if better else 0.5, smape=3.0), Error(mae=0.5, smape=12.0)
+    tested = Accuracy(horizon=2, tested=100, scored=90, model=model, last=last, seasonal=last)
+    return ForecastTold(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=used, mode=mode)
+
+
+def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> None:
+    found = forecast_status(told(better=True, used=True))
+    assert found is not None
+    errors = "mean error 0.10 cores (3 %), of the last value 0.50 (12 %)"
+    assert found.text == f"5.20 cores at most, 10 min ahead; {errors}"
+    assert found.near is not None
+    assert (found.near.horizon_s, found.near.error, found.near.last_error, found.near.better) == (600.0, 0.1, 0.5, True)
+    advised = forecast_status(told(better=True, mode=ForecastMode.ADVISE))
+    assert advised is not None
+    assert advised.text == f"{found.text} (advise: nothing follows it)"
+    worse = forecast_status(told(better=False))
+    assert worse is not None
+    assert worse.text.endswith("of the last value 0.50 (12 %), so it is not used")
+
+
+def test_why_there_is_no_forecast_is_told() -> None:
+    none = forecast_status(ForecastTold(known_s=3600.0, why="1.0 of 73.1 h of history"))
+    assert none is not None
+    assert (none.text, none.used, none.peak_cores) == ("none: 1.0 of 73.1 h of history", False, None)
+    assert forecast_status(None) is None
