@@ -69,7 +69,10 @@ class Handover:
     def is_stable(self) -> bool:
         """Whether the group is in no rebalance and this worker's tables are restored."""
         app = self._app
-        return app.consumer.is_open and not app.rebalancing and not app.should_stop
+        is_open = getattr(app.consumer, "is_open", None)
+        if is_open is None:  # a worker that is not steered has Faust's own consumer
+            is_open = not app.tables.recovery.in_recovery
+        return bool(is_open) and not app.rebalancing and not app.should_stop
 
     def check(self, generation: int) -> None:
         """Raises GenerationOver unless the worker is stable in this generation."""
