@@ -53,13 +53,15 @@ class HostConfiguration:
 
     `cores`: otherwise the cgroup quota, or the host's cores.  `link_bytes_s`: what its network can carry each way.
     `type`: a name for all hosts that need the same CPU for the same work; otherwise the model and number of the cores.
-    `speed`: of one core, relative to other types; otherwise measured when the agent starts.
+    `speed`: of one core, relative to other types; otherwise measured when the agent starts.  `zone`: a name for all
+    hosts that may fail together, such as those of one rack; None: not known.
     """
 
     cores: float | None = None
     link_bytes_s: float | None = None
     type: str | None = None
     speed: float | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,7 @@ def _read_host(host: Fields) -> HostConfiguration:
         link_bytes_s=host.optional("link_bytes_s", lambda name: host.number(name, low=1.0)),
         type=host.optional("type", host.name),
         speed=host.optional("speed", lambda name: host.number(name, low=0.001, high=MAX_SPEED)),
+        zone=host.optional("zone", host.name),
     )
     host.done()
     return configuration

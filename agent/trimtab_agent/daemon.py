@@ -119,6 +119,7 @@ class Agent:
             cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust)
         )
         told = {"cores": limits.cores, "basis": limits.basis, "type": limits.type, "speed": limits.speed}
+        told["zone"] = limits.zone
         log.info("capacity found", **fields(host=self._host, **told))
 
     def _find_trust(self, path: Path | None) -> TrustFile | None:
@@ -352,6 +353,7 @@ def limits_of(configuration: Configuration, quotas: Quotas) -> Limits:
         link_bytes_s=host.link_bytes_s or found.link_bytes_s,
         type=host.type or found.type,
         speed=host.speed or round(measure_speed(), 3),
+        zone=host.zone,
     )
 
 

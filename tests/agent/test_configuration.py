@@ -189,14 +189,14 @@ def test_a_setting_that_the_kafka_client_does_not_know(tmp_path: Path, capsys: p
 
 def test_check_tells_the_basis_of_each_capacity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "agent.toml"
-    host = "[host]\ncores = 0.5\ntype = 'small'\nspeed = 2\n"
+    host = "[host]\ncores = 0.5\ntype = 'small'\nspeed = 2\nzone = 'rack-7'\n"
     path.write_text(AGENT + KAFKA + host + "[workers.w0]\ncapacity = 0.25\n[workers.w1]\n")
 
     assert main(["check", "--config", str(path)]) == 0
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("capacity of the host: 0.5 cores, basis config; memory: ")
-    assert lines[2] == "type of the host: small, speed of a core 2.00"
+    assert lines[2] == "type of the host: small, speed of a core 2.00, zone rack-7"
     assert lines[3:] == [
         "disk of the workers' state: not known (no data_dir of a worker, or it cannot be read)",
         "commands: not verified, anyone who can write to their topic can steer this host (no [trust])",

@@ -46,6 +46,7 @@ def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_
             memory_bytes=10**9 + number,
             disk_total_bytes=10**12,
             disk_free_bytes=10**11 + number,
+            zone=f"zone-{number % 2}",
         ),
         workers=(
             WorkerSample(
@@ -158,6 +159,8 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "negative time": put("t", value=-1),
         "negative memory": put("n", "mem", value=-1),
         "negative free disk": put("n", "dkf", value=-1),
+        "zone with a space": put("n", "zon", value="rack 7"),
+        "zone that is a number": put("n", "zon", value=7),
         "interval of a day": put("i", value=86_400),
         "no interval": put("i", value=0),
         "name with a slash": put("k", 0, "o", value="a/b"),

@@ -204,6 +204,7 @@ def test_every_number_every_refused_report_and_every_missing_host(rig: Rig) -> N
     assert [(on.disk_total_bytes, on.disk_free_bytes) for on in first.hosts] == [
         (10**12, 10**11 + number) for number in range(3)
     ]
+    assert [on.zone for on in first.hosts] == ["zone-0", "zone-1", "zone-0"]
     assert [(node.worker, node.host, node.cpu, node.epoch, node.complete) for node in first.nodes] == [
         (f"w{number}", f"h{number}", 0.125, (1, 2), True) for number in range(3)
     ]

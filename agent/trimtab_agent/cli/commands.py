@@ -65,7 +65,8 @@ def describe(configuration: Configuration) -> str:
     lines = [
         f"cluster {configuration.cluster}, host {configuration.host}, a report every {configuration.interval_s:g} s",
         f"capacity of the host: {limits.cores:g} cores, basis {limits.basis}; memory: {memory}",
-        f"type of the host: {limits.type or 'not known'}, speed of a core {limits.speed:.2f}",
+        f"type of the host: {limits.type or 'not known'}, speed of a core {limits.speed:.2f}"
+        + (f", zone {limits.zone}" if limits.zone else ""),
     ]
     lines.append(f"disk of the workers' state: {_describe_disk(fullest_disk(configuration.data_folders))}")
     lines.append(f"commands: {_describe_trust(configuration.trust)}")

@@ -50,7 +50,7 @@ class Reading:
 class Limits:
     """What this host may use (`cores`, by `basis`) and its hardware (`host_cores`, link bytes per second each way).
 
-    `type` and `speed`: see `HostSample`; None = not known.
+    `type`, `speed` and `zone`: see `HostSample`; None = not known.
     """
 
     basis: Basis
@@ -59,6 +59,7 @@ class Limits:
     link_bytes_s: float | None = None
     type: str | None = None
     speed: float | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,4 +157,5 @@ def _host_sample(
         link_bytes_s=limits.link_bytes_s,
         type=limits.type,
         speed=limits.speed,
+        zone=limits.zone,
     )

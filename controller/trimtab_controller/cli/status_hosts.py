@@ -26,17 +26,20 @@ def hosts_table(status: Status, *, all_nodes: bool) -> Table | None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     several = len({row.type for row in status.hosts}) > 1
     disks = any(disk_pct(row) is not None for row in status.hosts)
+    zones = any(row.zone is not None for row in status.hosts)
     optional = (*(["disk %"] if disks else []), *(["speed"] if several else []))
     for name in ("host", "CPU %", "asked %", "memory", "of", "received/s", "sent/s", *optional):
         table.add_column(name, justify="left" if name == "host" else "right", overflow="fold")
-    table.add_column("bottleneck", overflow="fold")
+    for name in ("bottleneck", *(["zone"] if zones else [])):
+        table.add_column(name, overflow="fold")
     for row in rows:
         sizes = (row.memory_bytes, row.memory_limit_bytes, row.received_bytes_s, row.sent_bytes_s)
         percents = (or_unknown(pct, "{:.0f}") for pct in (row.used_pct, row.demand_pct))
         disk = [or_unknown(disk_pct(row), "{:.0f}")] if disks else []
         speed = [or_unknown(row.speed, "{:.2f}")] if several else []
+        zone = [row.zone or "?"] if zones else []
         busiest = ", ".join(part for part in (row.bottleneck, row.level) if part) or "?"
-        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *disk, *speed, busiest)))
+        table.add_row(*map(Text, (row.host, *percents, *map(size_of, sizes), *disk, *speed, busiest, *zone)))
     return table
 
 

@@ -61,7 +61,7 @@ def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
     """One window per host in rows of kind HOST, in order of the hosts' names; its last type and levels count."""
     found: dict[str, dict[str, Any]] = {}
     for row in sorted(named(rows, Kind.HOST).to_pylist(), key=lambda row: (row["host"], row["last_ms"])):
-        before = found.get(row["host"])  # under another type: the agent was restarted
+        before = found.get(row["host"])  # under another type or zone: the agent was restarted
         found[row["host"]] = row if before is None else row | _added(before, row)
     return tuple(map(_host, found.values()))
 
@@ -289,6 +289,7 @@ def _host(row: Mapping[str, Any]) -> HostWindow:
         memory_limit_bytes=_whole(row["memory_limit_bytes"]),
         link_bytes_s=row["link_bytes_s"],
         type=row["operator"],
+        zone=row["target_operator"],
         speed=row["speed"],
         disk_total_bytes=_whole(row["disk_total_bytes"]),
         disk_free_bytes=_whole(row["disk_free_bytes"]),

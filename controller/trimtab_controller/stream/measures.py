@@ -18,7 +18,7 @@ Thing = tuple[object, ...]
 class Kind(IntEnum):
     """The kind of thing that a row describes."""
 
-    HOST = 0  # `operator` has its type
+    HOST = 0  # `operator` has its type, `target_operator` its zone
     WORKER = 1
     KEY_GROUP = 2
     PAIR = 3
@@ -64,7 +64,7 @@ class Row(NamedTuple):
 THING = Row._fields[1:9]
 
 KEYS: Mapping[Kind, tuple[str, ...]] = {
-    Kind.HOST: ("host", "operator"),
+    Kind.HOST: ("host", "operator", "target_operator"),
     Kind.WORKER: ("host", "worker", "app"),
     Kind.KEY_GROUP: ("host", "worker", "app", "operator", "partition"),
     Kind.PAIR: ("host", "app", "operator", "partition", "target_operator", "target_partition"),

@@ -191,7 +191,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.expr("x.a").alias("app"),
         F.expr(f"coalesce(fault, x.o, x.fo, {declared})").alias("operator"),
         "partition",
-        F.expr("x.to").alias("target_operator"),
+        F.expr(f"if(kind = {Kind.HOST.value}, n.zon, x.to)").alias("target_operator"),
         F.expr("x.tp[i]").alias("target_partition"),
         *(_of_its_kind(sql).alias(name) for name, sql in zip(SUM_COLUMNS, slots(SUMS), strict=True)),
         *(_of_its_kind(sql).alias(name) for name, sql in zip(LEVEL_COLUMNS, slots(LEVELS), strict=True)),

@@ -51,7 +51,7 @@ PARSING: Mapping[str, str] = {"columnNameOfCorruptRecord": BROKEN, "allowSingleQ
 REPORT_SCHEMA = (
     "v LONG, c STRING, h STRING, t LONG, i DOUBLE, q LONG, "
     "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG, "
-    "lnk: DOUBLE, typ: STRING, spd: DOUBLE, dkt: LONG, dkf: LONG>, "
+    "lnk: DOUBLE, typ: STRING, spd: DOUBLE, dkt: LONG, dkf: LONG, zon: STRING>, "
     f"w ARRAY<{PART_TYPE}>, k ARRAY<{PART_TYPE}>, e ARRAY<{PART_TYPE}>, {BROKEN} STRING"
 )
 
@@ -119,11 +119,11 @@ def _bare_name(value: str, r: str) -> str:
     # A reason may contain numbers, but is not one: it is checked as one word.
     columns += [f"translate(concat_ws('|', {r}.w.{name}), ' |', '_ ')" for name in ("unk", "why")]
     columns += [f"flatten(array_compact({r}.w.{name}))" for name in ("os", "cpo")]
-    listed = f"concat_ws(' ', {r}.c, {r}.h, {r}.n.typ, {', '.join(columns)})"
+    listed = f"concat_ws(' ', {r}.c, {r}.h, {r}.n.typ, {r}.n.zon, {', '.join(columns)})"
     could_be = rf"{listed} RLIKE '(^| )(true|false|NaN|Infinity|[0-9][0-9.eE-]*)( |$)'"
     bare = (
         r"\\\\",
-        r'"([chwao]|fo|to|unk|why|dap|typ)"\\s*:\\s*[^"\\[n\\s]',
+        r'"([chwao]|fo|to|unk|why|dap|typ|zon)"\\s*:\\s*[^"\\[n\\s]',
         r'"(os|cpo)"\\s*:\\s*\\[([^\\]]*,)?\\s*[^"\\s\\],]',
     )
     return f"{could_be} AND CAST({value} AS STRING) RLIKE '{'|'.join(bare)}'"
@@ -145,6 +145,7 @@ def _out_of_range(r: str) -> str:
         f"least({r}.n.dkt, {r}.n.dkf) < 0",
         f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER} OR {r}.n.lnk > {MAX_NUMBER}",
         f"{r}.n.spd < 0.001 OR {r}.n.spd > {MAX_SPEED} OR {_no_name(f'{r}.n.typ')}",
+        _no_name(f"{r}.n.zon"),
         _not_in(f"{r}.n.b", Basis),
         _any(f"{r}.w.s", _not_in("y", WorkerState)),
         _any(f"{r}.w.off", _not_in("y", Absence)),

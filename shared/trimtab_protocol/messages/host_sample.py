@@ -27,7 +27,7 @@ class HostSample:
     `link_bytes_s` = bytes per second that its network can carry each way.  Hosts of one `type` are taken to need the
     same CPU for the same work; `speed` = measured speed of one core, relative to one of speed 1.  `disk_free_bytes` of
     `disk_total_bytes` (used and free) are free on the disk of the workers' state: of several disks, on the one with the
-    least free.
+    least free.  Hosts of one `zone` may fail together.
     """
 
     cpu_s: float | None
@@ -42,15 +42,17 @@ class HostSample:
     speed: float | None = None
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
+    zone: str | None = None
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: cpu, cor, b, rx, tx, mem, lim; maybe lnk, typ, spd, dkt, dkf."""
+        """Wire keys: cpu, cor, b, rx, tx, mem, lim; maybe lnk, typ, spd, dkt, dkf, zon."""
         later = {
             "lnk": self.link_bytes_s,
             "typ": self.type,
             "spd": self.speed,
             "dkt": self.disk_total_bytes,
             "dkf": self.disk_free_bytes,
+            "zon": self.zone,
         }
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
@@ -81,4 +83,5 @@ def read_host_sample(fields: Fields) -> HostSample:
         speed=fields.optional("spd", lambda name: fields.number(name, low=0.001, high=MAX_SPEED)),
         disk_total_bytes=fields.optional("dkt", fields.integer),
         disk_free_bytes=fields.optional("dkf", fields.integer),
+        zone=fields.optional("zon", fields.name),
     )

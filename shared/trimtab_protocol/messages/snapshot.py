@@ -62,7 +62,7 @@ class HostWindow:
     """A host in the window: `cpu` = cores used, `cores` = cores it may use, `covered_s` = seconds that reports cover.
 
     `received_bytes_s`, `sent_bytes_s` = bytes per second, `link_bytes_s` = what its network can carry each way;
-    `memory_bytes`, `type`, `speed` and what is free on its disk (see `HostSample`) = last reported.
+    `memory_bytes`, `type`, `speed`, `zone` and what is free on its disk (see `HostSample`) = last reported.
     """
 
     host: HostId
@@ -79,6 +79,7 @@ class HostWindow:
     speed: float | None = None
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
+    zone: str | None = None
 
     @property
     def used_pct(self) -> float | None:
@@ -191,7 +192,7 @@ _HOST = (
     "memory_bytes",
     "memory_limit_bytes",
 )
-_HOST_LATER = ("link_bytes_s", "type", "speed", "disk_total_bytes", "disk_free_bytes")
+_HOST_LATER = ("link_bytes_s", "type", "speed", "disk_total_bytes", "disk_free_bytes", "zone")
 _NODE = ("worker", "host", "app", "state", "capacity", "covered_s", "cpu", "complete", "steering", "memory_bytes")
 _PAIR = {
     "source": "source.partition",
@@ -302,6 +303,7 @@ def _read_host(fields: Fields) -> HostWindow:
         speed=fields.optional("speed", lambda name: fields.number(name, low=0.001, high=MAX_SPEED)),
         disk_total_bytes=fields.optional("disk_total_bytes", fields.integer),
         disk_free_bytes=fields.optional("disk_free_bytes", fields.integer),
+        zone=fields.optional("zone", fields.name),
     )
 
 

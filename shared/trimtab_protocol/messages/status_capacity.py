@@ -15,6 +15,7 @@ class HostStatus:
     processes use, in percent of its cores; `bottleneck` = the resource of which most is used; `type` as its agent names
     it, `speed` of a core relative to that of other types; `level` = light, moderate or heavy, by its CPU, memory and
     link.  `disk_free_bytes` of `disk_total_bytes` are free on the disk of its workers' state.
+    `zone` = the hosts that may fail together with it, as agents name them.
     """
 
     host: HostId
@@ -31,6 +32,7 @@ class HostStatus:
     level: str | None = None
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
+    zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,7 @@ def read_host(row: Fields) -> HostStatus:
         level=row.optional("level", row.name),
         disk_total_bytes=row.optional("disk_total_bytes", row.integer),
         disk_free_bytes=row.optional("disk_free_bytes", row.integer),
+        zone=row.optional("zone", row.name),
     )
 
 

@@ -93,6 +93,7 @@ def test_each_kind_has_the_columns_that_it_uses() -> None:
         {
             "host": "h0",
             "operator": None,
+            "target_operator": None,
             "samples": 3,
             "last_ms": 19_500,
             "covered_s": 3.0,

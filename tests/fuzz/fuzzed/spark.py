@@ -307,7 +307,7 @@ def _declared(sample: WorkerSample) -> Iterator[Row]:
 def _place(sample: HostSample | WorkerSample | KeyGroupSample | PairSample) -> Row:
     match sample:
         case HostSample():
-            return (Kind.HOST, None, None, sample.type, *[None] * 3)
+            return (Kind.HOST, None, None, sample.type, None, sample.zone, None)
         case WorkerSample():
             return (Kind.WORKER, sample.worker, sample.app, *[None] * 4)
         case KeyGroupSample(key_group=group):

@@ -74,6 +74,7 @@ REPORT = report.Report(
         speed=1.5,
         disk_total_bytes=10**12,
         disk_free_bytes=10**11,
+        zone="rack-7",
     ),
     workers=(
         report.WorkerSample(
@@ -114,6 +115,7 @@ SNAPSHOT = snapshot.Snapshot(
             speed=1.5,
             disk_total_bytes=10**12,
             disk_free_bytes=10**11,
+            zone="rack-7",
         ),
     ),
     nodes=(
