@@ -84,6 +84,9 @@ def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = 
         usage=each(st.integers(0, 3), key_groups).astype(float)[None, :] if limited else np.zeros((0, key_groups)),
         limit=each(st.integers(0, 8), workers).astype(float)[None, :] if limited else np.zeros((0, workers)),
         tolerance=draw(st.sampled_from([0.0, 5.0])),
+        lost_by=draw(st.sampled_from([None, 1])),
+        near_home=draw(st.sampled_from([None, each(st.booleans(), key_groups).astype(bool)])),
+        spread=draw(st.sampled_from([False, False, True])),
     )
 
 
@@ -125,9 +128,9 @@ def test_the_bound_holds_and_the_optimum_is_near(found: Problem) -> None:
     found = replace(found, present=found.present[:, :0], wanted=1, frozen=np.zeros(len(found.owner), np.bool_))
     owners = found.owner.tolist()
     choices = [
-        [n for n in range(len(found.capacity)) if not found.removing[n] and found.domain[n] != found.domain[owner]]
+        [n for n in range(len(found.capacity)) if not found.removing[n] and not found.beside(key_group)[n]]
         or [UNPLACED]
-        for owner in owners
+        for key_group in range(len(owners))
     ]
     every = [np.array(row, np.int64).reshape(len(owners), 1) for row in itertools.product(*choices)]
     optimum = min(worst_of(found, assignment) for assignment in every)
@@ -148,13 +151,16 @@ def test_standbys_are_able_apart_and_outside_the_owners_domain(found: Problem) -
         assert owner not in row
         assert len(set(row)) == len(row) <= found.wanted
         able = [n for n in range(len(found.capacity)) if not found.removing[n]]
+        if found.spread:
+            taken = [int(found.levels[-1][n]) for n in (owner, *row)]
+            assert len(set(taken)) == len(taken)
         hosts = found.levels[min(1, len(found.levels) - 1)]
         if {hosts[n] for n in able} - {hosts[owner]}:
             assert hosts[owner] not in {hosts[n] for n in row}
             assert len({hosts[n] for n in row}) == len(row)
         if found.frozen[key_group]:
             assert (result.assignment[key_group] == kept_standbys(found)[key_group]).all()
-        elif not len(found.limit) and [n for n in able if n != owner]:
+        elif not len(found.limit) and not found.spread and [n for n in able if n != owner]:
             assert bool(row) == bool(found.wanted), "somebody can stand by"
 
 
@@ -234,6 +240,37 @@ def test_a_zone_is_survived_where_there_are_several() -> None:
     heirs = solve(found).assignment[:, 0].tolist()
     assert {heirs[0], heirs[1]} == {2, 3}
     assert {heirs[2], heirs[3]} == {0, 1}
+
+
+def test_standbys_are_in_another_zone_and_chosen_for_the_loss_of_a_host() -> None:
+    levels = np.array([range(8), range(8), [0, 0, 0, 0, 1, 1, 1, 1]])
+    found = problem([0, 0, 0, 0, 1, 2, 3], [10.0] * 7, 8, levels=levels, lost_by=1)
+    heirs = solve(found).assignment[:, 0].tolist()
+    assert found.domains == 8
+    assert sorted(heirs[:4]) == [4, 5, 6, 7], "the loss of worker 0 is spread over all of the other zone"
+    assert set(heirs) <= {4, 5, 6, 7}
+
+
+def test_key_groups_that_are_kept_in_a_zone_have_their_standbys_there() -> None:
+    levels = np.array([range(4), range(4), [0, 0, 1, 1]])
+    usage, limit = np.array([[1.0, 0.0]]), np.array([[9.0, 9.0, 0.0, 0.0]])
+    near_home = np.array([True, False])
+    found = problem([0, 0], [10.0] * 2, 4, levels=levels, lost_by=1, near_home=near_home, usage=usage, limit=limit)
+    heirs = solve(found).assignment[:, 0].tolist()
+    assert heirs[0] == 1
+    assert heirs[1] in (2, 3)
+    assert (found.outside.tolist(), found.due.tolist()) == ([1, 2], [1, 1])
+
+
+def test_copies_that_are_spread_share_no_zone_even_if_that_leaves_fewer() -> None:
+    levels = np.array([range(4), range(4), [0, 0, 1, 1]])
+    together = problem([0, 2], [10.0] * 2, 4, levels=levels, wanted=2)
+    assert (solve(together).assignment != UNPLACED).sum() == 4
+    spread = replace(together, spread=True, present=np.array([[1, 3], [3, 0]]), tolerance=1e9)
+    assert solve(spread).assignment.tolist() == [[3, UNPLACED], [0, UNPLACED]]
+    assert solve(spread).score.missing == 0
+    alone = replace(spread, levels=np.array([range(4), range(4), [0] * 4]))
+    assert (solve(alone).assignment == UNPLACED).all(), "one zone has nowhere else to go"
 
 
 def test_a_full_disk_follows_nothing_more() -> None:

@@ -6,11 +6,12 @@ The running controller calls it (`trimtab_controller.decider.standbys`).
 from trimtab_models.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys.construct import kept_standbys
 from trimtab_models.standbys.evaluate import Losses, Score, evaluate, is_allowed, is_new, losses
-from trimtab_models.standbys.problem import UNPLACED, Budget, Problem
+from trimtab_models.standbys.problem import HOST, UNPLACED, Budget, Problem
 from trimtab_models.standbys.result import StandbyResult
 from trimtab_models.standbys.solve import Params, rated, solve
 
 __all__ = [
+    "HOST",
     "UNPLACED",
     "Budget",
     "Losses",

@@ -33,8 +33,8 @@ def rack_aware_standbys(problem: Problem) -> Ints:
     tasks = np.bincount(problem.owner, minlength=len(problem.capacity)).astype(np.float64)
     for key_group, owner in enumerate(problem.owner.tolist()):
         names = problem.levels[problem.apart[owner]]
-        used = (problem.domain == problem.domain[owner]) | problem.removing
-        for rank in range(int(problem.due[owner])):
+        used = problem.beside(key_group) | problem.removing
+        for rank in range(int(problem.due[key_group])):
             standby = int(np.where(used, np.inf, tasks / problem.capacity).argmin())
             assignment[key_group, rank] = standby
             tasks[standby] += 1

@@ -65,7 +65,7 @@ def domain_bounds(problem: Problem) -> Floats:
 def orphans_by_domain(problem: Problem) -> list[Ints]:
     """For each domain the key groups that lose their owner with it and can have a standby, largest load first."""
     domain = problem.domain[problem.owner]
-    known = np.flatnonzero(problem.due[problem.owner] > 0)
+    known = np.flatnonzero(problem.due > 0)
     order = known[np.lexsort((-problem.load[known], domain[known]))]
     return np.split(order, np.searchsorted(domain[order], np.arange(1, problem.domains)))[: problem.domains]
 
@@ -122,7 +122,7 @@ class _Fluid:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        due, of = problem.due[problem.owner], problem.domain[problem.owner]
+        due, of = problem.due, problem.domain[problem.owner]
         inherited = np.where(due > 0, problem.load - problem.follow, 0.0)
         self._inherited = np.bincount(of, inherited, problem.domains)
         self._followed: Floats = np.bincount(of, due * problem.follow, problem.domains).astype(np.float64)

@@ -23,12 +23,13 @@ def kept_standbys(problem: Problem) -> Ints:
     if not kept.size or not problem.present.size:
         return kept
     apart, owner = problem.apart[problem.owner], problem.owner
-    due, rank = problem.due[owner], np.zeros(len(owner), np.int64)
+    due, rank = problem.due, np.zeros(len(owner), np.int64)
+    home = problem.levels[problem.outside, owner]
     taken = [problem.levels[apart, owner]]
     for column in problem.present.T:
         at = np.maximum(column, 0)
         place = problem.levels[apart, at]
-        fits = (column != UNPLACED) & ~problem.removing[at] & (problem.domain[at] != problem.domain[owner])
+        fits = (column != UNPLACED) & ~problem.removing[at] & (problem.levels[problem.outside, at] != home)
         fits &= rank < due
         for other in taken:
             fits &= place != other
@@ -62,22 +63,23 @@ class Filling:
     def fill(self) -> None:
         """Fill what can be filled; a gap remains where limits leave no place."""
         domains = orphans_by_domain(self._problem)
-        for domain, orphans in enumerate(domains):
+        for orphans in domains:
             for rank in range(self._problem.wanted):
                 count = (self._assignment[orphans] != UNPLACED).sum(axis=1)
-                due = self._problem.due[self._problem.owner[orphans]]
-                gaps = orphans[self._open[orphans] & (count == rank) & (rank < due)]
-                if len(gaps):
-                    self._fill_domain(domain, rank, orphans, gaps)
+                open_ = self._open[orphans] & (count == rank) & (rank < self._problem.due[orphans])
+                gaps = orphans[open_]
+                for row in np.unique(self._problem.outside[gaps]).tolist():
+                    self._fill_domain(rank, orphans, gaps[self._problem.outside[gaps] == row])
 
-    def _fill_domain(self, domain: int, rank: int, orphans: Ints, gaps: Ints) -> None:
+    def _fill_domain(self, rank: int, orphans: Ints, gaps: Ints) -> None:
+        """Fill gaps of `orphans` of one domain, whose standbys are to be outside the same domain."""
         problem = self._problem
         after = self._loads.copy()
         if rank == 0:
             heirs = self._assignment[orphans, 0]
             placed = heirs != UNPLACED
             np.add.at(after, heirs[placed], (problem.load - problem.follow)[orphans[placed]])
-        workers = self._candidates(domain, after, len(gaps))
+        workers = self._candidates(int(gaps[0]), after, len(gaps))
         if not len(workers):
             return
         capacity, spread = problem.capacity[workers], self._spread[workers] / problem.capacity[workers]
@@ -106,10 +108,13 @@ class Filling:
             level[at] += added[batch] / capacity[at]
             spread[at] += self._spreading[batch] / capacity[at]
 
-    def _candidates(self, domain: int, after: Floats, count: int) -> Ints:
-        """Able survivors, in a large problem only those with the least load, and those that follow least."""
+    def _candidates(self, gap: int, after: Floats, count: int) -> Ints:
+        """Able workers for this gap and others of its domain.
+
+        In a large problem only those with the least load, and those that follow least.
+        """
         problem = self._problem
-        able: Ints = self._able[problem.domain[self._able] != domain]
+        able: Ints = self._able[~problem.beside(gap)[self._able]]
         most = max(32, count)
         if len(able) <= 2 * most or problem.wanted > 1 or len(problem.limit):
             return able

@@ -95,7 +95,7 @@ def evaluate(problem: Problem, assignment: Ints) -> Score:
         changes=int(new.sum()),
         new_bytes=float((new.sum(axis=1) * problem.state_bytes).sum()),
         unevenness=float(followed.max()) / mean if mean else 1.0,
-        missing=int(((assignment != UNPLACED).sum(axis=1) < problem.due[problem.owner]).sum()),
+        missing=int(((assignment != UNPLACED).sum(axis=1) < problem.due).sum()),
     )
 
 
@@ -116,10 +116,10 @@ def is_allowed(problem: Problem, assignment: Ints) -> bool:
     """
     key_group, rank = np.nonzero(assignment != UNPLACED)
     standby = assignment[key_group, rank]
-    owner = problem.owner[key_group]
+    owner, row = problem.owner[key_group], problem.outside[key_group]
     if problem.frozen[is_new(problem, assignment).any(axis=1)].any():
         return False
-    if problem.removing[standby].any() or (problem.domain[standby] == problem.domain[owner]).any():
+    if problem.removing[standby].any() or (problem.levels[row, standby] == problem.levels[row, owner]).any():
         return False
     apart = problem.apart[owner]
     places = np.stack((key_group, problem.levels[apart, standby]))

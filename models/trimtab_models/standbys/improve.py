@@ -281,7 +281,7 @@ class Improving:
         inherited = orphans[(ledger.assignment[orphans, 0] == worker) & self._movable[orphans]]
         for key_group in inherited[:HEAVIEST].tolist():  # the largest load comes first
             least = (problem.own + problem.load[key_group]) / problem.capacity
-            least[(problem.domain == domain) | problem.removing] = np.inf
+            least[problem.beside(key_group) | problem.removing] = np.inf
             for target in np.argsort(least, kind="stable")[:ROOMS].tolist():
                 if least[target] >= self._cap - NEGLIGIBLE:
                     break
@@ -315,7 +315,7 @@ class Improving:
         follow, load = problem.follow[key_group], problem.load[key_group]
         after = self._after(domain)
         reached = np.maximum((ledger.loads + follow + ledger.top), after + load) / capacity
-        reached[(problem.domain == domain) | problem.removing] = np.inf
+        reached[problem.beside(key_group) | problem.removing] = np.inf
         reached[worker] = np.inf
         left = self._cap - follow / capacity[worker]
         target = int(reached.argmin())

@@ -89,7 +89,8 @@ class Ledger:
         """Whether `worker` may take the place of the standby at `leaves`, by domains, limits and budgets."""
         problem, found = self.problem, self.assignment[key_group]
         owner = problem.owner[key_group]
-        if problem.removing[worker] or problem.domain[worker] == problem.domain[owner]:
+        names = problem.levels[problem.outside[key_group]]
+        if problem.removing[worker] or names[worker] == names[owner]:
             return False
         names = problem.levels[problem.apart[owner]]
         if any(names[worker] == names[other] for other in found if other not in (UNPLACED, leaves)):

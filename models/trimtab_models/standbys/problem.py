@@ -15,8 +15,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 UNPLACED = -1
-WORKER, HOST = 0, 1
-"""Rows of `levels`; further rows are wider failure domains, such as zones."""
+WORKER, HOST, ZONE = 0, 1, 2
+"""Rows of `levels`; further rows are wider failure domains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +42,11 @@ class Problem:
     """K key groups owned by N workers, which lie in failure domains.  Nobody writes to the arrays.
 
     `levels` (M, N) numbers the failure domains of each worker, from the worker itself (row 0) over its host (row 1) to
-    wider ones; each row is coarser than the one before.  A worker is *lost with* its widest domain outside which there
-    is a worker that may stand by.  `removing` marks draining workers, which stand by for nobody.
+    wider ones; each row is coarser than the one before.  The standbys of a worker's key groups are outside its widest
+    domain that does not hold all workers that may stand by; it is *lost with* that domain, or with its domain in row
+    `lost_by`, if that is smaller.  Standbys of `near_home` key groups need only be outside the domain of row `lost_by`.
+    With `spread` no two of owner and standbys share a domain of the last row, even if that leaves fewer standbys.
+    `removing` marks draining workers, which stand by for nobody.
 
     `follow` is what following a key group costs a standby, at most its load.  `usage` and `limit` bound what a worker
     follows, such as bytes on its disk, in R resources.  `present` (K, P) are the standbys in order; those of `frozen`
@@ -65,20 +68,36 @@ class Problem:
     limit: Floats  # (R, N), infinite = no limit
     budget: Budget = Budget()
     tolerance: float = 0.0
+    lost_by: int | None = None  # None: the last row
+    spread: bool = False
+    near_home: Bools | None = None  # (K,)
     own: Floats = field(init=False)  # (N,) load of what each worker owns
     domain: Ints = field(init=False)  # (N,) the domain that each worker is lost with
-    due: Ints = field(init=False)  # (N,) number of standbys that a key group of this worker can have, at most `wanted`
+    outside: Ints = field(init=False)  # (K,) row of `levels` in which standbys are in other domains than the owner
+    due: Ints = field(init=False)  # (K,) number of standbys that a key group can have, at most `wanted`
     apart: Ints = field(init=False)  # (N,) row of `levels` in which the standbys of this worker's key groups differ
 
     def __post_init__(self) -> None:
         self._check()
         workers = len(self.capacity)
         _set(self, "own", np.bincount(self.owner, self.load, workers).astype(np.float64))
-        depth = self._depth()
-        codes = depth * (self.levels.max(initial=0) + 1) + self.levels[np.maximum(depth, 0), np.arange(workers)]
+        last = len(self.levels) - 1
+        depth = np.full(workers, last) if self.spread else self._depth()
+        lost = np.minimum(depth, last if self.lost_by is None else self.lost_by)
+        codes = lost * (self.levels.max(initial=0) + 1) + self.levels[np.maximum(lost, 0), np.arange(workers)]
         _set(self, "domain", np.unique(codes, return_inverse=True)[1].astype(np.int64).reshape(workers))
-        _set(self, "apart", np.minimum(np.maximum(depth, WORKER), min(HOST, len(self.levels) - 1)))
-        _set(self, "due", self._due(depth))
+        widest = last if self.spread else min(HOST, last)
+        _set(self, "apart", np.minimum(np.maximum(depth, WORKER), widest))
+        home = np.zeros(len(self.owner), np.bool_) if self.near_home is None or self.spread else self.near_home
+        _set(self, "outside", np.maximum(np.where(home, lost[self.owner], depth[self.owner]), WORKER))
+        far, near = self._due(depth, widest), self._due(lost, widest)
+        _set(self, "due", np.where(home, near[self.owner], far[self.owner]))
+
+    def beside(self, key_group: int) -> Bools:
+        """(N,) the workers that are too near to the owner of a key group to stand by for it."""
+        names = self.levels[self.outside[key_group]]
+        found: Bools = names == names[self.owner[key_group]]
+        return found
 
     def _check(self) -> None:
         key_groups, workers, resources = len(self.owner), len(self.capacity), len(self.limit)
@@ -111,12 +130,12 @@ class Problem:
             depth[able.sum() > inside[names]] = row
         return depth
 
-    def _due(self, depth: Ints) -> Ints:
+    def _due(self, depth: Ints, widest: int) -> Ints:
         """For each worker, the number of distinct places of able workers outside its domain, at most `wanted`."""
         due = np.zeros(len(self.capacity), np.int64)
         able = np.flatnonzero(~self.removing)
         for row in range(len(self.levels)):
-            names, places = self.levels[row], self.levels[min(row, HOST)]
+            names, places = self.levels[row], self.levels[min(row, widest)]
             pairs = np.unique(np.stack((names[able], places[able])), axis=1)
             inside = np.bincount(pairs[0], minlength=int(names.max(initial=0)) + 1)
             at = depth == row

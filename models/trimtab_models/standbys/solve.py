@@ -58,7 +58,7 @@ def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> S
 
 def _gaps(problem: Problem, assignment: Ints) -> Bools:
     """(K,) whether a key group has fewer standbys than it can have, and may get more."""
-    gaps: Bools = ((assignment != UNPLACED).sum(axis=1) < problem.due[problem.owner]) & ~problem.frozen
+    gaps: Bools = ((assignment != UNPLACED).sum(axis=1) < problem.due) & ~problem.frozen
     return gaps
 
 
