@@ -82,6 +82,35 @@ class Changes:
         """Move back what a plan has moved, in a plan of its own; a dry run tells what that costs."""
         return self._change("undo", {"plan": plan}, reason, dry_run, key)
 
+    def add_rule(
+        self,
+        name: str,
+        kind: str,
+        *,
+        reason: str,
+        app: str | None = None,
+        operator: str | None = None,
+        key_groups: str | None = None,
+        workers: Sequence[str] = (),
+        hosts: Sequence[str] = (),
+        zones: Sequence[str] = (),
+        priority: int | None = None,
+        until: float | None = None,
+        dry_run: bool = False,
+        key: str | None = None,
+    ) -> ChangeDocument:
+        """Keep a rule about where key groups may be, with the keys of `[[rule]]` in controller.toml.
+
+        `until` in epoch seconds.  A dry run tells how many key groups have to move, and what cannot hold.
+        """
+        said: dict[str, object] = {"name": name, "kind": kind, "app": app, "operator": operator, "until": until}
+        said |= {"key_groups": key_groups, "workers": list(workers), "hosts": list(hosts), "zones": list(zones)}
+        return self._change("add-rule", {**said, "priority": priority}, reason, dry_run, key)
+
+    def remove_rule(self, name: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
+        """Take back a rule that an operator has added."""
+        return self._change("remove-rule", {"name": name}, reason, dry_run, key)
+
     def accept_journal(
         self, hold: str | None = None, *, reason: str, dry_run: bool = False, key: str | None = None
     ) -> ChangeDocument:

@@ -23,6 +23,7 @@ from trimtab_protocol.console_documents import (
     PlacementRow,
     Plan,
     Point,
+    RuleDocument,
     Runbook,
     SessionDocument,
     WorkerOrder,
@@ -94,6 +95,10 @@ class Reads:
     def hosts(self) -> Iterator[HostStatus]:
         """The hosts, by name."""
         return self._pages(HostStatus, "hosts")
+
+    def rules(self) -> Iterator[RuleDocument]:
+        """The rules that the controller knows, those of controller.toml first."""
+        return self._pages(RuleDocument, "rules")
 
     def pool(self) -> Iterator[PoolStatus]:
         """The workers that can be started."""

@@ -1,10 +1,11 @@
-"""Intents as documents of the API."""
+"""Intents and rules as documents of the API."""
 
 from typing import assert_never
 
-from trimtab_protocol.console_documents import IntentDocument
+from trimtab_protocol.console_documents import IntentDocument, RuleDocument
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
+    AddRule,
     Approve,
     Drain,
     ForgetApp,
@@ -18,6 +19,29 @@ from trimtab_protocol.messages.intents import (
     Stop,
     Undrain,
 )
+from trimtab_protocol.messages.rules import rule_document
+from trimtab_protocol.messages.status_rules import RuleStatus
+
+
+def rule_row(row: RuleStatus) -> RuleDocument:
+    """What a rule says, and whose it is."""
+    rule = row.rule
+    return RuleDocument(
+        name=rule.name,
+        kind=str(rule.kind),
+        reason=rule.reason,
+        app=rule.app,
+        operator=rule.operator,
+        key_groups=rule_document(rule).get("key_groups"),
+        workers=list(rule.workers),
+        hosts=list(rule.hosts),
+        zones=list(rule.zones),
+        priority=rule.priority,
+        until=rule.until,
+        by=row.by,
+        at=row.at,
+        ignored=row.ignored,
+    )
 
 
 def intent_document(intent: Intent) -> IntentDocument:
@@ -52,6 +76,8 @@ def _what(intent: Intent) -> tuple[str, str | None, int | None]:
             return "move", app, None
         case MoveKeyGroups(undoes=plan):
             return "undo", plan, None
+        case AddRule(rule=rule):
+            return "rule", rule.name, None
         case AcceptJournal():
             return "accept journal", None, None
         case _:

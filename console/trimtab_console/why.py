@@ -98,6 +98,9 @@ class TopicsLook:
         """Read, and let the decider learn from it."""
         seen = self._watch.known.seen(now)
         configuration = with_settings(self._presets, seen.status.balance if seen else None)
+        if seen is not None and seen.status.rules is not None:
+            own = tuple(each.rule for each in seen.status.rules if each.by is None)
+            configuration = replace(configuration, rules=own)  # those of operators are read with their intents
         try:
             state = read_trusted_state(self._connection, configuration, now, self._trusted)
         except (KafkaException, ReadError) as error:

@@ -37,7 +37,7 @@ class Move:
     """The move of one key group from `source` to `target`; `state_bytes` None = not measured.
 
     `lacking_bytes` = how much of the state the target has to restore, because it has a copy of the rest on its disk.
-    None: it has none, or is a standby.
+    None: it has none, or is a standby.  Those of the highest `priority` begin first.
     """
 
     key_group: KeyGroup
@@ -45,6 +45,7 @@ class Move:
     target: WorkerId
     state_bytes: int | None
     lacking_bytes: int | None = None
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if self.source == self.target:

@@ -310,6 +310,30 @@ class IntentDocument:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RuleDocument:
+    """A rule, with the keys of `[[rule]]` in controller.toml; `until` in epoch seconds, None: it has no end.
+
+    `by`, `at` = the operator who has added it, and when; None: it stands in controller.toml.  `ignored` = why it is not
+    kept; None: it is.
+    """
+
+    name: str
+    kind: str
+    reason: str
+    app: str
+    operator: str
+    key_groups: str | None
+    workers: Sequence[str]
+    hosts: Sequence[str]
+    zones: Sequence[str]
+    priority: int
+    until: float | None
+    by: str | None
+    at: float | None
+    ignored: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionDocument:
     """Who asks, and what they may do.
 

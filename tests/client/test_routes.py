@@ -95,8 +95,9 @@ def use_everything(client: Client) -> None:
     client.moves_by_worker(PLAN, most=3)
     for rows in (
         client.workers(app=APP, host="host-0001", state=WorkerState.RUNNING, name="ord", order=WorkerOrder.LOAD),
-        client.hosts(), client.pool(), client.decisions(), client.concerns(), client.intents(), client.apps(),
-        client.history(APP), client.flows(APP), client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
+        client.hosts(), client.rules(), client.pool(), client.decisions(), client.concerns(), client.intents(),
+        client.apps(), client.history(APP), client.flows(APP),
+        client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
         client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
     ):  # fmt: skip
@@ -107,6 +108,10 @@ def use_everything(client: Client) -> None:
     client.maintenance("host-0001", 3600.0, **why), client.maintenance("host-0001", None, **why)
     client.forget_worker("gone", **why), client.approve("3.16", **why), client.reject("3.16", **why)
     client.move([f"{APP}/{OPERATOR}/1"], "orders-3", **why), client.undo(PLAN, **why)
+    where = {"workers": ["w*"], "hosts": ["h*"], "zones": ["z"], "priority": 3, "until": NOW + 60.0}
+    client.add_rule("here", "pool", app=APP, operator=OPERATOR, key_groups="0-3", **where, **why)
+    with pytest.raises(ProblemError, match=r"rule licence stands in controller.toml"):
+        client.remove_rule("licence", **why)
     with pytest.raises(ProblemError, match="not on hold"):
         client.accept_journal("h-1", **why)
 
@@ -145,6 +150,8 @@ def test_values_are_those_of_the_console(console: Console) -> None:
     assert (console.vera.size(APP), console.vera.headroom(APP)) == (status.apps[0].size, status.apps[0].capacity)
     assert tuple(console.vera.hosts()) == status.hosts
     assert tuple(console.vera.pool()) == status.pool
+    [rule] = console.vera.rules()
+    assert (rule.name, rule.kind, rule.workers, rule.by) == ("licence", "pin", ("orders-0",), None)
     assert tuple(console.vera.decisions()) == status.decisions[::-1]
     assert tuple(console.vera.concerns()) == status.concerns
     plans = {row.plan: row for row in console.vera.plans()}

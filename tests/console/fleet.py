@@ -24,6 +24,7 @@ from trimtab_protocol.messages.placement_parts import encode_record
 from trimtab_protocol.messages.proposals import ProposalStatus, ProposedMove
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
     AppStatus,
@@ -38,6 +39,7 @@ from trimtab_protocol.messages.status import (
     status_key,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
+from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "prod"
@@ -46,6 +48,9 @@ APP = AppId("orders")
 OPERATORS = (OperatorId("by-customer"), OperatorId("by-product"))
 NOW = 1_800_000_000.0
 WINDOW_S = 10.0
+
+
+LICENCE = Rule(name="licence", kind=RuleKind.PIN, reason="one seat", operator="audit", workers=("orders-0",))
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,7 @@ class Fleet:
                 for host in sorted({self.host(index) for index in range(self.workers)})
             ),
             "pool": (PoolStatus(app=APP, worker=WorkerId("orders-spare"), host=HostId("host-spare"), capacity=1.0),),
+            "rules": (RuleStatus(rule=LICENCE),),
             "rounds": (self.past(at), self.in_flight(at)),
             "proposals": (self.waiting(at),),
             "decisions": (

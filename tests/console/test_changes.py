@@ -287,7 +287,7 @@ def test_the_description_of_the_api_has_every_change(setup: Setup) -> None:
     changes = {path: methods["post"] for path, methods in document["paths"].items() if "/intents/" in path}
     assert {path.rpartition("/")[2] for path in changes} == {
         "drain", "undrain", "pause", "resume", "stop", "scale", "forget", "accept-journal",
-        "approve", "reject", "move", "undo", "maintenance",
+        "approve", "reject", "move", "undo", "maintenance", "add-rule", "remove-rule",
     }  # fmt: skip
     for path, post in changes.items():
         assert set(post["responses"]) >= {"200", "400", "401", "403", "404", "409", "422", "503"}, path

@@ -81,7 +81,7 @@ NEW = {
     "fresh": False,
     "copies": (),
 }
-DISK = {"disk_total_bytes": None, "disk_free_bytes": None}
+DISK = {"disk_total_bytes": None, "disk_free_bytes": None, "zone": None}
 KEPT = next(each for each in LINES if isinstance(each, KeptNoted))
 SNAPSHOT = replace(
     samples.SNAPSHOT,
@@ -158,6 +158,7 @@ NEGOTIATED = {
     "part of a placement": ("record", samples.PART.key + b"\n" + encode_record(samples.PART), "missing_field owners"),
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
     "approval": ("intent", intent(samples.APPROVE), "unknown_field approve_plan"),
+    "rule of an operator": ("intent", intent(samples.ADD_RULE), "unknown_field add_rule"),
     "moves by hand": ("intent", intent(samples.MOVE), "unknown_field moves"),
     "journal with a plan that waits": ("entry", encode_entry(WAITING), "unknown_field proposals"),
 }

@@ -11,17 +11,22 @@ from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
 from trimtab_console.why import CannotSayError
-from trimtab_controller.intents import actions, maintenance, plans
+from trimtab_controller.intents import actions, maintenance, plans, rules
+from trimtab_controller.intents.change import Fault, Refusal
 from trimtab_controller.intents.maintenance import LONGEST_S
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
+from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.intents import MAX_WORKERS
+from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIORITY, Rule, RuleKind, read_rule
 
-MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP = 200, 2_000, 200, 500
+MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP, MAX_RANGES_TEXT = 200, 2_000, 200, 500, 1_000
 
 router = APIRouter(prefix="/intents", tags=["changes"])
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN)]
+Patterns = Annotated[list[Pattern], Field(max_length=MAX_PATTERNS)]
 
 
 class Asking(BaseModel):
@@ -84,6 +89,36 @@ class MoveAsking(Asking):
 
     key_groups: Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_KEY_GROUP)]], Field(min_length=1)]
     worker: Name
+
+
+class RuleAsking(Asking):
+    """A rule, with the keys of `[[rule]]` in controller.toml; `until` in epoch seconds."""
+
+    name: Name
+    kind: RuleKind
+    app: Pattern | None = None
+    operator: Pattern | None = None
+    key_groups: Annotated[str, Field(min_length=1, max_length=MAX_RANGES_TEXT)] | None = None
+    workers: Patterns = Field(default_factory=list)
+    hosts: Patterns = Field(default_factory=list)
+    zones: Patterns = Field(default_factory=list)
+    priority: Annotated[int, Field(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None
+    until: Annotated[float, Field(gt=0)] | None = None
+
+    @property
+    def rule(self) -> Rule:
+        """The rule.  Raises Refusal."""
+        said = self.model_dump(mode="json", exclude={"reason", "dry_run"}, exclude_none=True)
+        try:
+            return read_rule(Fields(said, ""), self.reason)
+        except BadMessage as error:
+            raise Refusal(Fault.INVALID, str(error)) from error
+
+
+class RuleNameAsking(Asking):
+    """A rule that an operator has added."""
+
+    name: Name
 
 
 class AcceptAsking(Asking):
@@ -226,6 +261,19 @@ def post_undo(asking: PlanAsking, at: At) -> ChangeDocument:
     """Move back what a plan has moved, in a plan of its own."""
     looked = at.look()
     return at.hand_in("undo", asking, lambda asked: plans.undo(asked, asking.plan, looked))
+
+
+@router.post("/add-rule")
+def post_add_rule(asking: RuleAsking, at: At) -> ChangeDocument:
+    """Keep a rule about where key groups may be; a dry run tells how many have to move, and what cannot hold."""
+    looked = at.look()
+    return at.hand_in("add rule", asking, lambda asked: rules.add(asked, asking.rule, looked))
+
+
+@router.post("/remove-rule")
+def post_remove_rule(asking: RuleNameAsking, at: At) -> ChangeDocument:
+    """Take back a rule that an operator has added."""
+    return at.hand_in("remove rule", asking, lambda asked: rules.remove(asked, asking.name))
 
 
 @router.post("/accept-journal")

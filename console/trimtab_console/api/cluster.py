@@ -1,4 +1,4 @@
-"""Cluster, workers, hosts, decisions, concerns, intents."""
+"""Cluster, workers, hosts, decisions, concerns, intents, rules."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.cluster_view import bars, cluster_document
-from trimtab_console.intents import intent_document
+from trimtab_console.intents import intent_document, rule_row
 from trimtab_console.runbooks import read_runbook
-from trimtab_protocol.console_documents import Bars, Cluster, IntentDocument, Page, Runbook, WorkerOrder
+from trimtab_protocol.console_documents import Bars, Cluster, IntentDocument, Page, RuleDocument, Runbook, WorkerOrder
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HostStatus, NodeStatus, PoolStatus
@@ -97,6 +97,12 @@ def get_concerns(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[C
 def get_intents(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[IntentDocument]:
     """What operators asked for and has not been revoked."""
     return page_of([intent_document(each) for each in source.watch.known.intents], offset, limit)
+
+
+@router.get("/rules")
+def get_rules(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[RuleDocument]:
+    """The rules that the controller knows, those of controller.toml first."""
+    return page_of([rule_row(each) for each in source.status.rules or ()], offset, limit)
 
 
 @router.get("/runbooks/{name}")

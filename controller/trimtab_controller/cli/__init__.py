@@ -15,6 +15,7 @@ from trimtab_controller.cli.parsers.maintenance import HELP as MAINTENANCE
 from trimtab_controller.cli.parsers.operator import COMMANDS as OPERATOR_COMMANDS
 from trimtab_controller.cli.parsers.plans import COMMANDS as PLAN_COMMANDS
 from trimtab_controller.cli.parsers.restart import HELP as RESTART
+from trimtab_controller.cli.parsers.rule import HELP as RULE
 from trimtab_process.extras import explain_missing
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
@@ -27,6 +28,7 @@ COMMANDS = {
     "scale": (f"{PARSERS}.scale", "say how many workers an app should have, whatever its demand is"),
     "rolling-restart": (f"{PARSERS}.restart", RESTART),
     "maintenance": (f"{PARSERS}.maintenance", MAINTENANCE),
+    "rule": (f"{PARSERS}.rule", RULE),
     **{name: (f"{PARSERS}.events", text) for name, text in EVENT_COMMANDS.items()},
     "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
     "health": (

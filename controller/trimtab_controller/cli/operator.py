@@ -224,9 +224,9 @@ def asked(args: argparse.Namespace, *, status: Status | None = None, intents: In
     return Asked(by=who(), at=time.time(), reason=args.reason, status=status, intents=intents or {})
 
 
-def carry_out(args: argparse.Namespace, target: Target, change: Change) -> int:
-    """Write what a change consists of, and tell what follows."""
-    if change.records:
+def carry_out(args: argparse.Namespace, target: Target, change: Change, *, dry_run: bool = False) -> int:
+    """Write what a change consists of, unless it is a dry run, and tell what follows."""
+    if change.records and not dry_run:
         write_intents(target.connection, target.topics, change.records, limit_s=WRITE_LIMIT_S)
     text = "\n".join([change.text, *change.caveats])
     if args.json:

@@ -27,12 +27,12 @@ def run_word(args: argparse.Namespace, target: Target) -> int:
 def run_move(args: argparse.Namespace, target: Target) -> int:
     """Move key groups to a worker."""
     known = asked(args, status=read_status(target))
-    return carry_out(args, target, plans.move(known, args.key_groups, args.worker, _look(target)))
+    return carry_out(args, target, plans.move(known, args.key_groups, args.worker, look(target)))
 
 
 def run_undo(args: argparse.Namespace, target: Target) -> int:
     """Move back what a plan has moved, after the operator has seen what that costs."""
-    change = plans.undo(asked(args, status=read_status(target)), args.plan, _look(target))
+    change = plans.undo(asked(args, status=read_status(target)), args.plan, look(target))
     if not args.yes:
         _ask(change)
     return carry_out(args, target, change)
@@ -51,7 +51,7 @@ def _ask(change: Change) -> None:
         raise CommandError("nothing is done")
 
 
-def _look(target: Target) -> Looked:
+def look(target: Target) -> Looked:
     """What a controller would know now."""
     now = time.time()
     state = read_cluster_state(target.connection, target.configuration, now)

@@ -390,8 +390,8 @@ def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
     """The drains that cannot continue, by worker and obstacle."""
     blocked: dict[tuple[WorkerId, str], list[KeyGroup]] = {}
     for stuck in answer.stuck:
-        if not view.workers[stuck.worker].draining:
-            continue  # a key group that is to leave by a rule
+        if not view.workers[stuck.worker].draining or stuck.key_group in view.later:
+            continue  # a key group that is to leave by a rule, or after others
         key_groups = blocked.setdefault((view.workers[stuck.worker].id, stuck.obstacle), [])
         key_groups.append(view.owned[stuck.key_group].key_group)
     return [

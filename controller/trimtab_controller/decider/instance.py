@@ -8,7 +8,7 @@ from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.instance_limits import add_rules, limits_of_hosts
 from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.view import UNLIMITED, AppView
-from trimtab_controller.solver.answer import Flows, Hosts, Method, Question
+from trimtab_controller.solver.answer import Flows, Hosts, Method, Placing, Question
 from trimtab_models.albic.problem import repaid_charge
 from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
 from trimtab_models.instances import KeyGroup as InstanceKeyGroup
@@ -35,7 +35,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         hosts=_hosts(view),
         copies=view.copies,
         pinned=_pinned(view),
-        placing=view.places.of_question if view.rules else None,
+        placing=_placing(view),
         charge=_charge(view, settings) if albic else None,
         broker_cost=PERCENT_PER_CORE * settings.broker_tuple_cpu_s,
     )
@@ -48,6 +48,18 @@ def _pinned(view: AppView) -> NDArray[np.bool_] | None:
     found = np.zeros(len(view.owned), np.bool_)
     found[view.pinned_rows] = True
     return found
+
+
+def _placing(view: AppView) -> Placing | None:
+    """Where key groups may be by the rules; those that wait for others stay where they are."""
+    if not view.rules:
+        return None
+    if not view.later:
+        return view.places.of_question
+    where = view.places
+    frozen = where.frozen.copy()
+    frozen[list(view.later)] = True
+    return Placing(class_of=where.class_of.astype(np.int32), allowed=where.allowed, frozen=frozen)
 
 
 def _hosts(view: AppView) -> Hosts | None:

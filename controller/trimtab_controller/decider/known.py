@@ -10,6 +10,7 @@ from trimtab_controller.decider.headroom import NO_CAPACITY, Capacity
 from trimtab_controller.decider.levels import Levels, levels_of
 from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys import Survival
 from trimtab_controller.decider.unknown_load import Gaps
@@ -31,6 +32,7 @@ class Known:
     tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
     bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
     `forecasts`: the demand to come of each app.
+    `rules`: those of controller.toml and of operators.
     """
 
     snapshot: Snapshot | None = None
@@ -49,6 +51,7 @@ class Known:
     together: dict[AppId, Together] = field(default_factory=dict)
     following: dict[AppId, float] = field(default_factory=dict)
     forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
+    rules: tuple[KnownRule, ...] = ()
 
     @property
     def levels(self) -> Levels:

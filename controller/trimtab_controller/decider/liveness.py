@@ -16,7 +16,7 @@ HOST_MEMORY_S = 600.0
 class Liveness:
     """When hosts and workers were last seen, by the ends of the windows (epoch seconds).
 
-    `ran`: what was last reported of each worker that ran, while its host counts.
+    `ran`: what was last reported of each worker that ran, and `zones`: the zone of each host, while the host counts.
     """
 
     hosts: dict[HostId, float] = field(default_factory=dict)
@@ -25,12 +25,16 @@ class Liveness:
     met: frozenset[WorkerId] = frozenset()
     strangers: dict[WorkerId, float] = field(default_factory=dict)
     ran: dict[WorkerId, NodeWindow] = field(default_factory=dict)
+    zones: dict[HostId, str] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
         """Note which hosts and workers are there, and which owners in the placement are not."""
         end_s = snapshot.end_ms / 1000.0
         self.hosts.update({row.host: end_s for row in snapshot.hosts})
         self.hosts = {host: seen for host, seen in self.hosts.items() if end_s - seen <= HOST_MEMORY_S}
+        unnamed = {row.host for row in snapshot.hosts if row.zone is None}
+        self.zones.update({row.host: row.zone for row in snapshot.hosts if row.zone is not None})
+        self.zones = {host: zone for host, zone in self.zones.items() if host in self.hosts.keys() - unnamed}
         here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
         self.owners = frozenset(owners)
         self.absent_since = {worker: self.absent_since.get(worker, end_s) for worker in self.owners - here}

@@ -5,6 +5,7 @@ app at a time; the next app follows when it has answered.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from trimtab_controller.decider.budget import as_a_whole, held, within
 from trimtab_controller.decider.copies import state_held
@@ -66,6 +67,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import onto_copies
 from trimtab_controller.decider.rolling import draining, restarted
+from trimtab_controller.decider.rules.priority import later, with_priorities
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
@@ -322,6 +324,7 @@ class Decider:
     def _begun(self, now: float, view: AppView, planned: Planned) -> Planned:
         """A plan that is carried out, with standbys; what it predicts is remembered."""
         self._seen.predictions.plan(now, view.app, planned.plan.collocation)
+        planned = replace(planned, plan=with_priorities(view, planned.plan))
         placement = self._execution.placements.get(view.app)
         return self._seen.standbys.with_plan(now, view, placement, planned)
 
@@ -358,7 +361,10 @@ class Decider:
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
-        return self._seen.to_plan(now, view, self._execution, (*self.intents, *wishes), self._learned)
+        view = self._seen.to_plan(now, view, self._execution, (*self.intents, *wishes), self._learned)
+        # Where those of the highest priority could not leave in the last round, others may go before them.
+        waiting = () if view.app in self._in_vain else later(view, self.settings.max_migrations)
+        return replace(view, later=waiting) if waiting else view
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""

@@ -30,6 +30,7 @@ from trimtab_controller.decider.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.remote_costs import RemoteCosts
 from trimtab_controller.decider.restoring import with_restores
 from trimtab_controller.decider.rules.concerns import rule_concerns
+from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.decider.rules.rule import Rule, in_force
 from trimtab_controller.decider.sends import local_sends
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
@@ -59,6 +60,7 @@ class Observations:
         budget: Budget = Budget(),  # noqa: B008 - frozen
     ) -> None:
         self.budget = budget
+        self._own_rules = rules
         self._rules = rules
         self._settings = settings
         self._needs = needs
@@ -89,6 +91,8 @@ class Observations:
 
         `draining` = workers to empty, `settled` = apps for which a plan was last sought in vain.
         """
+        rules = known_rules(self._own_rules, intents, snapshot.end_ms / 1000.0)
+        self._rules = followed(rules)
         self.history.forget_before(snapshot.start_ms / 1000.0)
         self.liveness.see(snapshot, placed_workers(execution.placements.values()))
         self.readers.see(snapshot, execution.placements)
@@ -123,7 +127,7 @@ class Observations:
             *self.standbys.concerns,
             *self.orphans.concerns,
             *self.sizes.concerns,
-            *rule_concerns(views),
+            *rule_concerns(views, rules),
             *budget_concerns(now, self.budget, execution, views),
             *crash_concerns(snapshot, ran, off={each for workers in maintained.values() for each in workers}),
         )
@@ -133,6 +137,7 @@ class Observations:
             evaluations=evaluations,
             use=use,
             concerns=concerns,
+            rules=rules,
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
             pool=pool,
@@ -214,6 +219,7 @@ class Observations:
             draining=draining,
             liveness=self.liveness,
             needs=self._needs,
+            zones=self.liveness.zones,
             older=None if self.readers.in_parts.get(app) else self.readers.older.get(app, ()),
         )
         if isinstance(view, NotReady):

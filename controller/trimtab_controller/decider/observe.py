@@ -8,6 +8,7 @@ idle or zero.  Plans are made around it (`fixed.py`), as long as it is a small p
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from trimtab_controller.decider.fixed import Reported, check_agreement, check_workers, divide, runs_and_steers
 from trimtab_controller.decider.liveness import Liveness
@@ -126,10 +127,12 @@ def observe(
     liveness: Liveness,
     needs: Requirements,
     older: Collection[WorkerId] | None = None,
+    zones: Mapping[HostId, str] = MappingProxyType({}),
 ) -> AppView | NotReady:
     """The view of one app, from its part of a snapshot that has passed `check_cluster`.
 
     `older` = the workers for whose sake its placement has to be one record; None: it is published in parts.
+    `zones` = those of hosts, as far as they are known.
     """
     end_s = snapshot.end_ms / 1000.0
     blocks = [block for block in snapshot.blocks if block.app == app]
@@ -155,13 +158,13 @@ def observe(
     found = divide(Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen), wanted, placement)
     if isinstance(found, NotReady):
         return found
-    fixed = tuple(_with_worker(each, rows, liveness, draining) for each in found.fixed)
+    fixed = tuple(_with_worker(each, rows, liveness, draining, zones) for each in found.fixed)
     free = {row.worker for row in rows} - {each.id for each in fixed}
     return AppView(
         app=app,
         start_s=snapshot.start_ms / 1000.0,
         end_s=end_s,
-        workers=tuple(_worker(row, draining) for row in _by_name(rows) if row.worker in free),
+        workers=tuple(_worker(row, draining, zones) for row in _by_name(rows) if row.worker in free),
         key_groups=found.planned,
         flows={
             (row.source, row.target): row.tuples_s
@@ -180,15 +183,25 @@ def _by_name(rows: Iterable[NodeWindow]) -> list[NodeWindow]:
     return sorted(rows, key=lambda row: row.worker)
 
 
-def _worker(row: NodeWindow, draining: frozenset[WorkerId]) -> Worker:
-    return Worker(id=row.worker, host=row.host, capacity=row.capacity, draining=row.worker in draining)
+def _worker(row: NodeWindow, draining: frozenset[WorkerId], zones: Mapping[HostId, str]) -> Worker:
+    return Worker(
+        id=row.worker,
+        host=row.host,
+        capacity=row.capacity,
+        draining=row.worker in draining,
+        zone=zones.get(row.host),
+    )
 
 
 def _with_worker(
-    fixed: FixedWorker, rows: list[NodeWindow], liveness: Liveness, draining: frozenset[WorkerId]
+    fixed: FixedWorker,
+    rows: list[NodeWindow],
+    liveness: Liveness,
+    draining: frozenset[WorkerId],
+    zones: Mapping[HostId, str],
 ) -> FixedWorker:
     row = next((row for row in rows if row.worker == fixed.id), liveness.ran.get(fixed.id))
-    return fixed if row is None else replace(fixed, worker=_worker(row, draining))
+    return fixed if row is None else replace(fixed, worker=_worker(row, draining, zones))
 
 
 def _wanted_standbys(

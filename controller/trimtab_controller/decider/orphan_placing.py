@@ -13,6 +13,7 @@ from trimtab_controller.decider.owned import Floats, OwnedTable
 from trimtab_controller.decider.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.restores import Restores
 from trimtab_controller.decider.rules.placing import Places
+from trimtab_controller.decider.rules.rule import priorities
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_models.elastic import Demands, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
@@ -93,7 +94,7 @@ def place_orphans(
     workers = [worker for worker in view.workers if not worker.draining]
     if not workers:
         return None
-    table = _heaviest(orphaned.table)
+    table = _first(view, orphaned.table)
     state = table.assumed_state_bytes.astype(np.float64)
     memory = _memory(view, workers, orphaned)
     with np.errstate(divide="ignore"):
@@ -109,7 +110,7 @@ def place_orphans(
         spared=_on_disk(table, workers, restores) if per_unit[DISK_ROW].any() else None,
     )
     if view.rules:
-        demands = _ruled(demands, Places.of(view.rules, table, [(each.id, each.host) for each in workers]))
+        demands = _ruled(demands, Places.of(view.rules, table, [(each.id, each.host, each.zone) for each in workers]))
     matched = match(demands, threshold=HEAVY_FROM, operations=operations, stop=Never())
     node = matched.node.copy()
     given = np.flatnonzero(node != NOWHERE)
@@ -154,11 +155,14 @@ def _ruled(demands: Demands, where: Places) -> Demands:
     )
 
 
-def _heaviest(table: OwnedTable) -> OwnedTable:
+def _first(view: AppView, table: OwnedTable) -> OwnedTable:
+    """Those with the highest priority, and of these the heaviest."""
     if len(table) <= MOST_AT_ONCE:
         return table
     chosen = np.zeros(len(table), np.bool_)
-    chosen[np.argsort(-table.load, kind="stable")[:MOST_AT_ONCE]] = True
+    before = priorities(view.rules, table)
+    keys = (-table.load,) if before is None else (-table.load, -before)
+    chosen[np.lexsort(keys)[:MOST_AT_ONCE]] = True
     return table.only(chosen)
 
 

@@ -33,6 +33,7 @@ from trimtab_controller.decider.owned import OwnedTable
 from trimtab_controller.decider.resources import with_less_disk
 from trimtab_controller.decider.restores import what_restores
 from trimtab_controller.decider.restoring import with_restores
+from trimtab_controller.decider.rules.priority import with_priorities
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
@@ -137,7 +138,7 @@ class Orphans:
                 return StandbysPlaced(app=app, rows=named, detail=_described(orphaned, placed))
             if lost:
                 sources = {each: row[0] for each, row in lost.items()}
-                plan = _plan(view, orphaned, placed, sources)
+                plan = with_priorities(view, _plan(view, orphaned, placed, sources))
                 if running is not None:
                     plan = replace(plan, detail=f"{plan.detail}; added to plan {running.plan}")
                 planned = Planned(plan=plan)

@@ -1,5 +1,7 @@
 """Rolling restarts: one host after the other is drained, stopped and started again by its agent.  Pure.
 
+The hosts of one zone follow each other.
+
 How far a restart is follows from the journal's stops and starts since the operator asked for it, and from the last
 window.  Nothing of its own is kept, so that a new leader goes on where its predecessor was.
 """
@@ -79,10 +81,12 @@ def _progress(intent: RollingRestart, execution: Execution, snapshot: Snapshot) 
     for worker in sorted(stages):
         if worker in rows and stages[worker] in (Stage.TO_DO, Stage.STOPPING, Stage.STARTING):
             hosts[rows[worker].host].append(worker)
-    begun = [host for host in sorted(hosts) if any(stages[worker] is not Stage.TO_DO for worker in hosts[host])]
+    zones = {row.host: row.zone or "" for row in snapshot.hosts}
+    in_order = sorted(hosts, key=lambda host: (zones.get(host, ""), host))  # one zone after the other
+    begun = [host for host in in_order if any(stages[worker] is not Stage.TO_DO for worker in hosts[host])]
     lost = any(worker not in rows and stages[worker] in (Stage.STOPPING, Stage.STARTING) for worker in stages)
     # A worker that was stopped and of which no host reports is not back yet: the next host has to wait for it.
-    host = next(iter(begun), None if lost else min(hosts, default=None))
+    host = next(iter(begun), None if lost else next(iter(in_order), None))
     members = hosts[host] if host is not None else []
     return Restarting(
         intent=intent,

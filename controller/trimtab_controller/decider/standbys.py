@@ -1,9 +1,12 @@
 """Choose standbys: the workers that keep a key group's state warm, and the first of which owns it when its owner dies.
 
 Every key group gets as many standbys as its app asks for.  Owner and standbys run on different hosts, or on different
-workers if there is only one host.  A worker being drained is never a standby, nor is one that only reports.  Other
-fixed workers keep what they follow, and get no more; the standbys of key groups that are kept stay as they are.  No
-disk gets more new standbys than it has room for.  The standby model chooses standbys so that after the loss of any one
+workers if there is only one host.  Where agents name zones, standbys are outside the owner's zone, if a worker there
+is able.  A rule may spread all copies over zones.
+
+A worker being drained is never a standby, nor is one that only reports.  Other fixed workers keep what they follow, and
+get no more; the standbys of key groups that are kept stay as they are.  No disk gets more new standbys than it has room
+for.  The standby model chooses standbys so that after the loss of any one
 host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
 A key group is followed only by workers that rules allow for it.
@@ -23,9 +26,11 @@ from trimtab_controller.decider.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.resources import free_disks
 from trimtab_controller.decider.rules.placing import Places
+from trimtab_controller.decider.rules.rule import spreads
 from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.wording import first_few
 from trimtab_models.standbys import (
+    HOST,
     UNPLACED,
     Budget,
     Params,
@@ -135,14 +140,16 @@ class Following:
         table, workers = _whole(view), view.all_workers
         idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
         places = {worker.id: place for place, worker in enumerate(workers)}
-        hosts = {name: place for place, name in enumerate(sorted({worker.host for worker in workers}))}
         owner = np.array([places[name] for name in table.workers], np.int64)
         present, frozen = np.maximum(self.placed, UNPLACED), np.arange(len(table)) >= len(view.owned)
         usage, limit = self._most_followed(view, table, workers, budget)
-        if view.rules:
-            where = Places.of(view.rules, table, [(worker.id, worker.host) for worker in workers])
+        removing = np.array([worker.draining or worker.id in idle for worker in workers], np.bool_)
+        near_home: NDArray[np.bool_] | None = None
+        if placing := [rule for rule in view.rules if rule.places_standbys]:
+            where = Places.of(placing, table, [(each.id, each.host, each.zone) for each in workers])
             barred = (present != UNPLACED) & ~where.may(np.arange(len(table))[:, None], present)
             present = np.where(barred & ~frozen[:, None], UNPLACED, present)
+            near_home = _kept_near(where, workers, owner[table.owner], removing)
             ruled = _by_rules(where, np.where(frozen[:, None], present, UNPLACED))
             usage, limit = np.concatenate((usage, ruled[0])), np.concatenate((limit, ruled[1]))
         return Problem(
@@ -151,8 +158,8 @@ class Following:
             follow=_share(view) * table.load,
             state_bytes=table.assumed_state_bytes.astype(np.float64),
             capacity=np.array([worker.capacity for worker in workers], np.float64),
-            removing=np.array([worker.draining or worker.id in idle for worker in workers], np.bool_),
-            levels=np.array([range(len(workers)), [hosts[worker.host] for worker in workers]], np.int64),
+            removing=removing,
+            levels=_levels(workers),
             present=present,
             frozen=frozen,
             wanted=wanted,
@@ -160,6 +167,9 @@ class Following:
             limit=limit,
             budget=budget,
             tolerance=tolerance,
+            lost_by=HOST,
+            near_home=near_home,
+            spread=spreads(view.rules) and any(worker.zone is not None for worker in workers),
         )
 
     def _most_followed(
@@ -206,7 +216,7 @@ class Following:
     def missing(self, view: AppView, wanted: int) -> int:
         """Number of key groups with fewer standbys that may stay than they can have."""
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
-        return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due[problem.owner]).sum())
+        return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due).sum())
 
     def survival(self, view: AppView, wanted: int) -> Survival | None:
         """N-1 with these standbys.
@@ -252,6 +262,28 @@ class Following:
         added, filled = int(new[~refused].sum()), int(more[~refused].sum())
         missing = found.score.missing + int((refused & (more > 0)).sum())
         return StandbyRows(rows=rows, added=added, replaced=added - filled, missing=missing, lacking=lacking)
+
+
+def _levels(workers: tuple[Worker, ...]) -> Integers:
+    """The worker, its host and, where one is known, its zone, as numbers; all hosts of unknown zones are one zone."""
+    hosts, zones = [worker.host for worker in workers], [worker.zone or "" for worker in workers]
+    named = [hosts, zones] if any(zones) else [hosts]
+    rows = [range(len(workers)), *(np.unique(np.array(each), return_inverse=True)[1].reshape(-1) for each in named)]
+    return np.array(rows, np.int64)
+
+
+def _kept_near(
+    where: Places, workers: tuple[Worker, ...], owner: Integers, removing: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """(K,) the key groups for which rules leave no able worker outside the zone of their owner (K,)."""
+    zones = np.unique(np.array([worker.zone or "" for worker in workers]), return_inverse=True)[1].reshape(-1)
+    here = np.zeros((len(where.allowed) + 1, int(zones.max(initial=0)) + 1), np.bool_)
+    here[-1, zones] = True  # no rule is about those of FREE
+    for row, allowed in zip(here, where.allowed, strict=False):
+        row[zones[allowed & ~removing]] = True
+    of_class = here[where.class_of]
+    found: NDArray[np.bool_] = of_class.sum(axis=1) <= of_class[np.arange(len(owner)), zones[owner]]
+    return found
 
 
 def _by_rules(where: Places, stays: Integers) -> tuple[Floats, Floats]:

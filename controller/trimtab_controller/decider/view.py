@@ -50,7 +50,7 @@ UNLIMITED = Room(cpu=math.inf, memory=math.inf)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A worker.  `draining`: its key groups are to leave it.
+    """A worker.  `draining`: its key groups are to leave it; `zone` of its host: None if its agent names none.
 
     `capacity`: the cores that it may use, or its share of what is left of its host, in reference cores (`hosts.py`).
     """
@@ -59,6 +59,7 @@ class Worker:
     host: HostId
     capacity: float
     draining: bool
+    zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,8 @@ class AppView:
     `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
     `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
     owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
-    groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app.
+    groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app; by them
+    the rows `later` of `key_groups` do not move yet, although they are to leave their workers.
     `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
     `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
     nothing.  `none_direct`: plug-ins count the tuples that skip the broker, and have seen none.  `restore` = what
@@ -126,6 +128,7 @@ class AppView:
     copies: Copies | None = None
     pinned: frozenset[KeyGroup] = frozenset()
     rules: tuple[Rule, ...] = ()
+    later: tuple[int, ...] = ()
     remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
     by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
     none_direct: bool = False
@@ -181,7 +184,7 @@ class AppView:
     @cached_property
     def places(self) -> Places:
         """Where `key_groups` may be among `workers`, by the rules."""
-        return Places.of(self.rules, self.owned, [(worker.id, worker.host) for worker in self.workers])
+        return Places.of(self.rules, self.owned, [(each.id, each.host, each.zone) for each in self.workers])
 
     @property
     def misplaced(self) -> NDArray[np.bool_]:

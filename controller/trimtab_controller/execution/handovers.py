@@ -30,6 +30,7 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
     """The hand-overs of a plan.
 
     Moves between the same two workers share hand-overs.  Workers that also give key groups away receive last.
+    Before all that, the highest priority comes first.
     """
     pairs: dict[tuple[WorkerId, WorkerId], list[Move]] = {}
     for move in plan.moves:
@@ -39,7 +40,9 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
     placement = step.execution.placements[plan.app]
     if step.limits.schedule_restores:  # what the target has a copy of need not wait for what it has to restore
         pairs = {
-            pair: sorted(moves, key=lambda move: (move.target not in _row(placement, move), -_lacking(move)))
+            pair: sorted(
+                moves, key=lambda move: (-move.priority, move.target not in _row(placement, move), -_lacking(move))
+            )
             for pair, moves in pairs.items()
         }
     batches = [
@@ -47,6 +50,7 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
         for (_, target), moves in sorted(pairs.items(), key=lambda item: item[0][1] in sources)
         for first in range(0, len(moves), size)
     ]
+    batches.sort(key=lambda batch: -max(move.priority for move in batch))
     return tuple(
         Handover(
             id=f"{step.epoch}-{index}",
@@ -58,6 +62,7 @@ def handovers_of(step: Step, plan: Plan) -> tuple[Handover, ...]:
             target_host=plan.hosts[batch[0].target],
             state_bytes=sum(move.state_bytes or 0 for move in batch),
             lacking_bytes=_lacking_of(batch),
+            priority=max(move.priority for move in batch),
             since=step.now,
         )
         for index, batch in enumerate(batches)

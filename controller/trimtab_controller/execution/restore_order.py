@@ -49,6 +49,7 @@ def schedule(
     `building` = the seconds left of the new standbys that restore now, by host.  `lost`: after a loss, so that no limit
     of bytes per second counts.
     On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
+    Before all that, the highest priority comes first, whatever that promises.
     """
     hosts = sorted({each.target_host for each in handovers})
     place = {host: at for at, host in enumerate(hosts)}
@@ -79,7 +80,10 @@ def schedule(
         of_hosts.setdefault(each.target_host, []).append(0 if lost else size)
     limited, least_limited = (limited_s(limits, of_hosts, all_of_it=each) for each in (True, False))
     givers = {each.source for each in handovers}
-    order = sorted(range(len(handovers)), key=lambda at: (handovers[at].target in givers, found.start[at], at))
+    order = sorted(
+        range(len(handovers)),
+        key=lambda at: (-handovers[at].priority, handovers[at].target in givers, found.start[at], at),
+    )
     return Scheduled(
         handovers=tuple(handovers[at] for at in order),
         recovery=Recovery(

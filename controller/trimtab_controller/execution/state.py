@@ -38,7 +38,8 @@ class Handover:
     `previous` = the row of each key group in the placement before the move.  `since` = when the phase began.  `wake_at`
     (epoch seconds) = earliest start while WAITING, time-out while in flight; None = none.  `pause_s` is measured by the
     new owner.  `lacking_bytes` = what the target has to restore because it has copies of the rest on its disk; None: it
-    has none.  That is not in the journal, since 0.1.0 would not read it: a new leader takes the target for cold.
+    has none.  `priority` = the highest of its moves; those with the highest begin first.  These two are not in the
+    journal, since 0.1.0 would not read them: a new leader takes the target for cold, and keeps the order.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Handover:
     detail: str | None = None
     pause_s: float | None = None
     lacking_bytes: int | None = field(default=None, compare=False)
+    priority: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if not self.key_groups or len(self.key_groups) != len(self.previous):

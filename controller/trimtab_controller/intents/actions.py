@@ -1,5 +1,7 @@
 """The operators' actions, one function each: from a request and what is known to a change.  All raise Refusal."""
 
+from collections.abc import Collection
+
 from trimtab_controller.intents.change import (
     Asked,
     Change,
@@ -32,40 +34,61 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus
 
+ZONE = "zone:"
+"""Before the name of a zone, so that it is told from a worker and a host: no name has a colon."""
 
-def drain(asked: Asked, worker: str) -> Change:
-    """Empty a worker that the controller knows, then stop it; or all workers of a host that run."""
-    name = worker_named(worker)
+
+def drain(asked: Asked, node: str) -> Change:
+    """Empty a worker that the controller knows, then stop it; or all workers of a host, or of `zone:NAME`."""
+    if (zone := _zone_named(node)) is not None:
+        return _drain_all(asked, node, _in_zone(asked, zone))
+    name = worker_named(node)
     known = [row.worker for row in asked.nodes]
     if name not in known and (members := _on_host(asked, name)):
-        return _drain_host(asked, name, members)
+        return _drain_all(asked, name, members)
     if known and name not in known:
         raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; there are {first_few(known)}")
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
         f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
     )
-    return one(
-        intent,
-        text,
-        (*not_now(asked, "the drain starts", "moves"), *_only_told(asked, name), *_nowhere_to_go(asked, name)),
-    )
+    caveats = not_now(asked, "the drain starts", "moves")
+    return one(intent, text, (*caveats, *_only_told(asked, name), *_nowhere_to_go(asked, name, {name})))
 
 
 def _on_host(asked: Asked, host: str) -> list[WorkerId]:
     return sorted(row.worker for row in asked.nodes if row.host == host)
 
 
-def _drain_host(asked: Asked, host: str, workers: list[WorkerId]) -> Change:
-    """All workers of the host, also those that do not run: they are to stay off."""
+def _zone_named(node: str) -> str | None:
+    return node.removeprefix(ZONE) if node.startswith(ZONE) else None
+
+
+def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
+    """The workers on hosts of a zone.  Raises Refusal."""
+    rows = asked.status.hosts if asked.status else ()
+    hosts = {row.host for row in rows if row.zone == zone}
+    if not hosts:
+        zones = sorted({row.zone for row in rows if row.zone is not None})
+        known = f"there are {first_few(zones)}" if zones else "no agent names one, see [host] in agent.toml"
+        raise Refusal(Fault.UNKNOWN, f"no host of zone {zone[:200]!r} reports; {known}")
+    workers = sorted(row.worker for row in asked.nodes if row.host in hosts)
+    if not workers:
+        raise Refusal(Fault.UNKNOWN, f"no worker is on the hosts of zone {zone!r}: {first_few(sorted(hosts))}")
+    return workers
+
+
+def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
+    """All workers of a host or a zone, also those that do not run: they are to stay off."""
     drains = [Drain(worker=worker, by=asked.by, at=asked.at, reason=asked.reason) for worker in workers]
     text = (
-        f"{len(workers)} workers of {host} will be drained as the budget of each round allows, then stopped: "
-        f"{first_few(workers)}; `trimtab undrain {host}` cancels it"
+        f"{len(workers)} workers of {where} will be drained as the budget of each round allows, then stopped: "
+        f"{first_few(workers)}; `trimtab undrain {where}` cancels it"
     )
     caveats = not_now(asked, "the drain starts", "moves")
+    leaving = set(workers)
     told = (
-        caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, host))
+        caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, leaving))
     )
     return Change(
         key=drains[0].key,
@@ -75,15 +98,17 @@ def _drain_host(asked: Asked, host: str, workers: list[WorkerId]) -> Change:
     )
 
 
-def undrain(asked: Asked, worker: str) -> Change:
-    """Cancel a drain, an operator's or the controller's own; or those of all workers of a host."""
-    name = worker_named(worker)
+def undrain(asked: Asked, node: str) -> Change:
+    """Cancel a drain, an operator's or the controller's own; or those of all workers of a host, or of `zone:NAME`."""
+    if (zone := _zone_named(node)) is not None:
+        if found := _undrain_all(asked, node, _in_zone(asked, zone)):
+            return found
+        return Change(key=node, records=(), text=f"nothing to do: no worker of {node} is being drained")
+    name = worker_named(node)
     key = drain_key(name)
-    if name not in {row.worker for row in asked.nodes} and key not in asked.intents:
-        drained = [drain_key(each) for each in _on_host(asked, name) if drain_key(each) in asked.intents]
-        if drained:
-            text = f"the drains of {len(drained)} workers of {name} are cancelled: they take key groups again"
-            return Change(key=drained[0], records=tuple((each, None) for each in drained), text=text)
+    is_worker = name in {row.worker for row in asked.nodes} or key in asked.intents
+    if not is_worker and (found := _undrain_all(asked, name, _on_host(asked, name))):
+        return found
     leaving = [app.size.leaving for app in asked.status.apps if app.size is not None] if asked.status else []
     if any(name in workers for workers in leaving) and key not in asked.intents:
         intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
@@ -91,6 +116,15 @@ def undrain(asked: Asked, worker: str) -> Change:
         return one(intent, text)
     text, idle = f"the drain of {name} is cancelled: it takes key groups again", f"{name} is not being drained"
     return take_back(asked, key, text, idle)
+
+
+def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | None:
+    """Cancel the drains of these workers; None if there are none."""
+    drained = [drain_key(each) for each in workers if drain_key(each) in asked.intents]
+    if not drained:
+        return None
+    text = f"the drains of {len(drained)} workers of {where} are cancelled: they take key groups again"
+    return Change(key=drained[0], records=tuple((each, None) for each in drained), text=text)
 
 
 def forget_app(asked: Asked, app: str) -> Change:
@@ -197,10 +231,10 @@ def _only_told(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
     return (f"but the mode of {app} is dry-run: nothing of it moves, see [plans] in controller.toml",)
 
 
-def _nowhere_to_go(asked: Asked, worker: WorkerId, host: str | None = None) -> tuple[str, ...]:
-    """Whether no other worker of the app could take over: none on another host, if all of `host` leave."""
+def _nowhere_to_go(asked: Asked, worker: WorkerId, leaving: Collection[WorkerId]) -> tuple[str, ...]:
+    """Whether no other worker of the app could take over: none that is not `leaving` too."""
     app = next((row.app for row in asked.nodes if row.worker == worker), None)
-    rows = [row for row in asked.nodes if row.app == app and row.worker != worker and row.host != host]
+    rows = [row for row in asked.nodes if row.app == app and row.worker not in leaving]
     others = [row for row in rows if not row.draining]
     if not asked.nodes or others:
         return ()

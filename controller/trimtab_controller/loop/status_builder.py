@@ -12,6 +12,7 @@ from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.rolling import Restarting, restarts
+from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
@@ -37,6 +38,7 @@ from trimtab_protocol.messages.status import (
 from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
 from trimtab_protocol.messages.status_restart import RestartStatus
+from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
 
 KEPT_DECISIONS = 30
@@ -126,6 +128,7 @@ class StatusBuilder:
                 for row in rows
             ),
             intents={intent.key: intent.at for intent in decider.intents},
+            rules=None if snapshot is None else tuple(map(_rule, decider.known.rules)),
             proposals=tuple(
                 proposal_status(row, execution.placements.get(app)) for app, row in execution.proposals.items()
             ),
@@ -203,6 +206,12 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
     )
 
 
+def _rule(known: KnownRule) -> RuleStatus:
+    by = known.by
+    said = (None, None) if by is None else (by.by, by.at)
+    return RuleStatus(rule=known.rule, by=said[0], at=said[1], ignored=known.ignored)
+
+
 def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     snapshot, seen = decider.known.snapshot, decider.known.capacity.seen.hosts
     levels = decider.known.levels.hosts
@@ -222,6 +231,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
             level=levels[row.host].value if row.host in levels else None,
             disk_total_bytes=row.disk_total_bytes,
             disk_free_bytes=row.disk_free_bytes,
+            zone=row.zone,
         )
         for row in sorted(snapshot.hosts if snapshot else (), key=lambda row: row.host)
     )

@@ -1,4 +1,4 @@
-"""Intents of operators: drain a worker, restart all of an app, move key groups, scale, pause, stop, and more.
+"""Intents of operators: drain a worker, restart all of an app, move key groups, scale, pause, add rules, and more.
 
 Operator -> controller.
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from trimtab_protocol.messages.columns import read_names
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, encode, parse
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId, parse_key_group
+from trimtab_protocol.messages.rules import Rule, read_rule, rule_document
 
 VERSION = 1
 PAUSE_KEY = "pause"
@@ -222,6 +223,18 @@ class MoveKeyGroups(Said):
         return f"move/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRule(Said):
+    """Keep this rule, whose reason is that of the intent, until it ends or is taken back."""
+
+    rule: Rule
+
+    @property
+    def key(self) -> str:
+        """The record key."""
+        return rule_key(self.rule.name)
+
+
 Intent = (
     Drain
     | Pause
@@ -235,12 +248,18 @@ Intent = (
     | Approve
     | Reject
     | MoveKeyGroups
+    | AddRule
 )
 
 
 def restart_key(app: AppId) -> str:
     """The record key of an app's rolling restart."""
     return f"restart/{app}"
+
+
+def rule_key(name: str) -> str:
+    """The record key of an operator's rule."""
+    return f"rule/{name}"
 
 
 def scale_key(app: AppId) -> str:
@@ -266,6 +285,7 @@ KINDS = (
     "approve_plan",
     "reject_plan",
     "moves",
+    "add_rule",
 )
 """The field that says which intent a message is; a pause has none of them."""
 
@@ -299,6 +319,8 @@ def encode_intent(intent: Intent) -> bytes:
         case MoveKeyGroups(moves=moves, undoes=undoes):
             document["moves"] = [[str(each.key_group), each.worker] for each in moves]
             document |= {} if undoes is None else {"undoes": undoes}
+        case AddRule(rule=rule):
+            document |= {"add_rule": rule.name, "rule": rule_document(rule)}
         case Pause():
             pass
     return encode(document)
@@ -347,6 +369,9 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
                 intent = MoveKeyGroups(moves=_read_moves(fields), by=by, at=at, reason=reason, undoes=undoes)
             except ValueError as error:
                 raise BadMessage(Fault.RANGE, "moves", "moves that do not fit together", str(error)) from error
+        case "add_rule":
+            rule = read_rule(fields.fields("rule"), reason)
+            intent = AddRule(rule=rule, by=by, at=at, reason=reason)
         case _ if key == PAUSE_KEY.encode():
             intent = Pause(by=by, at=at, reason=reason)
         case _:

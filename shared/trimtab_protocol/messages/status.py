@@ -20,6 +20,7 @@ from trimtab_protocol.messages.status_collocation import CollocationStatus, read
 from trimtab_protocol.messages.status_disruption import DisruptionStatus, read_disruption
 from trimtab_protocol.messages.status_forecast import ForecastStatus, read_forecast_status
 from trimtab_protocol.messages.status_restart import RestartStatus, read_restart
+from trimtab_protocol.messages.status_rules import MAX_TOLD, RuleStatus, read_rule_status
 from trimtab_protocol.messages.status_signatures import SignatureStatus, read_signatures
 from trimtab_protocol.messages.status_size import SizeStatus, read_size
 
@@ -183,6 +184,7 @@ class Status:
     hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
     `intents` = when each intent in force was written, by record key; None: not known.  `proposals` = plans that wait
     for approval, at most one per app.  `signatures` None: nobody looks at the hosts' signatures.
+    `rules` None: no window is known yet, or an older controller does not tell them.
     """
 
     cluster: str
@@ -205,6 +207,7 @@ class Status:
     balance: BalanceStatus | None = None
     proposals: tuple[ProposalStatus, ...] = ()
     signatures: SignatureStatus | None = None
+    rules: tuple[RuleStatus, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -246,6 +249,7 @@ def encode_status(status: Status) -> bytes:
             "balance": asdict(status.balance) if status.balance else None,
             "proposals": [proposal_document(row) for row in status.proposals],
             "signatures": status.signatures.document if status.signatures else None,
+            "rules": None if status.rules is None else [row.document for row in status.rules],
             "intents": None
             if status.intents is None
             else [{"key": key, "at": at} for key, at in status.intents.items()],
@@ -279,6 +283,7 @@ def decode_status(payload: bytes | None) -> Status:
         balance=fields.optional("balance", lambda name: _read_balance(fields.fields(name))),
         proposals=fields.optional("proposals", lambda name: _rows(fields, name, MAX_PROPOSALS, read_proposal)) or (),
         signatures=fields.optional("signatures", lambda name: read_signatures(fields.fields(name))),
+        rules=fields.optional("rules", lambda name: _rows(fields, name, MAX_TOLD, read_rule_status)),
         intents=fields.optional("intents", lambda name: dict(_rows(fields, name, MAX_INTENTS, _read_intent))),
     )
 

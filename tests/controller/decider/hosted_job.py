@@ -47,6 +47,7 @@ class Machine:
     disk_free_bytes: int | None = None
     link: float | None = None
     other_traffic: float = 0.0
+    zone: str | None = None
 
 
 class Ticks:
@@ -167,6 +168,7 @@ class HostedJob:
                     memory_limit_bytes=each.memory_limit_bytes, link_bytes_s=each.link,
                     disk_total_bytes=each.disk_total_bytes, disk_free_bytes=each.disk_free_bytes,
                     received_bytes_s=self.received_on(host), sent_bytes_s=each.other_traffic,
+                    zone=each.zone,
                 )
                 for host, each in self.machines.items()
             ),

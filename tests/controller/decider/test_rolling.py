@@ -114,3 +114,16 @@ def test_it_goes_together_with_the_drains_of_operators() -> None:
     drain = Drain(worker=B0, by="bob", at=1.0, reason="disk")
     assert draining([WISH, drain], after(), seen(*RUNNING)) == {A0, A1, B0}
     assert draining([drain], after(), None) == {B0}
+
+
+def test_the_hosts_of_one_zone_follow_each_other() -> None:
+    c0 = WorkerId("c0")
+    wish = replace(WISH, workers=(A0, B0, c0))
+    rows = [node(worker, host=HostId(worker[0]), declared=APP) for worker in (A0, B0, c0)]
+    zones = {HostId("a"): "z2", HostId("b"): "z1", HostId("c"): "z1"}
+    now = seen(*rows)
+    now = replace(now, hosts=tuple(replace(row, zone=zones[row.host]) for row in now.hosts))
+    assert {row.host for row in now.hosts} == set(zones)
+    assert draining([wish], after(), now) == {B0}
+    assert draining([wish], after(started(B0)), now) == {c0}, "a is in the other zone"
+    assert draining([wish], after(started(B0), started(c0)), now) == {A0}

@@ -39,7 +39,7 @@ def job(*rules: Rule, standbys: int | None = None, key_groups: int = 16, workers
     """Key groups of equal load, one after the other on workers with a host each."""
     names = WORKERS[:workers]
     return HostedJob(
-        machines={HostId(f"h{number}"): Machine(cores=4.0) for number in range(workers)},
+        machines={HostId(f"h{number}"): Machine(cores=4.0, zone="ab"[number // 2]) for number in range(workers)},
         workers={worker: HostId(f"h{worker[1:]}") for worker in names},
         owners={kg(number): names[number % workers] for number in range(key_groups)},
         rates={kg(number): 20.0 for number in range(key_groups)},
@@ -56,9 +56,19 @@ def breaches(of: HostedJob) -> list[str]:
         for worker in (owner, *of.followers.get(each, ())):
             for rule in of.rules:
                 inside = not rule.key_groups or any(first <= each.partition <= last for first, last in rule.key_groups)
-                if inside and not rule.allows(worker, of.workers[worker]):
+                says = worker == owner or rule.places_standbys
+                if inside and says and not allows(of, rule, worker):
                     found.append(f"{each} on {worker} by {rule.name}")
     return found
+
+
+def allows(of: HostedJob, rule: Rule, worker: WorkerId) -> bool:
+    host = of.workers[worker]
+    return rule.allows(worker, host, of.machines[host].zone)
+
+
+def zone_of(of: HostedJob, worker: WorkerId) -> str | None:
+    return of.machines[of.workers[worker]].zone
 
 
 def plans(of: HostedJob, decider: Decider, rounds: int) -> list[Planned]:
@@ -92,9 +102,20 @@ def test_a_rule_is_read_with_all_that_it_can_say() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"kind": "pool"}, "needs workers or hosts"),
-        ({"kind": "freeze", "workers": ["w0"]}, "needs no workers or hosts"),
-        ({"kind": "near", "workers": ["w0"]}, "one of pool, exclude, freeze"),
+        ({"kind": "pool"}, "needs workers, hosts or zones"),
+        ({"kind": "freeze", "workers": ["w0"]}, "needs no workers, hosts or zones"),
+        ({"kind": "near", "workers": ["w0"]}, "one of pool, exclude, freeze, pin, zone, spread, priority"),
+        ({"kind": "pin", "workers": ["w*"]}, "needs the name of one worker"),
+        ({"kind": "pin", "workers": ["w0", "w1"]}, "needs the name of one worker"),
+        ({"kind": "pin", "hosts": ["h0"]}, "needs workers, and no hosts"),
+        ({"kind": "zone"}, "needs zones"),
+        ({"kind": "zone", "zones": ["a"], "hosts": ["b"]}, "needs zones, and no hosts"),
+        ({"kind": "spread", "zones": ["a"]}, "needs no workers, hosts or zones"),
+        ({"kind": "spread", "operator": "sums"}, "is about whole apps"),
+        ({"kind": "priority"}, "needs priority"),
+        ({"kind": "priority", "priority": 0}, "from -100 to 100, but 0"),
+        ({"kind": "priority", "priority": 101}, "from -100 to 100, but 0"),
+        ({"kind": "priority", "priority": True}, "from -100 to 100, but 0"),
         ({"kind": "freeze", "key_groups": "3-1"}, "must not be above its last"),
         ({"kind": "freeze", "key_groups": "a"}, "such as 0-15,40"),
         ({"kind": "freeze", "key_groups": ",".join("0" for _ in range(101))}, "at most 100"),
@@ -252,6 +273,93 @@ def test_a_plan_of_a_solver_that_forgot_the_rules_is_refused() -> None:
     assert "may not go to w3 by rule not-w3" in refused.detail
 
 
+# --- zones, pins, priorities ------------------------------------------------------------------------------------------
+
+
+def test_standbys_are_in_another_zone_than_owners() -> None:
+    of = job(standbys=1)
+    decider = of.decider()
+    plans(of, decider, 3)
+    assert len(of.followers) == 16
+    assert all(zone_of(of, of.owners[each]) != zone_of(of, row[0]) for each, row in of.followers.items())
+    two = job(standbys=2)
+    plans(two, two.decider(), 4)
+    assert {len(row) for row in two.followers.values()} == {2}, "two hosts of the other zone"
+
+
+def test_a_zone_rule_keeps_key_groups_in_a_zone_and_with_too_few_zones_copies_are_fewer() -> None:
+    kept = Rule(name="near-the-lake", kind=RuleKind.ZONE, reason="data stays here", key_groups=((0, 7),), zones=("a",))
+    of = job(kept, standbys=1)
+    decider = of.decider()
+    plans(of, decider, 6)
+    assert breaches(of) == []
+    inside = [each for each in of.owners if each.partition <= 7]
+    assert {zone_of(of, of.owners[each]) for each in inside} == {"a"}
+    assert {zone_of(of, of.followers[each][0]) for each in inside} == {"a"}, "rules leave no worker elsewhere"
+    assert not decider.known.concerns
+    spread = Rule(name="apart", kind=RuleKind.SPREAD, reason="a zone may fail")
+    both = job(kept, spread, standbys=1)
+    decider = both.decider()
+    plans(both, decider, 6)
+    assert not [each for each in inside if both.followers.get(each)]
+    [told] = decider.known.concerns
+    assert told.kind is ConcernKind.RULES_CONFLICT
+    assert told.detail == (
+        "fewer than 2 zones are left to 8 key groups, such as app/sums/0, by apart (spread: a zone may fail) and "
+        "near-the-lake (zone: data stays here): they have fewer standbys"
+    )
+
+
+def test_a_spread_without_zones_is_told() -> None:
+    of = job(Rule(name="apart", kind=RuleKind.SPREAD, reason="r"), standbys=1)
+    for machine in of.machines.values():
+        machine.zone = None
+    decider = of.decider()
+    plans(of, decider, 2)
+    assert [each.detail for each in decider.known.concerns] == ["no agent names a zone: rule apart spreads nothing"]
+    assert len(of.followers) == 16
+
+
+def test_a_pin_is_about_the_owner_only() -> None:
+    of = job(Rule(name="here", kind=RuleKind.PIN, reason="licence", key_groups=((0, 3),), workers=("w2",)), standbys=1)
+    plans(of, of.decider(), 6)
+    assert breaches(of) == []
+    assert [of.owners[kg(number)] for number in range(4)] == ["w2"] * 4
+    assert {zone_of(of, of.followers[kg(number)][0]) for number in range(4)} == {"a"}
+
+
+def test_with_more_to_move_than_a_plan_may_the_highest_priority_leaves_first() -> None:
+    first = Rule(name="gold", kind=RuleKind.PRIORITY, reason="pays", key_groups=((8, 11),), priority=10)
+    last = Rule(name="batch", kind=RuleKind.PRIORITY, reason="can wait", key_groups=((12, 15),), priority=-10)
+    of = job(first, last)
+    of.owners = dict.fromkeys(of.owners, WORKERS[0])
+    decider = of.decider(max_migrations=4, drain_load_distance=100.0)
+    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+    moved = [[move.key_group.partition for move in each.plan.moves] for each in plans(of, decider, 6)]
+    assert [sorted(each) for each in moved[:1]] == [[8, 9, 10, 11]]
+    assert sorted(moved[-1]) == [12, 13, 14, 15]
+    assert sorted(each for row in moved for each in row) == list(range(16))
+
+
+def test_what_cannot_leave_does_not_hold_up_those_of_a_lower_priority() -> None:
+    stuck = Rule(name="gold", kind=RuleKind.PRIORITY, reason="pays", key_groups=((0, 1),), priority=10)
+    here = Rule(name="here", kind=RuleKind.PIN, reason="licence", key_groups=((0, 1),), workers=("w0",))
+    of = job(stuck, here)
+    of.owners = dict.fromkeys(of.owners, WORKERS[0])
+    decider = of.decider(max_migrations=2, drain_load_distance=100.0)
+    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+    plans(of, decider, 20)
+    left = sorted(each.partition for each, owner in of.owners.items() if owner == WORKERS[0])
+    assert left == [0, 1], "no other worker is allowed for them"
+
+
+def test_the_moves_of_a_plan_know_their_priority() -> None:
+    first = Rule(name="gold", kind=RuleKind.PRIORITY, reason="pays", key_groups=((2, 2),), priority=7)
+    of = job(FAST, first)
+    [found, *_] = plans(of, of.decider(), 3)
+    assert {move.key_group.partition: move.priority for move in found.plan.moves} == {2: 7, 3: 0}
+
+
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
@@ -263,12 +371,17 @@ def some_rules(draw: st.DrawFn) -> tuple[Rule, ...]:
         kind = draw(st.sampled_from(RuleKind))
         first = draw(st.integers(0, 15))
         workers = tuple(sorted(draw(st.sets(st.sampled_from(WORKERS), min_size=1, max_size=3))))
-        found.append(
-            Rule(
-                name=f"r{number}", kind=kind, reason="r", workers=() if kind is RuleKind.FREEZE else workers,
-                key_groups=draw(st.sampled_from([(), ((first, 15),), ((0, first),)])),
-            )
-        )  # fmt: skip
+        says: dict[RuleKind, dict[str, Any]] = {
+            RuleKind.POOL: {"workers": workers},
+            RuleKind.EXCLUDE: {"zones": ("a",)} if len(workers) == 3 else {"workers": workers},
+            RuleKind.FREEZE: {},
+            RuleKind.PIN: {"workers": workers[:1]},
+            RuleKind.ZONE: {"zones": ("b",)},
+            RuleKind.SPREAD: {},
+            RuleKind.PRIORITY: {"priority": len(workers) - 4},
+        }
+        few = {} if kind is RuleKind.SPREAD else {"key_groups": draw(st.sampled_from([(), ((first, 15),)]))}
+        found.append(Rule(name=f"r{number}", kind=kind, reason="r", **says[kind], **few))
     return tuple(found)
 
 
@@ -291,13 +404,13 @@ def test_no_decision_breaks_a_rule(rules: tuple[Rule, ...], seed: int) -> None:
             for rule in rules:
                 if not rule.key_groups or any(low <= each.partition <= high for low, high in rule.key_groups):
                     assert rule.kind is not RuleKind.FREEZE
-                    assert rule.allows(of.owners[each], of.workers[of.owners[each]]), (each, rule)
+                    assert allows(of, rule, of.owners[each]), (each, rule)
 
 
 def test_key_groups_with_the_same_rules_form_a_class() -> None:
     rows = job().owners
     table = OwnedTable.of(APP, [row for row in observed(job(), job().decider()).owned if row.key_group in rows])
-    workers = [(worker, HostId(f"h{worker[1:]}")) for worker in WORKERS]
+    workers = [(worker, HostId(f"h{worker[1:]}"), None) for worker in WORKERS]
     where = Places.of((FAST, NOT_W3), table, workers)
     assert Counter(where.class_of.tolist()) == {0: 12, 1: 4}
     assert where.allowed.tolist() == [[True, True, True, False], [True, True, False, False]]

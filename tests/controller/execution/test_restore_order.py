@@ -113,6 +113,19 @@ def test_on_each_host_standbys_take_over_first_and_then_the_largest_states_resto
     assert partitions(machine, w2) == [5, 2]
 
 
+def test_the_highest_priority_begins_first() -> None:
+    given = plan(*[(TARGETS[at % 2], size * MB) for at, size in enumerate((50, 40, 30, 20))], cores=1.0)
+    given = replace(given, moves=tuple(replace(move, priority=at) for at, move in enumerate(given.moves)))
+    owners = {kg(place): SOURCE for place in range(4)}
+    for scheduled in (True, False):
+        limits = replace(SCHEDULED, schedule_restores=scheduled, handovers_in_flight=1)
+        placement = placement_of(CLUSTER, APP, Epoch(1, 1), owners, None)
+        machine = ExecutionMachine(CLUSTER, limits, Execution(generation=1, number=1, placements={APP: placement}))
+        machine.on_event(T0, PlanDecided(plan=given))
+        assert [each.key_groups[0].partition for each in handovers(machine)] == [3, 2, 1, 0]
+        assert [each.phase for each in handovers(machine)].count(HandoverPhase.PREPARING) == 1
+
+
 def test_what_a_target_has_on_its_disk_is_not_restored_again() -> None:
     w1, w2 = TARGETS[:2]
     machine = drained((w1, 20 * MB), (w2, 20 * MB), (w2, 9 * MB), lacking={0: MB, 2: 0})

@@ -23,7 +23,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import HoldStatus, Status
+from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
 
 FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status()
@@ -65,6 +65,29 @@ def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
     assert actions.undrain(asked(), host).text == f"nothing to do: {host} is not being drained"
     with pytest.raises(Refusal, match="no worker or host 'nobody' reports"):
         actions.drain(asked(), "nobody")
+
+
+def test_all_workers_of_a_zone_are_drained_and_taken_back() -> None:
+    hosts = sorted({row.host for row in STATUS.nodes})
+    zoned = tuple(HostStatus(host=host, zone=f"rack-{min(at, 1)}") for at, host in enumerate(hosts))
+    status = replace(STATUS, hosts=zoned)
+    workers = sorted(row.worker for row in STATUS.nodes if row.host != hosts[0])
+    change = actions.drain(asked(status), "zone:rack-1")
+    assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
+    assert change.text.startswith(f"{len(workers)} workers of zone:rack-1 will be drained")
+    keys: dict[str, Intent | None] = {f"drain/{worker}": None for worker in workers}
+    assert actions.undrain(asked(status, **keys), "zone:rack-1").records == tuple(keys.items())
+    assert actions.undrain(asked(status), "zone:rack-1").records == ()
+    with pytest.raises(Refusal, match=r"no host of zone 'rack-9' reports; there are rack-0, rack-1"):
+        actions.drain(asked(status), "zone:rack-9")
+    with pytest.raises(Refusal, match=r"no agent names one, see \[host\] in agent.toml"):
+        actions.drain(asked(), "zone:rack-1")
+
+
+def test_a_zone_that_leaves_nobody_is_told() -> None:
+    status = replace(STATUS, hosts=tuple(HostStatus(host=row.host, zone="a") for row in STATUS.nodes))
+    change = actions.drain(asked(status), "zone:a")
+    assert change.caveats == ("but no other worker could take its key groups: it keeps them until there is one",)
 
 
 def test_of_one_host_nobody_could_take_over() -> None:

@@ -7,6 +7,7 @@ from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventM
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
+    AddRule,
     Approve,
     Drain,
     ForgetApp,
@@ -36,6 +37,7 @@ from trimtab_protocol.messages.report import (
     WorkerState,
 )
 from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
     AppStatus,
@@ -52,6 +54,7 @@ from trimtab_protocol.messages.status import (
 from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
 from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
+from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "c"
@@ -96,7 +99,7 @@ REPORT = Report(
     cluster=CLUSTER, host=HOST, at_ms=999_000, interval_s=1.0, sequence=5,
     sample=HostSample(
         cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5, sent_bytes=6, memory_bytes=7, memory_limit_bytes=8,
-        disk_total_bytes=10**12, disk_free_bytes=10**11,
+        disk_total_bytes=10**12, disk_free_bytes=10**11, zone="rack-7",
     ),
     workers=(
         WorkerSample(
@@ -117,7 +120,7 @@ SNAPSHOT = Snapshot(
     cluster=CLUSTER, start_ms=989_000, end_ms=999_000, published_ms=999_900, hosts_seen=1, hosts_expected=2,
     watermark_ms=990_000, late_rows=3, rejected={"malformed": 2},
     hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=0.5, cores=2.0, basis=Basis.HOST, received_bytes_s=1.5,
-        disk_total_bytes=10**12, disk_free_bytes=10**11),),
+        disk_total_bytes=10**12, disk_free_bytes=10**11, zone="rack-7"),),
     nodes=(
         NodeWindow(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
@@ -149,6 +152,11 @@ MOVE = MoveKeyGroups(
 )
 UNDO = MoveKeyGroups(moves=MOVE.moves, by="ann", at=NOW, reason="it was worse", undoes="3.16")
 ON_PLANS = (APPROVE, REJECT, MOVE, UNDO)
+RULE = Rule(
+    name="ssd", kind=RuleKind.POOL, reason="fast disks", app="orders*", operator="sums", key_groups=((0, 15), (40, 40)),
+    workers=("w*",), hosts=("h9",), zones=("rack-7",), priority=5, until=NOW + 60.0,
+)  # fmt: skip
+ADD_RULE = AddRule(rule=RULE, by="ann", at=NOW, reason=RULE.reason)
 UNDRAIN = Undrain(worker=W1, by="ann", at=NOW, reason="it is new")
 HELLO = Hello(app=APP, worker=W0, pid=77, steering=False, reason="old", operators={SUMS: 64}, versions={"f": "1"})
 WELCOME = Welcome(cluster=CLUSTER, host=HOST, interval_s=1.0, protocol=2)
@@ -159,6 +167,7 @@ STATISTICS = Statistics(
 )  # fmt: skip
 STATUS = Status(
     cluster=CLUSTER, at=NOW, acting=True, epoch=EPOCH, paused="by ann", window_end=NOW, coverage=0.5,
+    rules=(RuleStatus(rule=RULE), RuleStatus(rule=RULE, by="ann", at=NOW, ignored="there is one of this name")),
     nodes=(
         NodeStatus(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=1.0, load_pct=50.0, key_groups=3,
@@ -168,7 +177,7 @@ STATUS = Status(
     ),
     hosts=(HostStatus(host=HOST, used_pct=80.0, memory_bytes=2**30, received_bytes_s=1.5, sent_bytes_s=0.0,
         link_bytes_s=1e9, demand_pct=90.0, bottleneck="CPU 90 %", type="m5-x2", speed=0.5, level="heavy",
-        disk_total_bytes=10**12, disk_free_bytes=10**11),),
+        disk_total_bytes=10**12, disk_free_bytes=10**11, zone="rack-7"),),
     apps=(
         AppStatus(
             app=APP, key_groups=3, load_distance=1.0, mean_load=2.0, not_ready="no [samples]", noise=0.5,

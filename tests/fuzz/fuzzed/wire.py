@@ -10,6 +10,7 @@ import zstandard
 from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
 from tests.fuzz.fuzzed.samples import (
     ACCEPT,
+    ADD_RULE,
     APP,
     DRAIN,
     EPOCH,
@@ -250,6 +251,7 @@ DECODERS = (
                     SCALE,
                     RESTART,
                     UNDRAIN,
+                    ADD_RULE,
                     *ON_PLANS,
                 ),
             ),

@@ -18,6 +18,8 @@ const WATCH = {
   reject: ["#/plan", "Plans", "the plan waits no longer"],
   move: ["#/plan", "Plans", "a plan of its own begins"],
   undo: ["#/plan", "Plans", "a plan of its own begins"],
+  "add-rule": ["#/health", "Health", "it is among what operators asked for; conflicts are told there"],
+  "remove-rule": ["#/health", "Health", "it is gone from what operators asked for"],
   "accept-journal": ["#/health", "Health", "the hold ends, and windows are judged again"],
 };
 
@@ -121,6 +123,33 @@ export const forgetAppButton = (apps) => actionButton("Forget an app", {
   fields: () => {
     const app = h("input", { id: "app", required: true, maxlength: 200, list: "apps", autocomplete: "off" });
     return { elements: [h("label", { for: "app" }, "App"), app, h("datalist", { id: "apps" }, apps.map((each) => h("option", { value: each })))], body: () => ({ app: app.value.trim() }) };
+  },
+});
+
+export const removeRuleButton = (rule) => actionButton("Remove", { action: "remove-rule", title: `Remove the rule ${rule}?`, label: `Remove the rule ${rule}`, body: { name: rule } });
+
+const RULE_KINDS = ["pool", "exclude", "freeze", "pin", "zone", "spread", "priority"];
+const listed = (text) => text.split(",").map((each) => each.trim()).filter(Boolean);
+
+export const addRuleButton = () => actionButton("Add a rule", {
+  action: "add-rule", title: "Add a rule?",
+  fields: () => {
+    const text = (id, more) => h("input", { id, maxlength: 200, autocomplete: "off", ...more });
+    const rule = text("rule-name", { required: true }), kind = h("select", { id: "rule-kind" }, RULE_KINDS.map((each) => h("option", { value: each }, each)));
+    const app = text("rule-app"), operator = text("rule-operator"), groups = text("rule-key-groups");
+    const workers = text("rule-workers"), hosts = text("rule-hosts"), zones = text("rule-zones"), priority = h("input", { id: "rule-priority", type: "number", min: -100, max: 100 });
+    const hours = h("input", { id: "rule-hours", type: "number", min: 1, max: 8760 });
+    const said = [["Name", rule], ["Kind", kind], ["Apps (empty: all)", app], ["Operators (empty: all)", operator], ["Key groups, such as 0-15,40 (empty: all)", groups],
+      ["Workers, separated by commas", workers], ["Hosts", hosts], ["Zones", zones], ["Priority", priority], ["Ends after hours (empty: never)", hours]];
+    const until = new Map(); // the same number of hours is the same end, so that a second try is the same request
+    const end = (count) => until.get(count) ?? until.set(count, Date.now() / 1000 + 3600 * count).get(count);
+    return {
+      elements: said.flatMap(([label, input]) => [h("label", { for: input.id }, label), input]),
+      body: () => ({
+        name: rule.value.trim(), kind: kind.value, app: app.value.trim() || null, operator: operator.value.trim() || null, key_groups: groups.value.trim() || null,
+        workers: listed(workers.value), hosts: listed(hosts.value), zones: listed(zones.value), priority: priority.valueAsNumber || null, until: hours.valueAsNumber ? end(hours.valueAsNumber) : null,
+      }),
+    };
   },
 });
 

@@ -10,7 +10,7 @@ COMMANDS = {
     "plan": "what the controller would do now; changes nothing",
     "size": "how many workers an app needs for a multiple of its present input",
     "snapshot": "write the present state of the cluster to an instance file for `trimtab solve`",
-    "drain": "move everything off a worker or a host, then stop its workers",
+    "drain": "move everything off a worker, a host or a zone, then stop its workers",
     "undrain": "cancel a drain",
     "forget": "drop an app, or a worker's name, that is gone for good",
     "pause": "start no new plan; a plan in flight is finished",
@@ -43,7 +43,7 @@ def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--all", action="store_true", help="list every worker, however many there are")
     if name in ("drain", "undrain"):
         parser.add_argument(
-            "node", metavar="WORKER|HOST", help="a worker, or all of a host, as `trimtab status` has it"
+            "node", metavar="WORKER|HOST|zone:NAME", help="a worker, or all of a host or a zone, see `trimtab status`"
         )
     if name == "forget":
         parser.add_argument("app", metavar="APP", nargs="?", help="the app's id")

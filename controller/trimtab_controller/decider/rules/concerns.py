@@ -1,25 +1,76 @@
 """Rules that cannot hold, as concerns that operators are told of."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.rules.placing import Places
+from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.rules.known import KnownRule
+from trimtab_controller.decider.rules.placing import FREE, Conflict, Places, Site, allowed_by, smallest
+from trimtab_controller.decider.rules.rule import Rule, RuleKind, names
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_protocol.messages.names import AppId
 
 
-def rule_concerns(views: Mapping[AppId, AppView | NotReady]) -> Iterator[Concern]:
-    """One for each app in which rules leave no worker to some key groups.  These stay where they are."""
+def rule_concerns(views: Mapping[AppId, AppView | NotReady], known: Sequence[KnownRule]) -> Iterator[Concern]:
+    """One for each app in which rules leave no worker to some key groups, or too few zones to owner and standbys.
+
+    Or in which one of an operator's rules is not kept.
+    """
     for app, view in views.items():
-        if not isinstance(view, AppView) or not view.rules:
-            continue
-        table = view.owned.joined(view.kept_table)
-        conflicts = Places.of(view.rules, table, [(each.id, each.host) for each in view.all_workers]).conflicts()
-        if not conflicts:
-            continue
-        told = []
-        for each in conflicts:
-            rules = " and ".join(f"{rule.name} ({rule.kind}: {rule.reason})" for rule in each.rules)
-            told.append(f"{each.count} key groups, such as {table[each.example].key_group}, by {rules}")
-        detail = f"no worker is allowed for {'; '.join(told)}: they stay where they are"
-        yield Concern(kind=ConcernKind.RULES_CONFLICT, app=app, workers=(), detail=detail)
+        told = [
+            f"rule {each.rule.name} of {each.by.by} is not kept: {each.ignored}"
+            for each in known
+            if each.ignored is not None and each.by is not None and fnmatchcase(app, each.rule.app)
+        ]
+        told += conflicts_in(view) if isinstance(view, AppView) and view.rules else ()
+        if told:
+            yield Concern(kind=ConcernKind.RULES_CONFLICT, app=app, workers=(), detail="; ".join(told))
+
+
+def conflicts_in(view: AppView) -> Iterator[str]:
+    """The smallest sets of rules that cannot hold in an app, in words."""
+    table = view.owned.joined(view.kept_table)
+    sites = [(each.id, each.host, each.zone) for each in view.all_workers]
+    places = Places.of(view.rules, table, sites)
+    if nowhere := places.conflicts():
+        yield f"no worker is allowed for {_told(nowhere, table)}: they stay where they are"
+    spreading = [rule for rule in view.rules if rule.kind is RuleKind.SPREAD]
+    if spreading and not any(zone for _, _, zone in sites):
+        yield f"no agent names a zone: {names(spreading)} spreads nothing"
+    copies = 1 + (view.standbys or 0)
+    following = [(each.id, each.host, each.zone) for each in view.all_workers if not each.draining]
+    if narrow := list(too_narrow(view.rules, table, following, copies)):
+        yield f"fewer than {copies} zones are left to {_told(narrow, table)}: they have fewer standbys"
+
+
+def too_narrow(rules: Sequence[Rule], table: OwnedTable, sites: Sequence[Site], copies: int) -> Iterator[Conflict]:
+    """The smallest sets of rules that leave fewer zones than there are `copies`, which are to be spread over zones.
+
+    Where no zone is known, nothing is spread.
+    """
+    spreading = next((rule for rule in rules if rule.kind is RuleKind.SPREAD), None)
+    if spreading is None or copies < 2 or not any(zone for _, _, zone in sites):
+        return
+    where = Places.of([rule for rule in rules if rule.places_standbys], table, sites)
+
+    def fails(chosen: Iterable[Rule]) -> bool:
+        allowed = allowed_by([rule for rule in chosen if rule is not spreading], sites)
+        zones = {zone or "" for (_, _, zone), may in zip(sites, allowed, strict=True) if may}
+        return spreading in chosen and len(zones) < copies
+
+    for which in range(FREE, len(where.allowed)):
+        rows = np.flatnonzero(where.class_of == which)
+        of_class = (spreading, *(where.rules[which] if which != FREE else ()))
+        if len(rows) and fails(of_class):
+            yield Conflict(rules=smallest(of_class, fails), example=int(rows[0]), count=len(rows))
+
+
+def _told(conflicts: Iterable[Conflict], table: OwnedTable) -> str:
+    told = []
+    for each in conflicts:
+        rules = " and ".join(f"{rule.name} ({rule.kind}: {rule.reason})" for rule in each.rules)
+        told.append(f"{each.count} key groups, such as {table[each.example].key_group}, by {rules}")
+    return "; ".join(told)

@@ -1,6 +1,6 @@
 """The workers that key groups may be on by the rules in force, and rules that cannot hold together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.owned import Integers, OwnedTable
-from trimtab_controller.decider.rules.rule import Rule, RuleKind
+from trimtab_controller.decider.rules.rule import Rule, RuleKind, covers
 from trimtab_controller.solver.answer import Placing
 from trimtab_protocol.messages.names import HostId, WorkerId
 
@@ -18,6 +18,8 @@ LARGEST_SET = 4
 """Rules up to which the smallest set in conflict is looked for; of more, one is left out after the other."""
 
 Bools = NDArray[np.bool_]
+Site = tuple[WorkerId, HostId, str | None]
+"""A worker, its host, and the zone of that; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class Places:
     allowed: Bools
     frozen: Bools
     rules: tuple[tuple[Rule, ...], ...]
-    workers: tuple[tuple[WorkerId, HostId], ...]
+    workers: tuple[Site, ...]
     freezing: tuple[tuple[Rule, Bools], ...] = ()
     """Rules of the kind freeze, each with (K,) its key groups."""
     _by_class: Bools = field(init=False)  # (C + 1, N), the last row is for FREE
@@ -54,24 +56,24 @@ class Places:
         object.__setattr__(self, "_by_class", np.concatenate((self.allowed, anywhere)))
 
     @classmethod
-    def of(cls, rules: Sequence[Rule], table: OwnedTable, workers: Sequence[tuple[WorkerId, HostId]]) -> "Places":
+    def of(cls, rules: Sequence[Rule], table: OwnedTable, workers: Sequence[Site]) -> "Places":
         """Of rules in force for the table's app."""
         frozen, codes = np.zeros(len(table), np.bool_), np.zeros(len(table), np.int64)
         if not rules:
             nowhere = np.ones((0, len(workers)), np.bool_)
             return cls(class_of=codes + FREE, allowed=nowhere, frozen=frozen, rules=(), workers=tuple(workers))
-        placing = [rule for rule in rules if rule.kind is not RuleKind.FREEZE]
-        freezing = tuple((rule, rule.covers(table)) for rule in rules if rule.kind is RuleKind.FREEZE)
+        placing = [rule for rule in rules if rule.places]
+        freezing = tuple((rule, covers(rule, table)) for rule in rules if rule.kind is RuleKind.FREEZE)
         for _, covered in freezing:
             frozen |= covered
         for bit, rule in enumerate(placing):
-            codes |= rule.covers(table).astype(np.int64) << bit
+            codes |= covers(rule, table).astype(np.int64) << bit
         found, class_of = np.unique(codes, return_inverse=True)
         classes = [tuple(rule for bit, rule in enumerate(placing) if code >> bit & 1) for code in found.tolist()]
         free = len(found) > 0 and found[0] == 0
         return cls(
             class_of=class_of.reshape(len(table)).astype(np.int64) - int(free),
-            allowed=np.array([_allowed(of, workers) for of in classes[int(free) :]], np.bool_).reshape(
+            allowed=np.array([allowed_by(of, workers) for of in classes[int(free) :]], np.bool_).reshape(
                 -1, len(workers)
             ),
             frozen=frozen,
@@ -126,25 +128,25 @@ class Places:
             if allowed.any() or not self.workers:
                 continue
             rows = np.flatnonzero(self.class_of == which)
-            found.append(
-                Conflict(rules=_smallest(self.rules[which], self.workers), example=int(rows[0]), count=len(rows))
-            )
+            rules = smallest(self.rules[which], lambda chosen: not any(allowed_by(chosen, self.workers)))
+            found.append(Conflict(rules=rules, example=int(rows[0]), count=len(rows)))
         return found
 
 
-def _allowed(rules: Sequence[Rule], workers: Sequence[tuple[WorkerId, HostId]]) -> list[bool]:
-    return [all(rule.allows(worker, host) for rule in rules) for worker, host in workers]
+def allowed_by(rules: Sequence[Rule], sites: Sequence[Site]) -> list[bool]:
+    """Which of the workers all rules allow."""
+    return [all(rule.allows(*site) for rule in rules) for site in sites]
 
 
-def _smallest(rules: Sequence[Rule], workers: Sequence[tuple[WorkerId, HostId]]) -> tuple[Rule, ...]:
-    """The smallest of the sets of these rules that leave no worker."""
+def smallest(rules: Sequence[Rule], fails: Callable[[Sequence[Rule]], bool]) -> tuple[Rule, ...]:
+    """The smallest of the sets of these rules that cannot hold together; all of them cannot."""
     for size in range(1, min(LARGEST_SET, len(rules)) + 1):
         for chosen in combinations(rules, size):
-            if not any(_allowed(chosen, workers)):
+            if fails(chosen):
                 return chosen
     left = list(rules)
     for rule in rules:
         without = [each for each in left if each is not rule]
-        if not any(_allowed(without, workers)):
+        if fails(without):
             left = without
     return tuple(left)

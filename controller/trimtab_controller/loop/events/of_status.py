@@ -10,6 +10,7 @@ from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
+    AddRule,
     Approve,
     Drain,
     ForgetApp,
@@ -137,6 +138,8 @@ def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
             return f"move {first_few(f'{each.key_group} to {each.worker}' for each in intent.moves)}", app, None
         case MoveKeyGroups(app=app, undoes=plan):
             return f"undo plan {plan}", app, None
+        case AddRule(rule=rule):
+            return f"keep rule {rule.name} ({rule.kind})", None, None
         case AcceptJournal():
             return "carry on without the journal", None, None
         case _:

@@ -1,0 +1,45 @@
+"""All rules of a cluster: those of controller.toml, and those that operators have added."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trimtab_protocol.messages.intents import AddRule, Intent
+from trimtab_protocol.messages.rules import MAX_RULES, Rule
+from trimtab_protocol.messages.status_rules import MAX_TOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRule:
+    """A rule, `by` the operator's intent that adds it (None: controller.toml has it).
+
+    `ignored` = why it is not kept; None: it is.
+    """
+
+    rule: Rule
+    by: AddRule | None = None
+    ignored: str | None = None
+
+
+def known_rules(own: Sequence[Rule], intents: Iterable[Intent], now: float) -> tuple[KnownRule, ...]:
+    """The rules in one order for all controllers: `own`, those of controller.toml, then those of operators, by age.
+
+    Those of operators that have ended are left out.
+    """
+    added = (each for each in intents if isinstance(each, AddRule) and not each.rule.ended(now))
+    names, room = {rule.name for rule in own}, MAX_RULES - len(own)
+    found = [KnownRule(rule=rule) for rule in own]
+    for intent in sorted(added, key=lambda each: (each.at, each.key)):
+        ignored = None
+        if intent.rule.name in names:
+            ignored = "controller.toml has a rule of this name"
+        elif room <= 0:
+            ignored = f"there are {MAX_RULES} rules already"
+        else:
+            room -= 1
+        found.append(KnownRule(rule=intent.rule, by=intent, ignored=ignored))
+    return tuple(found[:MAX_TOLD])
+
+
+def followed(known: Iterable[KnownRule]) -> tuple[Rule, ...]:
+    """The rules that are kept."""
+    return tuple(each.rule for each in known if each.ignored is None)

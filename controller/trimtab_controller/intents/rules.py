@@ -1,0 +1,106 @@
+"""An operator's rules: add one, take one back.  All raise Refusal."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from trimtab_controller.decider.rules.concerns import conflicts_in
+from trimtab_controller.decider.rules.known import followed, known_rules
+from trimtab_controller.decider.rules.rule import covers, in_force
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refusal, not_now, one, take_back
+from trimtab_controller.intents.plans import Looked
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.intents import AddRule, rule_key
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.rules import MAX_RULES, Rule
+
+UNSEEN = "it is not known how many key groups have to move"
+
+
+def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
+    """Keep a rule from the next window on; the text says what follows now."""
+    if rule.ended(asked.at):
+        raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
+    own, added = _own(asked, looked), _added(asked)
+    if rule.name in {each.name for each in own}:
+        text = f"controller.toml has a rule {rule.name}: expected a name that no other rule has"
+        raise Refusal(Fault.CONFLICT, text)
+    known = next((each for each in added if each.rule.name == rule.name), None)
+    if known is not None and not known.rule.ended(asked.at):
+        text = f"{known.by} has added a rule {rule.name}: take it back first, by `trimtab rule remove {rule.name}`"
+        raise Refusal(Fault.CONFLICT, text)
+    lasting = [each for each in added if not each.rule.ended(asked.at)]
+    if len(own) + len(lasting) >= MAX_RULES:
+        text = f"there are {len(own)} rules in controller.toml and {len(lasting)} of operators: {MAX_RULES} at most"
+        raise Refusal(Fault.CONFLICT, text)
+    intent = AddRule(rule=rule, by=asked.by, at=asked.at, reason=asked.reason)
+    rules = followed(known_rules(own, [*lasting, intent], asked.at))
+    moves, caveats = _what_follows(rule, rules, looked, asked.at)
+    over: list[Record] = [(each.key, None) for each in added if each.rule.ended(asked.at) and each.key != intent.key]
+    change = one(intent, f"rule {rule.name} ({rule.kind}) is kept from the next window on: {moves}")
+    return replace(
+        change,
+        records=(*change.records, *over),
+        caveats=(*not_now(asked, "it is kept", "moves"), *_not_told(asked), *caveats),
+    )
+
+
+def remove(asked: Asked, name: str) -> Change:
+    """Take back a rule that an operator has added."""
+    key = rule_key(name)
+    if key in asked.intents:
+        return take_back(asked, key, f"rule {name} is not kept any longer: nothing moves because of that", "")
+    told = asked.status.rules or () if asked.status else ()
+    if name in {each.rule.name for each in told if each.by is None}:
+        text = f"rule {name} stands in controller.toml: remove it there, and restart the controllers"
+        raise Refusal(Fault.CONFLICT, text)
+    names = sorted(each.rule.name for each in _added(asked))
+    raise Refusal(Fault.UNKNOWN, f"no operator has added a rule {name[:200]!r}; there are {first_few(names) or 'none'}")
+
+
+def _own(asked: Asked, looked: Looked) -> tuple[Rule, ...]:
+    """The rules of controller.toml, as the controller tells them; those of the file that is read here otherwise."""
+    told = asked.status.rules if asked.status else None
+    if told is not None:
+        return tuple(each.rule for each in told if each.by is None)
+    return tuple(each.rule for each in looked.known.rules if each.by is None)
+
+
+def _added(asked: Asked) -> list[AddRule]:
+    return [each for each in asked.intents.values() if isinstance(each, AddRule)]
+
+
+def _not_told(asked: Asked) -> tuple[str, ...]:
+    if asked.status is None or asked.status.rules is not None:
+        return ()
+    return ("but the controller that leads tells no rules: one of before 0.2.0 refuses this one",)
+
+
+def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float) -> tuple[str, tuple[str, ...]]:
+    """How many key groups have to move, and what cannot be kept."""
+    views = {app: view for app, view in looked.known.views.items() if rule.holds(app, now)}
+    if not looked.known.views:
+        return UNSEEN, ("but no window is known: there may be conflicts with other rules",)
+    if not views:
+        apps = first_few(sorted(looked.known.views))
+        return "no key group has to move", (f"but no app that reports matches {rule.app!r}; there are {apps}",)
+    found = list(_each(rule, rules, views.items(), now))
+    return "; ".join(moves for moves, _ in found), tuple(each for _, caveats in found for each in caveats)
+
+
+def _each(
+    rule: Rule, rules: Sequence[Rule], views: Iterable[tuple[AppId, AppView | NotReady]], now: float
+) -> Iterator[tuple[str, list[str]]]:
+    for app, view in views:
+        if isinstance(view, NotReady):
+            yield f"{UNSEEN} in {app}", [f"but nothing is planned for {app} now: {view.reason}: {view.detail}"]
+            continue
+        others = [each for each in rules if each is not rule]
+        before = replace(view, rules=in_force(others, app, now))
+        after = replace(view, rules=in_force(rules, app, now))
+        about = int(covers(rule, view.owned.joined(view.kept_table)).sum())
+        have = int((after.misplaced & ~before.misplaced).sum())
+        caveats = [f"but {each}" for each in conflicts_in(after) if each not in set(conflicts_in(before))]
+        if not about:
+            caveats.append(f"but it is about no key group of {app}")
+        yield f"it is about {about} key groups of {app}, of which {have} have to move", caveats
