@@ -4,6 +4,8 @@
 
 Clusters as in `benchmarks.hosts`, without limits of hosts.  "kept" = ten rules, each a pool of a tenth of the workers
 for a hundredth of the key groups, which are there already; "broken" = the same, with these key groups anywhere.
+"kinds" = rules of all kinds that place key groups, for a tenth of them, which are anywhere: a third is pinned by 40
+rules to a worker each, a third is kept in one of four zones, and a third may not be on a tenth of the workers.
 `breaches` counts moves that break a rule, `left` the key groups that a plan has not yet brought into their pool.  Times
 are seconds of CPU, so that other programs do not change the plans; the limit is one, too.
 """
@@ -21,7 +23,24 @@ from trimtab_controller.solver.answer import Answer, Placing, Question
 from trimtab_controller.solver.balance import answer, rules_of
 
 SEEDS = range(3)
-POOLS = 10
+POOLS, PINS, ZONES = 10, 40, 4
+
+
+def with_kinds(asked: Question, seed: int) -> Question:
+    """The question with pins, zones and exclusions; key groups of the same rule form a class."""
+    random = np.random.default_rng(seed)
+    key_groups, workers = len(asked.load), len(asked.capacity)
+    chosen = random.permutation(key_groups)[: key_groups // 10]
+    pinned, zoned, excluded = np.array_split(chosen, 3)
+    class_of = np.full(key_groups, -1, np.int32)
+    class_of[pinned] = np.arange(len(pinned)) % PINS
+    class_of[zoned] = PINS + np.arange(len(zoned)) % ZONES
+    class_of[excluded] = PINS + ZONES
+    at, zone = np.arange(workers), np.arange(workers) * ZONES // workers
+    pins = at == random.choice(workers, PINS, replace=False)[:, None]
+    allowed = np.concatenate((pins, zone == np.arange(ZONES)[:, None], (at >= workers // 10)[None, :]))
+    placing = Placing(class_of=class_of, allowed=allowed, frozen=np.zeros(key_groups, np.bool_))
+    return replace(asked, placing=placing)
 
 
 def with_rules(asked: Question, seed: int, *, kept: bool) -> Question:
@@ -45,11 +64,13 @@ def with_rules(asked: Question, seed: int, *, kept: bool) -> Question:
 def compare(seconds: float) -> Iterator[str]:
     """A line for each size and kind of rules; medians over the seeds."""
     for workers, key_groups, budget in SIZES:
-        for kind in ("no rules", "kept", "broken"):
+        for kind in ("no rules", "kept", "broken", "kinds"):
             distances, gaps, times, breaches, left = [], [], [], 0, 0
             for seed in SEEDS:
                 asked = question(workers, key_groups, budget, seed, seconds)
-                if kind != "no rules":
+                if kind == "kinds":
+                    asked = with_kinds(asked, seed)
+                elif kind != "no rules":
                     asked = with_rules(asked, seed, kept=kind == "kept")
                 found = answer(asked, time.process_time)
                 assert isinstance(found, Answer)
