@@ -33,6 +33,8 @@ CALLS = [
     "events --bootstrap 127.0.0.1:1 --cluster c",
     "why orders/sums/17 --bootstrap 127.0.0.1:1 --cluster c",
     "rolling-restart shop --bootstrap 127.0.0.1:1 --cluster c",
+    "maintenance h1 --for 2h --bootstrap 127.0.0.1:1 --cluster c",
+    "rule list --bootstrap 127.0.0.1:1 --cluster c",
     "replay --bootstrap 127.0.0.1:1 --cluster c",
     "doctor --config controller.toml",
     "controller run --config controller.toml",
