@@ -35,4 +35,4 @@ def test_a_command_whose_output_nobody_reads_to_the_end_is_silent() -> None:
 def test_the_help_of_a_command_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["drain", "--help"])
-    assert "move everything off a worker or a host, then stop its workers" in capsys.readouterr().out
+    assert "move everything off a worker, a host or a zone, then stop its workers" in capsys.readouterr().out
