@@ -53,6 +53,8 @@ class World:
     lease_s: float = 3.0
     owners: dict[KeyGroup, str] = field(default_factory=lambda: {key_group(p): "w0" for p in range(12)})
     workers: list[str] = field(default_factory=lambda: ["w0", "w1", "w2"])
+    stopped: list[str] = field(default_factory=list)
+    """Workers that do not run, while the agents of their hosts report."""
     pairs: tuple[PairWindow, ...] = ()
     operators: dict[OperatorId, int] | None = None
     state_bytes: int = 1000
@@ -165,13 +167,13 @@ listen = "127.0.0.1:{metrics_port}"
             start_ms=start_ms,
             end_ms=start_ms + round(WINDOW_S * 1000),
             published_ms=start_ms + round(WINDOW_S * 1000),
-            hosts_seen=len(self.workers),
-            hosts_expected=len(self.workers),
+            hosts_seen=len(self.workers) + len(self.stopped),
+            hosts_expected=len(self.workers) + len(self.stopped),
             watermark_ms=None,
             late_rows=0,
             hosts=tuple(
                 HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=2.0, cores=4.0, basis=Basis.CONFIG)
-                for worker in self.workers
+                for worker in (*self.workers, *self.stopped)
             ),
             nodes=tuple(
                 NodeWindow(

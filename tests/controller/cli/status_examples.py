@@ -48,7 +48,12 @@ STATUS = Status(
     apps=(AppStatus(app=APP, key_groups=63, load_distance=2.25, mean_load=50.0, not_ready=None, noise=0.5),),
     decisions=(
         DecisionStatus(at=NOW - 90, kind="plan", reason="load_distance", text="plan 3.14: 13 moves"),
-        DecisionStatus(at=NOW - 4, kind="skip", reason="inside_band", text="nothing: inside band 2.3 <= 5.0"),
+        DecisionStatus(
+            at=NOW - 4,
+            kind="skip",
+            reason="inside_band",
+            text="nothing: load distance 2.3 pp, inside the band of 5.0 pp",
+        ),
     ),
     rounds=(ROUND,),
 )

@@ -15,7 +15,7 @@ def test_in_brief_it_is_what_the_long_status_says() -> None:
         "prod  ACTING  ctl-1:2817 leads, epoch 3.15, snapshot 4 s old",
         "orders: load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups",
         "no plan in flight",
-        "last decision 4 s ago: nothing: inside band 2.3 <= 5.0",
+        "last decision 4 s ago: nothing: load distance 2.3 pp, inside the band of 5.0 pp",
         "the one before 90 s ago: plan 3.14: 13 moves",
     ]
 

@@ -40,7 +40,7 @@ def test_the_first_lines_say_how_it_stands() -> None:
     lines = shown(STATUS, LEADER, STANDBY)
     assert lines[:2] == [
         "prod  ACTING  ctl-1:2817 leads, 1 stands by, epoch 3.15, snapshot 4 s old",
-        "last decision 4 s ago: nothing: inside band 2.3 <= 5.0",
+        "last decision 4 s ago: nothing: load distance 2.3 pp, inside the band of 5.0 pp",
     ]
     assert "  orders  load distance 2.2 pp (noise 0.5), mean load 50.0 %, 63 key groups" in lines
 
