@@ -137,6 +137,7 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "word as reason": put("w", 0, "unk", value=True),
         "number as another reason": put("w", 0, "why", value=7),
         "number as declared app": put("w", 0, "dap", value=7),
+        "number as zone": put("n", "zon", value=7),
     },
     Fault.UNKNOWN: {
         "block that claims to be a worker": put("k", 0, "s", value="running"),
@@ -160,7 +161,6 @@ REFUSED: Mapping[Fault, Mapping[str, Change]] = {
         "negative memory": put("n", "mem", value=-1),
         "negative free disk": put("n", "dkf", value=-1),
         "zone with a space": put("n", "zon", value="rack 7"),
-        "zone that is a number": put("n", "zon", value=7),
         "interval of a day": put("i", value=86_400),
         "no interval": put("i", value=0),
         "name with a slash": put("k", 0, "o", value="a/b"),
