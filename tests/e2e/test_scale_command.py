@@ -67,7 +67,7 @@ def leaving(status: dict) -> list[str]:
 
 def test_a_word_starts_a_worker_and_stops_it_also_under_a_successor(played: World) -> None:
     world = played
-    assert "expected a number of workers" in world.trimtab("scale", APP, "many", code=1)
+    assert "expected a number of workers" in world.trimtab("scale", APP, "many", code=2)
     assert "no app 'shop' reports" in world.trimtab("scale", "shop", "4", code=1)
     assert "but only 3 run, and 1 more can be started" in world.trimtab("scale", APP, "9")
     world.trimtab("scale", APP, "4", "--reason", "a sale")

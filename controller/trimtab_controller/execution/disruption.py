@@ -88,6 +88,11 @@ class DisruptionSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
 
+    @property
+    def limited(self) -> bool:
+        """Whether any app has a limit."""
+        return self.max_paused_s_per_hour is not None or bool(self.apps)
+
     def of(self, app: AppId) -> float | None:
         """The limit of an app."""
         return self.apps.get(app, self.max_paused_s_per_hour)

@@ -342,7 +342,8 @@ class ControlLoop:
         """Write journal, placements, commands and events in one transaction; no other code writes the first three."""
         before, events = self._published, self._events
         told = [] if events is None else events.of_step(self._clock(), before, action.execution)
-        self._publisher.publish([*records_of(action, self._acks_read, self._topics), *told])
+        limited = self._decider.budget.settings.limited
+        self._publisher.publish([*records_of(action, self._acks_read, self._topics, limited=limited), *told])
         self._published = action.execution
         self._status_due = min(self._status_due, self._clock() + STATUS_SOON_S)
 

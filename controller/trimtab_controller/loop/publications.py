@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.events import Publish
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
@@ -19,12 +20,15 @@ KEPT_CONCERNS = 100
 """Number of concerns kept in a status that is too large."""
 
 
-def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics) -> list[Record]:
+def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics, *, limited: bool) -> list[Record]:
     """The records of one publication: journal entry, placements, commands, and tombstones of answered intents.
 
-    `acks_read`: next offset of each partition of the acks topic; it becomes part of the journal entry.
+    `acks_read`: next offset of each partition of the acks topic; it becomes part of the journal entry.  `limited`:
+    whether an app has a disruption budget.  Only then does the entry say what has paused: a controller of 0.1.0 would
+    hold when it takes over such an entry.
     """
-    entry = JournalEntry(execution=action.execution, acks_read=acks_read)
+    execution = action.execution if limited else replace(action.execution, disruption=Disruption())
+    entry = JournalEntry(execution=execution, acks_read=acks_read)
     return [
         Record(topic=topics.journal, key=JOURNAL_KEY, value=encode_entry(entry)),
         *(
