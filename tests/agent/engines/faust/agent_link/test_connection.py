@@ -27,7 +27,9 @@ Counts = dict[str, int]
 def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: Path):
     async def scenario() -> Counts:
         async with running(path) as link:
-            await asyncio.sleep(0.1)
+            async with asyncio.timeout(10):
+                while link.faults.get("no agent", 0) < 2:
+                    await asyncio.sleep(0.01)
             for _ in range(3):
                 async with FakeAgent(path) as agent:
                     connection = await agent.accept()
@@ -36,7 +38,6 @@ def test_the_app_goes_on_while_there_is_no_agent_and_the_link_comes_back(path: P
             return dict(link.faults)
 
     faults = asyncio.run(scenario())
-    assert faults["no agent"] > 1
     assert faults["connection to the agent ended"] >= 2  # the third end may not be noticed yet
 
 
