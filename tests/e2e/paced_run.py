@@ -45,8 +45,11 @@ class Jobs:
                 while due[partition] >= 1.0:
                     due[partition] -= 1.0
                     self.sent[f"key-{partition}"] += 1
-                    self._producer.produce("jobs", b"{}", f"key-{partition}", partition)
+                    self._send(f"key-{partition}", partition)
             self._producer.poll(0)
+
+    def _send(self, key: str, partition: int) -> None:
+        self._producer.produce("jobs", b"{}", key, partition)
 
     def close(self) -> None:
         """End, when everything that was sent is in Kafka."""
