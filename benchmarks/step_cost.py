@@ -86,7 +86,7 @@ def cost(size: int, part_size: int | None) -> Cost:
         """The whole step of the controller but Kafka's own part."""
         again = ExecutionMachine(CLUSTER, LIMITS, machine.state)
         [action] = [each for each in again.on_event(1.0, step.answer) if isinstance(each, Publish)]
-        records = records_of(action, {}, topics)
+        records = records_of(action, {}, topics, limited=True)
         for record in records:
             headers_of(record, KEY)
         return records

@@ -43,7 +43,7 @@ def machine(*, able: bool = True) -> ExecutionMachine:
 
 def keys(publish: Publish) -> list[bytes]:
     """Of the records on the placements' topic; those of tombstones in upper case."""
-    found = [row for row in records_of(publish, {}, Topics("c")) if row.topic == Topics("c").placement]
+    found = [row for row in records_of(publish, {}, Topics("c"), limited=True) if row.topic == Topics("c").placement]
     return [row.key if row.value is not None else row.key.upper() for row in found]
 
 
