@@ -158,10 +158,10 @@ def to_start(
     It waits until the host reports; a failed start is repeated while it does.
     """
     for worker, scaling in execution.scalings.items():
+        if scaling.of_app is not None or scaling.command.host not in hosts or worker in draining:
+            continue  # a start that nobody hears holds up the whole cluster until it expires
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
-        again = failed and now >= scaling.at + SCALING_PATIENCE_S and scaling.command.host in hosts
-        reports = scaling.command.host in hosts  # a start that nobody hears holds up the whole cluster until it expires
-        if scaling.of_app is None and ((scaling.stopped and reports) or again) and worker not in draining:
+        if scaling.stopped or (failed and now >= scaling.at + SCALING_PATIENCE_S):
             detail = "the drain that had stopped it has ended"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None

@@ -7,17 +7,16 @@ against it, and no host is overfilled.
 
 from collections.abc import Iterable, Mapping
 
+from trimtab_controller.decider.chosen_moves import plan_for
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.guard import told
 from trimtab_controller.execution.guarding import GuardStop, Moved
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, WorkerId
 
 
@@ -52,29 +51,8 @@ def roll_back(now: float, view: AppView, stop: GuardStop | None) -> Planned | No
     filled = filled_by(view, moves)
     if any(each.overfills for each in filled):
         return None
-    table = view.owned
-    return Planned(
-        plan=Plan(
-            app=view.app,
-            reason=PlanReason.ROLL_BACK,
-            detail=f"the guard rolls plan {stop.plan} back: {stop.detail}{bottleneck_in(filled)}"[:4000],
-            moves=tuple(
-                Move(
-                    key_group=table[row].key_group,
-                    source=table[row].owner,
-                    target=target,
-                    state_bytes=table[row].state_bytes,
-                )
-                for row, target in moves.items()
-            ),
-            hosts=view.hosts,
-            before=SingleMoves(view).load_distance or 0.0,
-            planned=SingleMoves(view, moves, filled).load_distance or 0.0,
-            lower_bound=0.0,
-            status="feasible",
-            why=why_of(view, moves, PlanReason.ROLL_BACK, filled),
-        )
-    )
+    detail = f"the guard rolls plan {stop.plan} back: {stop.detail}{bottleneck_in(filled)}"[:4000]
+    return Planned(plan=plan_for(view, moves, filled, PlanReason.ROLL_BACK, detail))
 
 
 def _rows(view: AppView, wanted: Iterable[Moved]) -> dict[int, WorkerId]:

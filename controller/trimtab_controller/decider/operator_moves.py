@@ -6,14 +6,13 @@ same where its worker is drained or lost, or where its host is asked for more th
 
 from collections.abc import Collection, Iterable, Mapping
 
+from trimtab_controller.decider.chosen_moves import plan_for
 from trimtab_controller.decider.decision import Planned, Refused
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.resources import ROUNDING, bottleneck_in, filled_by
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.proposal import HandMoved
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import PlanReason
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
@@ -45,32 +44,9 @@ def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Pl
         why = first_few(wrong) if wrong else "every key group is there already"
         detail = f"{view.app}: {why}; asked for by {wish.by}: {wish.reason}"
         return Refused(what=str(kind), detail=detail, answered=(wish.key,), app=view.app)
-    table = view.owned
     what = f"undo plan {wish.undoes}" if wish.undoes else f"{wish.by} moves it"
-    return Planned(
-        plan=Plan(
-            app=view.app,
-            reason=kind,
-            detail=f"{what}: {wish.reason}{bottleneck_in(filled)}"[:4000],
-            moves=tuple(
-                Move(
-                    key_group=table[row].key_group,
-                    source=table[row].owner,
-                    target=target,
-                    state_bytes=table[row].state_bytes,
-                )
-                for row, target in moves.items()
-            ),
-            hosts=view.hosts,
-            before=SingleMoves(view).load_distance or 0.0,
-            planned=SingleMoves(view, moves, filled).load_distance or 0.0,
-            lower_bound=0.0,
-            status="feasible",
-            why=why_of(view, moves, kind, filled),
-        ),
-        keep_until=now + keep_s,
-        answered=(wish.key,),
-    )
+    detail = f"{what}: {wish.reason}{bottleneck_in(filled)}"[:4000]
+    return Planned(plan=plan_for(view, moves, filled, kind, detail), keep_until=now + keep_s, answered=(wish.key,))
 
 
 def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list[str]]:

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab_controller.decider.chosen_moves import plan_for
 from trimtab_controller.decider.collocation import MAX_FLOWS, SCORE_FACTOR, FlowTable, counted, flows_of
 from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.demand_history import Bools
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.owned import Integers
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.resources import filled_by
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import CHANCE, Cost, CostFit, Unknown, student_quantile
 from trimtab_models.albic.scores import Pairs, scored_among
 from trimtab_protocol.messages.names import OperatorId, WorkerId
@@ -168,24 +168,8 @@ def _join(
 
 
 def _planned(view: AppView, edge: _Edge, moves: Mapping[int, WorkerId], settings: Settings) -> Planned:
-    table = view.owned
-    filled = filled_by(view, moves)
-    return Planned(
-        plan=Plan(
-            app=view.app,
-            reason=PlanReason.COLLOCATION,
-            detail=f"trial: {len(moves)} pairs of {edge.source} and {edge.target} come together, "
-            f"at most {settings.trial_pairs} in all, to learn what that saves",
-            moves=tuple(
-                Move(key_group=table[row].key_group, source=table[row].owner, target=target,
-                     state_bytes=table[row].state_bytes)
-                for row, target in moves.items()
-            ),
-            hosts=view.hosts,
-            before=SingleMoves(view).load_distance or 0.0,
-            planned=SingleMoves(view, moves, filled).load_distance or 0.0,
-            lower_bound=0.0,
-            status="feasible",
-            why=why_of(view, moves, PlanReason.COLLOCATION, filled),
-        )
-    )  # fmt: skip
+    detail = (
+        f"trial: {len(moves)} pairs of {edge.source} and {edge.target} come together, "
+        f"at most {settings.trial_pairs} in all, to learn what that saves"
+    )
+    return Planned(plan=plan_for(view, moves, filled_by(view, moves), PlanReason.COLLOCATION, detail))
