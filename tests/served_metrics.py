@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab_agent.metrics import Metrics as AgentMetrics
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_process.metrics_port import refusal_counter
 
 

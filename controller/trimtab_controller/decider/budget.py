@@ -7,8 +7,8 @@ and so it waits as a whole.  Restores after a loss do not come here.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decide import SolveWanted
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget, BudgetUse

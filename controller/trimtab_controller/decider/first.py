@@ -19,8 +19,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from trimtab_controller.decider.decide import drift
 from trimtab_controller.decider.decision import Adopted, Planned
+from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.resources import filled_by

@@ -7,37 +7,20 @@ app at a time; the next app follows when it has answered.
 from collections.abc import Callable
 from dataclasses import replace
 
+from trimtab_controller.decider.admission import SolveWanted, admit, admit_app, admit_cluster
 from trimtab_controller.decider.budget import as_a_whole, held, within
-from trimtab_controller.decider.copies import state_held
-from trimtab_controller.decider.decide import (
-    Settings,
-    SolveWanted,
-    admit,
-    admit_app,
-    admit_cluster,
-    any_drift,
-    blocked_drains,
-    by_urgency,
-    judge,
-    noted,
-    still_free,
-    to_start,
-    to_stop,
-)
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
-    MaintenanceEnded,
     Planned,
-    ProposalEnded,
     Proposed,
-    Refused,
-    Restarted,
     Skip,
     StandbysPlaced,
     not_ready,
 )
+from trimtab_controller.decider.drained import to_start, to_stop
+from trimtab_controller.decider.drift import any_drift
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -54,29 +37,28 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.forgetting import to_forget
 from trimtab_controller.decider.guarded import roll_back
+from trimtab_controller.decider.judgement import blocked_drains, judge_now, noted
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
-from trimtab_controller.decider.maintenance import maintenance_over
 from trimtab_controller.decider.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.observations import Observations, Recalled, too_early
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.operator_intents import OperatorIntents
 from trimtab_controller.decider.plan_times import frozen
-from trimtab_controller.decider.proposals import answer_to, any_at_once, as_mode_says, told, wanted_by_operators
+from trimtab_controller.decider.proposals import as_mode_says, told
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.restores import what_restores
-from trimtab_controller.decider.restoring import onto_copies
-from trimtab_controller.decider.rolling import draining, restarted
 from trimtab_controller.decider.rules.priority import later, with_priorities
 from trimtab_controller.decider.rules.rule import Rule
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
+from trimtab_controller.decider.turns import Turns
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause
+from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -107,13 +89,11 @@ class Decider:
         self._needs = needs
         self._execution = execution
         self._acting = acting
-        self.intents: tuple[Intent, ...] = ()
+        self._operators = OperatorIntents()
         self._held: str | None = None
         self._learned = LearnedRestores()
         self._wanted: SolveWanted | None = None
-        self._in_vain: dict[AppId, float] = {}  # when the solver was last asked about an app without a plan as result
-        self._decided: set[AppId] = set()  # apps with a decision from the last window
-        self._spoken = False  # whether the last window has led to a decision
+        self._turns = Turns()
         self._stale_at: float | None = None
         self._ended_at: float | None = None  # when a plan in flight ended: restores may wait for that
 
@@ -128,14 +108,19 @@ class Decider:
         return self._seen.budget
 
     @property
+    def intents(self) -> tuple[Intent, ...]:
+        """The intents in force."""
+        return self._operators.in_force
+
+    @property
     def paused(self) -> str | None:
         """Who paused the controller and why, or None."""
-        return next((f"paused by {each.by}: {each.reason}" for each in self.intents if isinstance(each, Pause)), None)
+        return self._operators.paused
 
     @property
     def draining(self) -> frozenset[WorkerId]:
         """The workers to empty and stop: those that operators drain or restart, and those that leave."""
-        return draining(self.intents, self._execution, self.known.snapshot)
+        return self._operators.draining(self._execution, self.known.snapshot)
 
     @property
     def wake_at(self) -> float | None:
@@ -149,10 +134,10 @@ class Decider:
                 return self._on_snapshot(now, snapshot)
             case IntentsChanged(intents=intents):
                 was_paused = self.paused is not None
-                known, self.intents = self.intents, intents
+                at_once = self._operators.change(intents)
                 if was_paused and self.paused is None:
                     self._seen.forgive(self._execution)
-                if self._acting and any_at_once(known, intents):
+                if self._acting and at_once:
                     return self._at_once(now)
             case ExecutionChanged(execution=execution):
                 if any(not execution.busy(row.app) for row in self._execution.in_flight):
@@ -185,9 +170,8 @@ class Decider:
         """Decide without waiting for the next window, since an operator has just said something about a plan."""
         if self._wanted is not None or self.known.snapshot is None:
             return []  # the solver works: what follows its answer looks at this too
-        self._decided -= {each.app for each in self.intents if isinstance(each, MoveKeyGroups)}
-        self._decided -= self._execution.proposals.keys()
-        self._spoken = True  # a skip would only repeat what the last window led to
+        self._turns.again(self._operators.apps_to_move() | self._execution.proposals.keys())
+        self._turns.spoken = True  # a skip would only repeat what the last window led to
         return self._next(now)
 
     def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
@@ -213,11 +197,10 @@ class Decider:
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
-        self._decided.clear()
-        self._spoken = False
-        draining, settled = self.draining, self._in_vain
+        self._turns.new_window()
+        draining, settled = self.draining, self._turns.in_vain
         measured = self._seen.see(now, snapshot, self._execution, self.intents, draining=draining, settled=settled)
-        self._in_vain = {app: at for app, at in self._in_vain.items() if app in self.known.views}
+        self._turns.keep(self.known.views)
         return measured
 
     def _next(self, now: float) -> list[Action]:
@@ -228,12 +211,12 @@ class Decider:
             if isinstance(found, SolveWanted):
                 self._wanted = found
                 return [*actions, Solve(view=found.view)]
-            if not (isinstance(found, Skip) and self._spoken):
+            if not (isinstance(found, Skip) and self._turns.spoken):
                 actions.append(Decided(decision=found))
-            self._spoken = True
+            self._turns.spoken = True
             if not isinstance(found, Adopted):
                 return actions
-            self._decided.add(found.app)
+            self._turns.decided(found.app)
 
     def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
@@ -250,14 +233,14 @@ class Decider:
             return decision
         if self.known.not_ready is not None:
             return not_ready(self.known.not_ready)
-        apps = by_urgency(self.known.views.keys() - self._decided, self.known.views, self.known.evaluations)
+        apps = self._turns.by_urgency(self.known.views, self.known.evaluations)
         skips = {}
-        for app in sorted(apps, key=lambda app: self._in_vain.get(app, 0.0)):
+        for app in self._turns.in_turn(apps):
             found = self._decide_app(now, app)
             if not isinstance(found, Skip):
                 return found
             skips[app] = noted(found, self.settings.note(self.known.views[app]))
-        if not self._spoken and (standbys := self._place_standbys(now)) is not None:
+        if not self._turns.spoken and (standbys := self._place_standbys(now)) is not None:
             return standbys
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
 
@@ -278,39 +261,30 @@ class Decider:
         """Forget what an operator wants forgotten; `reporting` = hosts that report."""
         if not self._acting or self._held is not None:
             return None
-        found = to_forget(self.intents, self._execution, self.known.snapshot, self.known.not_ready)
+        found = self._operators.to_forget(self._execution, self.known)
         if found is not None:
             self._seen.forget(found.app, found.worker, reporting)
-            self._done_with(found)
-        return found
-
-    def _done_with(self, found: Decision | None) -> Decision | None:
-        """The decision; the intents that it answers are not in force any longer."""
-        if (
-            isinstance(found, Planned | ProposalEnded | Refused | Restarted | MaintenanceEnded | Forgotten)
-            and found.answered
-        ):
-            self.intents = tuple(intent for intent in self.intents if intent.key not in found.answered)
+            self._operators.done_with(found)
         return found
 
     def _answer_operators(self, now: float) -> Decision | None:
         """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
         if not self._acting or self._held is not None:
             return None
-        found = answer_to(now, self.intents, self._execution.proposals, self.plans)
-        ended = restarted(self.intents, self._execution, self.known.snapshot) or maintenance_over(now, self.intents)
-        return self._done_with(found or ended)
+        found = self._operators.answer(now, self._execution, self.known, self.plans)
+        self._operators.done_with(found)
+        return found
 
     def _by_operators(self, now: float, view: AppView) -> Decision | None:
         """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""
-        waiting, band = self._execution.proposals.get(view.app), self.settings.load_distance
-        found = wanted_by_operators(now, view, waiting, self.intents, self.plans, band=band)
+        found = self._operators.plan(now, view, self._execution, self.plans, band=self.settings.load_distance)
         found = found or roll_back(now, view, self._execution.guarded.get(view.app))
         if isinstance(found, Planned):
             found = as_a_whole(found, self.budget.use(now, self._execution, view.app))
         if isinstance(found, Planned):
             found = self._begun(now, view, self._seen.with_restores(found, self._execution))
-        return self._done_with(found)
+        self._operators.done_with(found)
+        return found
 
     def _as_mode_says(self, now: float, view: AppView, planned: Planned) -> Decision:
         """What becomes of a plan: a dry run only shows it."""
@@ -363,7 +337,7 @@ class Decider:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
         view = self._seen.to_plan(now, view, self._execution, (*self.intents, *wishes), self._learned)
         # Where those of the highest priority could not leave in the last round, others may go before them.
-        waiting = () if view.app in self._in_vain else later(view, self.settings.max_migrations)
+        waiting = () if view.app in self._turns.in_vain else later(view, self.settings.max_migrations)
         return replace(view, later=waiting) if waiting else view
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
@@ -397,13 +371,8 @@ class Decider:
         if wanted is None:
             return []
         decision = self._conclude(now, wanted, answer)
-        if isinstance(decision, Planned | Proposed):
-            self._in_vain.clear()  # otherwise an app that gains in every round would always come before the others
-        else:
-            self._in_vain[wanted.view.app] = now
+        self._turns.answered(now, wanted.view.app, planned=isinstance(decision, Planned | Proposed))
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
-        self._decided.add(wanted.view.app)
-        self._spoken = True
         return [*blocked, Decided(decision=decision), *self._next(now)]
 
     def _conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
@@ -426,13 +395,4 @@ class Decider:
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=wanted.view.app)
         if (changed := self._admit_cluster() or admit_app(wanted.view.app, self._execution)) is not None:
             return changed
-        newest = self.known.not_ready or self.known.views.get(wanted.view.app)
-        if isinstance(newest, NotReady):
-            return not_ready(newest)
-        held = state_held(self.known.snapshot, wanted.view.app, self._execution.placements.get(wanted.view.app))
-        restores = what_restores(self.known.snapshot, self._execution, self._learned, held)
-        decision = judge(wanted, onto_copies(wanted, answer, restores, self.settings), self.settings)
-        if isinstance(decision, Skip):
-            return decision
-        changed_ends = newest and still_free(decision, newest)
-        return not_ready(changed_ends) if changed_ends else self._seen.with_restores(decision, self._execution)
+        return judge_now(wanted, answer, self.known, self._execution, self._learned, self.settings)

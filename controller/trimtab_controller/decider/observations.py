@@ -1,13 +1,13 @@
 """What the decider has seen: it learns from each window, and decides nothing."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation import end_costs, together_in
-from trimtab_controller.decider.concerns import concerns_of, follow_use
+from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
 from trimtab_controller.decider.copies import state_held
-from trimtab_controller.decider.decide import Settings, SolveWanted, still_free
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.demand import Demands, follow_demand
 from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
@@ -16,6 +16,7 @@ from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
 from trimtab_controller.decider.headroom import capacity_of
 from trimtab_controller.decider.hosts import HostTracker, with_arrivals
+from trimtab_controller.decider.judgement import still_free
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.maintenance import in_maintenance
@@ -33,6 +34,7 @@ from trimtab_controller.decider.rules.concerns import rule_concerns
 from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.decider.rules.rule import Rule, in_force
 from trimtab_controller.decider.sends import local_sends
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standby_rounds import StandbyRounds
 from trimtab_controller.decider.trial import trial_in
@@ -119,24 +121,17 @@ class Observations:
         pool = startable(snapshot, draining - execution.leaving)
         seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
         self.sizes.see(seen, execution, intents, settled)
-        ran = {worker: row.app for worker, row in self.liveness.ran.items()}
-        concerns = (
-            *concerns_of(use),
-            *self.predictions.concerns,
-            *guard_concerns(now, self._unforgiven(execution)),
-            *self.standbys.concerns,
-            *self.orphans.concerns,
-            *self.sizes.concerns,
-            *rule_concerns(views, rules),
-            *budget_concerns(now, self.budget, execution, views),
-            *crash_concerns(snapshot, ran, off={each for workers in maintained.values() for each in workers}),
-        )
+        off = {each for workers in maintained.values() for each in workers}
         self.known = Known(
             snapshot=snapshot,
             views=views,
             evaluations=evaluations,
             use=use,
-            concerns=concerns,
+            concerns=(
+                *concerns_of(use),
+                *rule_concerns(views, rules),
+                *self._concerns(now, snapshot, execution, views, off=off),
+            ),
             rules=rules,
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
@@ -155,6 +150,25 @@ class Observations:
             forecasts=self.sizes.forecasts.told(),
         )
         return measured
+
+    def _concerns(
+        self,
+        now: float,
+        snapshot: Snapshot,
+        execution: Execution,
+        views: Mapping[AppId, AppView | NotReady],
+        *,
+        off: set[WorkerId],
+    ) -> Iterator[Concern]:
+        """What the trackers want operators to look at; `off` = workers that are off for maintenance."""
+        yield from self.predictions.concerns
+        yield from guard_concerns(now, self._unforgiven(execution))
+        yield from self.standbys.concerns
+        yield from self.orphans.concerns
+        yield from self.sizes.concerns
+        yield from budget_concerns(now, self.budget, execution, views)
+        ran = {worker: row.app for worker, row in self.liveness.ran.items()}
+        yield from crash_concerns(snapshot, ran, off=off)
 
     def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
         """Forget an app or a worker that is gone for good; `reporting` = hosts that report."""

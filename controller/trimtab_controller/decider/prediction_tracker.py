@@ -6,9 +6,9 @@ A new leader starts with an empty memory: it does not compare its predecessor's 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.collocation import saved_since
 from trimtab_controller.decider.concerns import ClusterUse, Concern
-from trimtab_controller.decider.decide import SolveWanted
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.evaluate import evaluate
 from trimtab_controller.decider.events import RoundMeasured, Saving

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.copies import Held
-from trimtab_controller.decider.decide import Settings, SolveWanted
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.owned import Floats
 from trimtab_controller.decider.resources import resources_of
 from trimtab_controller.decider.restores import Restores
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.view import UNLIMITED, AppView
 from trimtab_controller.plan import Move
 from trimtab_controller.solver.answer import Answer, Method

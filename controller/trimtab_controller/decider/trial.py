@@ -17,12 +17,12 @@ import numpy as np
 
 from trimtab_controller.decider.chosen_moves import plan_for
 from trimtab_controller.decider.collocation import MAX_FLOWS, SCORE_FACTOR, FlowTable, counted, flows_of
-from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.demand_history import Bools
 from trimtab_controller.decider.owned import Integers
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.resources import filled_by
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution

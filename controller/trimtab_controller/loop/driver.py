@@ -27,7 +27,7 @@ from trimtab_controller.loop.forecasting import Forecasting, recalled_demand
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
-from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
 from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.loop.recalled import recalled_costs

@@ -28,7 +28,7 @@ from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.solver.answer import Method

@@ -4,12 +4,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.concerns import NO_USE, Concern, ConcernKind
+from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
-from trimtab_controller.decider.headroom import NO_CAPACITY
-from trimtab_controller.decider.levels import Levels
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.maintenance import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
@@ -20,7 +19,7 @@ from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.lasting import LastingConcerns
-from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.loop.status_signatures import signature_status
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -43,7 +42,7 @@ class Telemetry:
     ) -> None:
         self._metrics = metrics
         self._health = health
-        metrics.read_from(Topics(cluster))
+        metrics.messages.read_from(Topics(cluster))
         self._acting = acting
         self._status_builder = StatusBuilder(cluster, acting=acting, previous=previous)
         self._logged_at = 0.0
@@ -69,27 +68,14 @@ class Telemetry:
         if self._health is not None:
             self._health.see_window(snapshot.end_ms / 1000.0)
         self._metrics.coverage.set(snapshot.coverage)
-        self._metrics.see_evaluations(decider.known.evaluations)
-        self._metrics.see_local_sends(decider.known.local_sends)
-        self._metrics.see_missing_standbys(decider.known.missing_standbys)
-        self._metrics.see_survivals(decider.known.survivals)
-        self._metrics.see_following(decider.known.following)
-        self._metrics.see_gaps(decider.known.gaps)
-        self._metrics.see_use(decider.known.use)
-        self._metrics.see_levels(decider.known.levels, decider.known.use)
-        self._metrics.see_hosts(snapshot)
-        self._metrics.see_sizes(decider.known.sizes)
-        self._metrics.see_forecasts(decider.known.forecasts)
-        self._metrics.see_capacity(decider.known.capacity)
-        self._metrics.see_together(decider.known.together)
-        self._metrics.see_pool({app: len(workers) for app, workers in decider.known.pool.items()})
+        self._metrics.see(decider.known)
         self._lasting.see(snapshot, decider.known.concerns)
         self._status_builder.kept_concerns = self._lasting.kept
         self._see_concerns([*decider.known.concerns, *self._lasting.kept])
 
     def lags(self, lags_s: Mapping[AppId, float]) -> None:
         """Report how far each app is behind."""
-        self._metrics.see_lags(lags_s)
+        self._metrics.handovers.see_lags(lags_s)
 
     def full_links(self, hosts: tuple[HostId, ...]) -> None:
         """Log the hosts on which new standbys wait since the foreground fills their links, when they change."""
@@ -122,21 +108,8 @@ class Telemetry:
         """Report a decision; `execution` is the state after it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
-            self._metrics.see_evaluations({})
-            self._metrics.see_local_sends({})
-            self._metrics.see_missing_standbys({})
-            self._metrics.see_survivals({})
-            self._metrics.see_following({})
-            self._metrics.see_gaps({})
-            self._metrics.see_use(NO_USE)
-            self._metrics.see_lags({})
-            self._metrics.see_levels(Levels(), NO_USE)
-            self._metrics.see_hosts(None)
-            self._metrics.see_sizes({})
-            self._metrics.see_forecasts({})
-            self._metrics.see_capacity(NO_CAPACITY)
-            self._metrics.see_together({})
-            self._metrics.see_pool({})
+            self._metrics.see(Known())
+            self._metrics.handovers.see_lags({})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
@@ -158,14 +131,14 @@ class Telemetry:
         """Report the published state."""
         for seen in execution.rounds.values():
             self._status_builder.see_round(seen)
-        self._metrics.see_rounds(execution.in_flight)
+        self._metrics.handovers.see_rounds(execution.in_flight)
         self._metrics.generation.set(execution.generation)
         self._metrics.number.set(execution.number)
 
     def handover_ended(self, event: HandoverEnded) -> None:
         """Report the end of a hand-over; only failures are logged, since the end of the round counts the others."""
         handover = event.handover
-        self._metrics.see_handover(handover)
+        self._metrics.handovers.ended(handover)
         if handover.phase is not HandoverPhase.DONE:
             log.warning(
                 "hand-over %s of %d key groups %s -> %s %s: %s",
@@ -179,11 +152,11 @@ class Telemetry:
 
     def restore_ended(self, event: RestoreEnded) -> None:
         """Report how long a target took until it was warm."""
-        self._metrics.see_restore(event.handover, event.seconds)
+        self._metrics.handovers.restored(event.handover, event.seconds)
 
     def pace_changed(self, event: PaceChanged) -> None:
         """Report how many hand-overs of an app may be in flight; only fewer are logged."""
-        self._metrics.see_pace(event.app, event.after)
+        self._metrics.handovers.see_pace(event.app, event.after)
         if event.after < event.before:
             why = (
                 f"it is {event.lag_s:.1f} s further behind than its plan found it"
@@ -196,14 +169,13 @@ class Telemetry:
         """Report that the guard has ended a plan, or judged what of it goes back."""
         stop = event.stop
         if stop.back_by is None or stop.at == stop.back_by:
-            self._metrics.guard_stops.labels(stop.app).inc()
+            self._metrics.handovers.guard_stopped(stop.app)
         log.warning("%s: %s", stop.app, guard.told(stop))
 
     def round_ended(self, event: RoundEnded) -> None:
         """Report the end of a round."""
         row = event.round
-        self._metrics.see_recovery(row)
-        self._metrics.round.observe((row.ended_at or row.started_at) - row.started_at)
+        self._metrics.handovers.round_ended(row)
         log.info("%s", describe_end(row))
 
     def round_measured(self, event: RoundMeasured) -> None:
@@ -228,13 +200,13 @@ class Telemetry:
             self._began_at = now
         snapshot = decider.known.snapshot
         self._metrics.snapshot_age.set(now - (self._began_at if snapshot is None else snapshot.end_ms / 1000.0))
-        self._metrics.see_inbox(inbox)
+        self._metrics.messages.see(inbox)
         self._metrics.solver_kills.follow(solver_kills)
         self._metrics.stream_restarts.follow(stream_restarts)
 
     def status(self, now: float, decider: Decider, execution: Execution, inbox: Inbox) -> Status:
         """The message to publish."""
         self._metrics.see_maintenance(in_maintenance(decider.intents))
-        self._metrics.see_disruption(decider.budget.use(now, execution, app) for app in decider.known.views)
+        self._metrics.handovers.see_disruption(decider.budget.use(now, execution, app) for app in decider.known.views)
         status = self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
         return replace(status, signatures=signature_status(inbox))

@@ -11,7 +11,7 @@ from trimtab_agent.metrics import Metrics as AgentMetrics
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.leadership.machine import Role
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics import Metrics as LoopMetrics
+from trimtab_controller.loop.metrics.metrics import Metrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_reference.markdown import code, codes, link, table
@@ -52,8 +52,8 @@ def _series() -> Iterator[tuple[str, str, str, str, str]]:
     """How many series there are; those of a worker or host that is gone go with it."""
     process, loop = ProcessMetrics(), LoopMetrics()
     process.see(Role.LEADING)
-    loop.read_from(Topics("c"))
-    loop.see_rounds(())
+    loop.messages.read_from(Topics("c"))
+    loop.handovers.see_rounds(())
     both = (process.registry, loop.registry)
     found = Counter(metric._labelnames for registry in both for metric in _metrics(registry))
     per_app = found["app",] + found["app", "kind"] * len(ConcernKind)

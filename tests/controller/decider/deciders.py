@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
-from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.events import (
     Decided,
@@ -13,6 +12,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.intents import Drain, Intent, Pause

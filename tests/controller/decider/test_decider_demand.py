@@ -7,7 +7,6 @@ import pytest
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.saturated_job import APP, Job, kg
 from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import (
     Action,
@@ -22,6 +21,7 @@ from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import Epoch, WorkerId

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, node, owned, snapshot
-from trimtab_controller.decider.decide import Settings, drift
 from trimtab_controller.decider.decision import Adopted, Planned, Skip
+from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.liveness import Liveness
@@ -15,6 +15,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements, observe
 from trimtab_controller.decider.predictions import Prediction, compare
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.unknown_load import LastLoads, too_much_unknown
 from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution, placement_of

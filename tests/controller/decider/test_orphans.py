@@ -7,7 +7,6 @@ import pytest
 
 from tests.controller.decider.observed_snapshots import APP, kg, node, owned, snapshot
 from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.events import (
     Decided,
@@ -18,6 +17,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.events import AckSeen, Limits, PlanDecided, ScalingWanted, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores import LearnedRestores

@@ -260,8 +260,9 @@ def test_a_plan_of_a_solver_that_forgot_the_rules_is_refused() -> None:
     decider = of.decider()
     view = observed(of, decider)
     question = replace(question_of(view, decider.settings, 0.3), placing=None)
-    from trimtab_controller.decider.decide import SolveWanted, judge
+    from trimtab_controller.decider.admission import SolveWanted
     from trimtab_controller.decider.decision import Skip
+    from trimtab_controller.decider.judgement import judge
     from trimtab_controller.solver.answer import Answer
 
     found = answer(question)

@@ -7,7 +7,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.leadership.driver import Candidacy
 from trimtab_controller.leadership.machine import ENDED, TAKEN, Role
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 

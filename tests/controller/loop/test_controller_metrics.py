@@ -10,8 +10,7 @@ from tests.controller.decider.decider_situations import APP, W0, kg
 from tests.controller.decider.deciders import window
 from tests.controller.execution.execution_transcripts import BEGUN, PREPARING, T0
 from trimtab_controller.decider.collocation import Together
-from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, ConcernKind, Growth, WorkerUse
-from trimtab_controller.decider.decide import Settings
+from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
@@ -34,19 +33,21 @@ from trimtab_controller.decider.describe import ALL_NAMES, names_of
 from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.headroom import NO_CAPACITY
 from trimtab_controller.decider.hosts import Host, HostsSeen
-from trimtab_controller.decider.levels import Levels, levels_of
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
 from trimtab_controller.decider.predictions import MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.unknown_load import Gaps
 from trimtab_controller.decider.view import FixedWorker, NotReady
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
@@ -66,17 +67,25 @@ def evaluation(load_distance: float | None, collocation: float | None) -> Evalua
 
 def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics = Metrics()
-    metrics.see_evaluations({AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)})
-    metrics.see_evaluations({AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)})
-    metrics.see_local_sends({AppId("a0"): 0.5, AppId("a1"): 0.75})
-    metrics.see_local_sends({AppId("a1"): 0.0})
-    metrics.see_following({AppId("a0"): 0.2})
-    metrics.see_following({AppId("a1"): 0.04})
-    metrics.see_missing_standbys({AppId("a0"): 2, AppId("a1"): 1})
-    metrics.see_missing_standbys({AppId("a1"): 0})
-    metrics.see_gaps({AppId("a0"): Gaps(stale=9), AppId("a1"): Gaps(stale=8)})
+    metrics.see(
+        Known(
+            evaluations={AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)},
+            local_sends={AppId("a0"): 0.5, AppId("a1"): 0.75},
+            following={AppId("a0"): 0.2},
+            missing_standbys={AppId("a0"): 2, AppId("a1"): 1},
+            gaps={AppId("a0"): Gaps(stale=9), AppId("a1"): Gaps(stale=8)},
+        )
+    )
     fixed = FixedWorker(id=WorkerId("w1"), reason=SkipReason.WORKER_MISSING, detail="")
-    metrics.see_gaps({AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)})
+    metrics.see(
+        Known(
+            evaluations={AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
+            local_sends={AppId("a1"): 0.0},
+            following={AppId("a1"): 0.04},
+            missing_standbys={AppId("a1"): 0},
+            gaps={AppId("a1"): Gaps(fixed=(fixed,), stale=2, share=0.03)},
+        )
+    )
 
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
     found = {(sample.name, sample.labels["app"]): sample.value for sample in samples if "app" in sample.labels}
@@ -96,7 +105,7 @@ def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
     metrics = Metrics()
     known = SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)
     for verdict, figures in ((known, (4.0, 2.7, 3.0)), (SizeVerdict(app=APP, detail="unknown"), (None, None, None))):
-        metrics.see_sizes({APP: verdict})
+        metrics.see(Known(sizes={APP: verdict}))
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
@@ -111,11 +120,11 @@ def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
     def found(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP, **labels})
 
-    metrics.see_forecasts({APP: told})
+    metrics.see(Known(forecasts={APP: told}))
     assert (found("forecast_cores"), found("forecast_used")) == (5.2, 1.0)
     errors = [found("forecast_error_cores", method=name) for name in ("forecast", "last_value", "seasonal_naive")]
     assert errors == [0.1, 0.4, None]
-    metrics.see_forecasts({APP: ForecastTold(known_s=100.0, why="too little")})
+    metrics.see(Known(forecasts={APP: ForecastTold(known_s=100.0, why="too little")}))
     assert (found("forecast_cores"), found("forecast_used")) == (None, None)
     assert found("forecast_error_cores", method="forecast") is None
 
@@ -131,7 +140,7 @@ def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
         ({APP: Together(fits={operator: fit}, obtainable=0.9, worth=0.4)}, (2e-4, 3e-5, None, 0.9, 0.4)),
         ({}, (None,) * 5),
     ):
-        metrics.see_together(together)
+        metrics.see(Known(together=together))
         assert (
             get("trimtab_controller_remote_tuple_cpu_seconds", labels),
             get("trimtab_controller_remote_tuple_cpu_error_seconds", labels),
@@ -161,7 +170,7 @@ def test_counts_that_others_keep_are_counters() -> None:
     key, inbox = {"topic": "t", "fault": Fault.MALFORMED}, Inbox(Topics("c"))
     for count in (5, 7, 2):  # the last: it was started again
         inbox.rejected["t", Fault.MALFORMED] = count
-        metrics.see_inbox(inbox)
+        metrics.messages.see(inbox)
         assert metrics.registry.get_sample_value("trimtab_controller_rejected_messages_total", key) == count
 
 
@@ -179,31 +188,34 @@ def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> No
 
 def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = Metrics()
-    metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
+    metrics.see(Known(evaluations={AppId("a0"): evaluation(5.0, 0.5)}))
     seen = []
-    labels = metrics.load_distance.labels
+    gauge = next(gauge for shown, gauge in metrics._known if shown.name == "load_distance_pp")
+    labels = gauge.labels
 
     def scraped(app: str) -> object:
         seen.append(metrics.registry.get_sample_value("trimtab_controller_load_distance_pp", {"app": "a0"}))
         return labels(app)
 
-    monkeypatch.setattr(metrics.load_distance, "labels", scraped)
-    metrics.see_evaluations({AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)})
+    monkeypatch.setattr(gauge, "labels", scraped)
+    metrics.see(Known(evaluations={AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)}))
     assert seen == [5.0, 4.0]
 
 
 def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     metrics = Metrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
-    metrics.see_evaluations({AppId("a0"): evaluation(5.0, 0.5)})
-    metrics.see_missing_standbys({AppId("a0"): 2})
-    metrics.see_pool({AppId("a0"): 3, AppId("a1"): 1})
-    metrics.see_pool({AppId("a0"): 2})
-    assert served(metrics, "pool_workers") == {("pool_workers", "a0"): 2.0}
-    metrics.see_gaps({AppId("a0"): Gaps(stale=2)})
+    metrics.see(
+        Known(
+            evaluations={AppId("a0"): evaluation(5.0, 0.5)},
+            missing_standbys={AppId("a0"): 2},
+            gaps={AppId("a0"): Gaps(stale=2)},
+        )
+    )
+    telemetry.lags({AppId("a0"): 3.0})
     stale = not_ready(NotReady(reason=SkipReason.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     telemetry.decision(1000.0, stale, Execution(generation=1))
-    for name in ("load_distance_pp", "key_groups_without_standby", "stale_key_groups", "pool_workers"):
+    for name in ("load_distance_pp", "key_groups_without_standby", "stale_key_groups", "lag_seconds"):
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
 
@@ -219,7 +231,7 @@ def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
 def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
     metrics, app, worker = Metrics(), AppId("a"), WorkerId("w0")
     full = WorkerUse(app=app, used_pct=110.0, load_pct=None, demand_pct=130.0, backlog=Growth(now=7, before=7))
-    metrics.see_use(ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)}))
+    metrics.see(Known(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
     names = (
         "worker_used_ratio",
         "worker_key_groups_ratio",
@@ -234,7 +246,7 @@ def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
         ("worker_backlog_tuples", "a", "w0"): 7.0,
         ("backlog_tuples", "a"): 7.0,
     }
-    metrics.see_use(NO_USE)
+    metrics.see(Known())
     assert served(metrics, *names) == {}
 
 
@@ -254,7 +266,7 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         "host_disk_total_bytes",
         "host_link_bytes_per_second",
     )
-    metrics.see_hosts(replace(snapshot, hosts=(host, bare), nodes=nodes))
+    metrics.see(Known(snapshot=replace(snapshot, hosts=(host, bare), nodes=nodes)))
     assert served(metrics, *names) == {
         ("worker_memory_bytes", "app", "w0"): 5.0,
         ("host_used_ratio", "h0"): 0.25,
@@ -264,7 +276,7 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         ("host_link_bytes_per_second", "h0", "received"): 3.0,
         ("host_link_bytes_per_second", "h0", "sent"): 0.0,
     }
-    metrics.see_hosts(None)
+    metrics.see(Known())
     assert served(metrics, *names) == {}
 
 
@@ -313,13 +325,14 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
     hosts = {
         row.host: Host(id=row.host, window=row, others=0.0, speed=1.0, asked=1.0) for row in (window, full, unknown)
     }
-    levels = levels_of(use, HostsSeen(hosts=hosts))
+    known = Known(use=use, capacity=replace(NO_CAPACITY, seen=HostsSeen(hosts=hosts)))
+    levels = known.levels
     assert {name: level.value for name, level in levels.workers.items()} == {
         "w0": "light", "w1": "moderate", "w2": "heavy", "w3": "heavy",
     }  # fmt: skip
     assert {name: level.value for name, level in levels.hosts.items()} == {"h0": "light", "h1": "heavy"}
 
-    metrics.see_levels(levels, use)
+    metrics.see(known)
     assert served(metrics, "workers_at_level", "hosts_at_level") == {
         ("workers_at_level", "a", "light"): 1.0,
         ("workers_at_level", "a", "moderate"): 1.0,
@@ -328,7 +341,7 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
         ("hosts_at_level", "moderate"): 0.0,
         ("hosts_at_level", "heavy"): 1.0,
     }
-    metrics.see_levels(Levels(), NO_USE)
+    metrics.see(Known())
     assert served(metrics, "workers_at_level", "hosts_at_level") == {}
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
-from trimtab_controller.decider.decide import Settings
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.recalled import recalled_costs
 from trimtab_controller.loop.status_builder import StatusBuilder

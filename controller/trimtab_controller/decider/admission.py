@@ -1,0 +1,127 @@
+"""Whether a plan for an app is worth looking for, and why.  Pure functions of view, evaluation and state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_controller.decider.decision import Skip, not_ready
+from trimtab_controller.decider.evaluate import Evaluation
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.rules.rule import names
+from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.execution.state import Execution, ScalingPhase
+from trimtab_controller.plan import PlanReason
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.names import AppId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveWanted:
+    """A plan is worth looking for.  `balancing`: the load distance alone would justify one, whatever `reason` is."""
+
+    view: AppView
+    reason: PlanReason
+    detail: str
+    balancing: bool
+
+    @property
+    def must_move(self) -> bool:
+        """Whether the plan is to empty a worker, or to do what a rule wants."""
+        return self.reason in (PlanReason.DRAIN, PlanReason.RULES)
+
+
+def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
+    """The reason to do nothing in the whole cluster, if there is one; checked before anything is computed."""
+    if held is not None:
+        return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
+    if (busy := _scaling_in_flight(execution, None)) is not None:
+        return busy
+    if paused is not None:
+        return Skip(reason=SkipReason.PAUSED, detail=paused)
+    return None
+
+
+def admit_app(app: AppId, execution: Execution) -> Skip | None:
+    """The reason to do nothing about an app, if its last plan or change of size is still in flight."""
+    if not execution.busy(app):
+        return _scaling_in_flight(execution, app)
+    detail = f"{app}: plan {execution.rounds[app].plan} is in flight"
+    return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=detail, app=app)
+
+
+def _scaling_in_flight(execution: Execution, app: AppId | None) -> Skip | None:
+    """The stop or start under way for the size of this app; None: for an operator."""
+    for scaling in execution.scalings.values():
+        if scaling.phase is ScalingPhase.SENT and scaling.of_app == app:
+            detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
+            told = detail if app is None else f"{app}: {detail}"
+            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=told, app=app)
+    return None
+
+
+def admit(
+    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
+) -> Skip | SolveWanted:
+    """Whether a plan is worth looking for.  Drains and rules ignore band and `min_windows`, but not the interval."""
+    distance, noise = evaluation.load_distance, evaluation.noise
+    if distance is None or noise is None:
+        return Skip(
+            reason=SkipReason.ALL_DRAINING,
+            detail=f"{view.app}: every worker is being drained, none is left to take key groups",
+            app=view.app,
+        )
+    to_empty = [worker for worker in view.draining if view.owned_by(worker)]
+    misplaced = np.flatnonzero(view.misplaced)
+    collocation = evaluation.collocation if settings.may_gain(view) else None
+    balancing = distance > max(settings.load_distance, noise)
+    if (
+        not to_empty
+        and not len(misplaced)
+        and (calm := _calm(view, distance, noise, settings, windows, idle=collocation in (None, 1.0)))
+    ):
+        return calm
+    last = execution.rounds.get(view.app)
+    ended_at = None if last is None else last.ended_at
+    if ended_at is not None and now - ended_at < settings.min_interval_s:
+        left_s = settings.min_interval_s - (now - ended_at)
+        detail = f"{view.app}: load distance {distance:.1f}, next round in {left_s:.0f} s at the earliest"
+        return Skip(reason=SkipReason.TOO_SOON, detail=detail, app=view.app)
+    if to_empty:
+        reason, detail = PlanReason.DRAIN, "drain " + first_few(to_empty)
+    elif len(misplaced):
+        reason, detail = PlanReason.RULES, broken(view, misplaced.tolist())
+    elif balancing or collocation is None:
+        reason = PlanReason.LOAD_DISTANCE
+        detail = f"load distance {distance:.1f} above {settings.load_distance:.1f}"
+    else:
+        reason, detail = PlanReason.COLLOCATION, f"collocation {collocation:.0%}"
+    return SolveWanted(view=view, reason=reason, detail=detail + around(view), balancing=balancing)
+
+
+def broken(view: AppView, misplaced: Sequence[int]) -> str:
+    """Which key groups are where a rule does not want them."""
+    row = view.owned[misplaced[0]]
+    owner = next(place for place, worker in enumerate(view.workers) if worker.id == row.owner)
+    by = names(view.places.barred(misplaced[0], owner))
+    return f"{len(misplaced)} key groups may not be where they are, such as {row.key_group} on {row.owner} by {by}"
+
+
+def around(view: AppView) -> str:
+    """Which workers a plan is made around; empty if there are none."""
+    return f", around {first_few(each.id for each in view.fixed)}" if view.fixed else ""
+
+
+def _calm(view: AppView, distance: float, noise: float, settings: Settings, windows: int, *, idle: bool) -> Skip | None:
+    """Why no plan for balance is needed; `idle`: collocation cannot be raised either."""
+    if idle and distance <= settings.load_distance:
+        detail = f"{view.app}: load distance {distance:.1f} pp, inside the band of {settings.load_distance:.1f} pp"
+        return Skip(reason=SkipReason.INSIDE_BAND, detail=detail, app=view.app)
+    if windows < settings.min_windows:
+        detail = f"{windows} of {settings.min_windows} windows seen, load distance {distance:.1f} so far"
+        return not_ready(NotReady(reason=SkipReason.TOO_FEW_WINDOWS, detail=detail, app=view.app))
+    if idle and distance <= noise:
+        detail = f"{view.app}: load distance {distance:.1f} may be noise, which goes up to {noise:.1f}"
+        return Skip(reason=SkipReason.INSIDE_NOISE, detail=detail, app=view.app)
+    return None

@@ -1,0 +1,79 @@
+"""The Prometheus metrics of one term of the controller."""
+
+import math
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry
+
+from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.describe import ALL_NAMES
+from trimtab_controller.decider.known import Known
+from trimtab_controller.loop.metrics.apps import APPS
+from trimtab_controller.loop.metrics.declare import Declare
+from trimtab_controller.loop.metrics.handovers import HandoverMetrics
+from trimtab_controller.loop.metrics.hosts import WORKERS_AND_HOSTS
+from trimtab_controller.loop.metrics.messages import MessageMetrics
+from trimtab_controller.loop.metrics.shown import show
+from trimtab_protocol.messages.names import HostId
+
+
+class Metrics:
+    """The metrics of one term, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        declare = Declare(self.registry)
+        self.handovers = HandoverMetrics(declare)
+        self.messages = MessageMetrics(declare)
+        self._known = [
+            (each, declare.gauge(each.name, each.text, *each.labels)) for each in (*APPS, *WORKERS_AND_HOSTS)
+        ]
+        self.decisions = declare.counter("decisions_total", "Decisions, by kind and reason.", "kind", "reason")
+        for kind, reason in ALL_NAMES:
+            self.decisions.labels(kind, reason)
+        text = "Bound of the last plan: no plan within its budget has a lower load distance."
+        self.lower_bound = declare.gauge("lower_bound_pp", text, "app")
+        text = "Load distance that the last plan predicted, in percentage points."
+        self.planned = declare.gauge("planned_load_distance_pp", text, "app")
+        text = "Load distance measured in the first window after the last round, in percentage points."
+        self.measured = declare.gauge("measured_load_distance_pp", text, "app")
+        text = "Rounds whose measured loads differed from the plan by more than noise."
+        self.missed = declare.counter("plans_missed_total", text)
+        text = "1 while the app has this problem, else 0.  The kind is the name of a runbook."
+        self._concerns = declare.gauge("concern", text, "app", "kind")
+        text = "1 for each host in maintenance, until that ends."
+        self._maintenance = declare.gauge("host_maintenance", text, "host")
+        self.solver = declare.seconds("solver_seconds", "Time that the solver took for a plan.")
+        self.solver_kills = declare.followed("solver_kills_total", "Solver processes that were killed or died.")
+        text = "Seconds since the end of the last window; before the first window, since the start of this term."
+        self.snapshot_age = declare.gauge("snapshot_age_seconds", text)
+        text = "Hosts seen / hosts expected in the last window; NaN before the first window."
+        self.coverage = declare.gauge("coverage_ratio", text)
+        self.coverage.set(math.nan)
+        self.acting = declare.gauge("acting", "1 if the controller acts, 0 in a dry run.")
+        text = "1 while the controller waits for an operator because the journal cannot be trusted, else 0."
+        self.on_hold = declare.gauge("on_hold", text)
+        self.generation = declare.gauge("epoch_generation", "Leader generation of the current epoch.")
+        self.number = declare.gauge("epoch_number", "Publication number of the current epoch.")
+        text = "Restarts of the stream (Spark's process)."
+        self.stream_restarts = declare.followed("stream_restarts_total", text)
+
+    def see(self, known: Known) -> None:
+        """Show what is known of apps, workers and hosts, and nothing else; `Known()` = nothing is known any longer."""
+        for each, gauge in self._known:
+            show(gauge, each.values(known))
+
+    def see_concerns(self, concerns: Iterable[Concern]) -> None:
+        """Set the present concerns, and remove those of all other apps."""
+        present = {(concern.app, str(concern.kind)) for concern in concerns}
+        apps = {app for app, _ in present}
+        show(
+            self._concerns,
+            {(app, str(kind)): float((app, str(kind)) in present) for app in apps for kind in ConcernKind},
+        )
+
+    def see_maintenance(self, hosts: Iterable[HostId]) -> None:
+        """Set the hosts in maintenance."""
+        self._maintenance.clear()
+        for host in hosts:
+            self._maintenance.labels(host).set(1)
