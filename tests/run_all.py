@@ -3,8 +3,7 @@
 The end-to-end tests mostly wait, so three of them run at a time: two of those with Spark and workers, and one of those
 marked `light`.  Tests marked `alone` measure CPU or short times; they run after the others, one at a time.  The static
 checks and the fast tests get the CPU that all of them leave: at the lowest priority they take next to nothing from
-whoever wants it.  Scenarios take minutes each; `make scenarios` runs
-them.
+whoever wants it.  Scenarios take minutes each; `make scenarios` runs them.
 """
 
 import os
@@ -52,19 +51,17 @@ def stages() -> list[list[list[Part]]]:
     """Stages, one after the other, of lanes that run at the same time; the parts of a lane run one after the other."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
     return [
+        [[Part("jars", ("make", "--no-print-directory", "jars"), live=True)]],
         [
-            [Part("jars", ("make", "--no-print-directory", "jars"), live=True)],
+            [Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True)],
+            [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
             [
                 Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
                 Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
                 Part("types", (*IDLE, str(BIN / "mypy"))),
                 Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
+                Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600")),
             ],
-        ],
-        [
-            [Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True)],
-            [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
-            [Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600"))],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
     ]
