@@ -1,91 +1,136 @@
-"""What a small batch costs the stream: compiled and interpreted, in turn, in one Spark session.
+"""What a batch costs the stream: compiled and interpreted, in turn, in one Spark session, by its size.
 
-    python -m benchmarks.small_batches [--rounds 12]
+    python -m benchmarks.small_batches [--rounds 12] [--sizes HOSTSxREPORTSxKEY_GROUPS ...]
 
-A batch has 20 reports of 4 hosts, as in `benchmarks.first_decision`.  *Compiled* is what Spark does for large batches:
-it counts what each host sends in a query of its own, and generates code for both queries.  *Interpreted* is what
-`session.plan_for(small=True)` and `stream/arrivals.py` do.  Medians of the second half of the rounds, in seconds of the
-clock and of the JVM's CPU; the latter changes less on a busy machine.
+A batch has so many reports of each host, with so many key groups each; the first size is that of
+`benchmarks.first_decision`.  *Compiled* is what Spark does for large batches: it counts what each host sends in a query
+of its own, and generates code for both queries.  *Interpreted* is what `session.plan_for(small=True)` and
+`stream/arrivals.py` do.  Medians of the second half of the rounds, in seconds of the clock and of the JVM's CPU; the
+latter changes less on a busy machine.
 """
 
 import argparse
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 import psutil
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from benchmarks.first_decision import CLUSTER, HOSTS, report
+from benchmarks.stream_rate import CLUSTER, report
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.arrivals import too_many
 from trimtab_controller.stream.session import open_session, plan_for
 
-WINDOW_MS = 5_000
-EXPECTED = frozenset(f"h{host}" for host in range(HOSTS))
+SIZES = ("4x5x16", "4x5x48", "4x5x100", "4x5x500", "20x5x200", "4x60x50")
 
 
-def batch(spark: SparkSession, number: int) -> DataFrame:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """`reports` of each host, with `key_groups` each."""
+
+    hosts: int
+    reports: int
+    key_groups: int
+
+    @classmethod
+    def of(cls, text: str) -> "Size":
+        """Of `4x5x16`.  Raises ValueError."""
+        hosts, reports, key_groups = map(int, text.split("x"))
+        return cls(hosts=hosts, reports=reports, key_groups=key_groups)
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The hosts."""
+        return frozenset(f"h{host}" for host in range(self.hosts))
+
+    @property
+    def window_ms(self) -> int:
+        """A report per second."""
+        return 1000 * self.reports
+
+    def __str__(self) -> str:
+        return f"{self.hosts} hosts, {self.reports} reports, {self.key_groups} key groups each"
+
+
+def batch(spark: SparkSession, size: Size, number: int) -> DataFrame:
     """A window of reports, as Spark reads them from Kafka."""
-    first_ms = 1_700_000_000_000 + number * WINDOW_MS
-    sent = [(host, first_ms + 1000 * second + 1000 * host // HOSTS) for second in range(5) for host in range(HOSTS)]
+    first_ms = 1_700_000_000_000 // size.window_ms * size.window_ms + number * size.window_ms
+    sent = [
+        (host, first_ms + 1000 * second + 500 + 500 * host // size.hosts)
+        for second in range(size.reports)
+        for host in range(size.hosts)
+    ]
     table = pa.table(
         {
             "key": [f"h{host}".encode() for host, _ in sent],
-            "value": [report(host, at_ms, skewed=True) for host, at_ms in sent],
+            "value": [report(host, at_ms, size.key_groups) for host, at_ms in sent],
             "at_ms": [at_ms for _, at_ms in sent],
         }
     )
     return spark.createDataFrame(table).select("key", "value", F.expr("timestamp_millis(at_ms)").alias("timestamp"))
 
 
-def compiled(records: DataFrame) -> None:
+def compiled(records: DataFrame, window_ms: int, expected: Collection[str]) -> None:
     """Look for floods, as for a large batch."""
-    assert not pipeline.left_out(records, window_ms=WINDOW_MS, hosts=EXPECTED).collect()
+    assert not pipeline.left_out(records, window_ms=window_ms, hosts=expected).collect()
 
 
-def interpreted(records: DataFrame) -> None:
+def interpreted(records: DataFrame, window_ms: int, expected: Collection[str]) -> None:
     """Look for floods, as for a small batch."""
     verdict = too_many(
         pipeline.arrivals(records).toArrow(),
-        window_ms=WINDOW_MS,
-        most_reports=pipeline.MAX_REPORTS_S * WINDOW_MS / 1000,
-        most_bytes=pipeline.most_bytes_of(WINDOW_MS),
-        expected=EXPECTED,
+        window_ms=window_ms,
+        most_reports=pipeline.MAX_REPORTS_S * window_ms / 1000,
+        most_bytes=pipeline.most_bytes_of(window_ms),
+        expected=expected,
     )
     assert not verdict.refused
 
 
-KINDS: dict[str, Callable[[DataFrame], None]] = {"compiled": compiled, "interpreted": interpreted}
+KINDS: dict[str, Callable[[DataFrame, int, Collection[str]], None]] = {"compiled": compiled, "interpreted": interpreted}
+
+
+def measure(spark: SparkSession, jvm: psutil.Process, size: Size, rounds: int) -> str:
+    """Both kinds in turn; a line of the table."""
+    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
+    counted: set[tuple[int, int]] = set()
+    for number in range(rounds):
+        for kind, look in KINDS.items():
+            plan_for(spark, small=kind == "interpreted")
+            records = batch(spark, size, number)
+            began, before = time.monotonic(), sum(jvm.cpu_times()[:2])
+            look(records, size.window_ms, size.expected)
+            kept = pipeline.kept(records, hosts=size.expected, flooding=())
+            samples = pipeline.samples(kept, cluster=CLUSTER, max_ahead_ms=size.window_ms)
+            sums = pipeline.windows(samples, window_ms=size.window_ms).toArrow()
+            counted.add((pc.sum(sums["samples"]).as_py(), sums.num_rows))
+            found[kind].append((time.monotonic() - began, sum(jvm.cpu_times()[:2]) - before))
+    [(samples_read, rows)] = counted  # the same both ways
+    cells = []
+    for its in found.values():
+        clock, cpu = (statistics.median(column) for column in zip(*its[rounds // 2 :], strict=True))
+        cells.append(f"{clock:6.2f} s, {cpu:6.2f} CPU s")
+    return f"{size!s:48}{samples_read:>9,}{rows:>9,}" + "".join(f"{cell:>24}" for cell in cells)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12, help="batches of each kind (12)")
+    parser.add_argument("--sizes", nargs="+", type=Size.of, default=[*map(Size.of, SIZES)], metavar="SIZE")
     options = parser.parse_args()
     spark = open_session("small-batches", {"spark.master": "local[2]"})
+    spark.sparkContext.setLogLevel("ERROR")  # it warns of large tasks: the records are not from Kafka here
     [jvm] = [each for each in psutil.Process().children(recursive=True) if "java" in each.name()]
-    found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
-    counted: set[int] = set()
-    for number in range(options.rounds):
-        for kind, look in KINDS.items():
-            plan_for(spark, small=kind == "interpreted")
-            records = batch(spark, number)
-            began, before = time.monotonic(), sum(jvm.cpu_times()[:2])
-            look(records)
-            kept = pipeline.kept(records, hosts=EXPECTED, flooding=())
-            samples = pipeline.samples(kept, cluster=CLUSTER, max_ahead_ms=WINDOW_MS)
-            counted.add(pipeline.windows(samples, window_ms=WINDOW_MS).toArrow().num_rows)
-            found[kind].append((time.monotonic() - began, sum(jvm.cpu_times()[:2]) - before))
-            print(f"batch {number}, {kind}: {found[kind][-1][0]:.2f} s, {found[kind][-1][1]:.2f} CPU s", flush=True)
-    assert len(counted) == 1, f"the kinds differ: {counted} rows"
-    for kind, rows in found.items():
-        clock, cpu = (statistics.median(column) for column in zip(*rows[options.rounds // 2 :], strict=True))
-        print(f"{kind:12} {clock:6.2f} s, {cpu:6.2f} CPU s")
+    print(f"{'':48}{'samples':>9}{'sums':>9}" + "".join(f"{kind:>24}" for kind in KINDS), flush=True)
+    for size in options.sizes:
+        print(measure(spark, jvm, size, options.rounds), flush=True)
     print(f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores")
     spark.stop()
 

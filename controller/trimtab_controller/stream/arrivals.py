@@ -14,8 +14,12 @@ import pyarrow.compute as pc
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_protocol.messages.decode import Fault
 
-SMALL_ROWS = 5_000
-"""Rows of sums of each of the last SEEN batches up to which the next one is taken to be small."""
+SMALL_SAMPLES = 1_000
+"""Samples in each of the last SEEN batches up to which the next one is taken to be small.
+
+Samples, not the rows of their sums: a long window has many samples per row.  `benchmarks.small_batches` shows where
+compiling begins to pay.
+"""
 SEEN = 10
 """A fleet's windows are large, but what comes late for one is a small batch."""
 SMALL_HOSTS = 20
@@ -30,12 +34,12 @@ class BatchSizes:
 
     def __init__(self, expected: Collection[str] | None) -> None:
         self.small = expected is not None and len(expected) <= SMALL_HOSTS
-        self._rows: deque[int] = deque(maxlen=SEEN)
+        self._samples: deque[int] = deque(maxlen=SEEN)
 
-    def see(self, rows: int, *, flooded: bool) -> None:
-        """A batch led to so many rows of sums."""
-        self._rows.append(rows)
-        self.small = max(self._rows) <= SMALL_ROWS and not flooded
+    def see(self, samples: int, *, flooded: bool) -> None:
+        """A batch had so many samples."""
+        self._samples.append(samples)
+        self.small = max(self._samples) <= SMALL_SAMPLES and not flooded
 
 
 def too_many(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
@@ -171,7 +172,7 @@ class Batches:
         if verdict.flooding or verdict.dropped:
             sums = self._sums(records, verdict)
         found = sums.toArrow()
-        self._sizes.see(found.num_rows, flooded=bool(verdict.flooding))
+        self._sizes.see(pc.sum(found["samples"]).as_py() or 0, flooded=bool(verdict.flooding))
         self._assembler.doubt(verdict.unsigned, verdict.doubted)
         refused = table_of(
             left_out_row(row.host, row.fault, row.start_ms, row.reports, row.last_ms) for row in verdict.refused

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_ROWS, BatchSizes, too_many
+from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_SAMPLES, BatchSizes, too_many
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_protocol.messages.decode import Fault
 
@@ -61,8 +61,8 @@ def test_the_first_batch_is_judged_by_the_expected_hosts(hosts: int | None, smal
 
 def test_small_is_what_follows_small_batches_only_and_no_flood() -> None:
     sizes, seen = BatchSizes(None), []
-    for rows, flooded in ((SMALL_ROWS, False), (1, True), (1, False), (SMALL_ROWS + 1, False)):
-        sizes.see(rows, flooded=flooded)
+    for samples, flooded in ((SMALL_SAMPLES, False), (1, True), (1, False), (SMALL_SAMPLES + 1, False)):
+        sizes.see(samples, flooded=flooded)
         seen.append(sizes.small)
     assert seen == [True, False, True, False]
     for _ in range(SEEN):
