@@ -9,7 +9,7 @@ from tests.faults.played.moments import MOMENTS, Moment
 
 ALL = tuple(MOMENTS)
 BETWEEN = ("idle", "window")
-OF_KILLS = ("standby change", "scale-out", "restore")
+OF_KILLS = ("standby change", "scale-out", "restore", "first placement")
 KILLS = "of these only kills are tried: " + ", ".join(OF_KILLS)
 
 MEANINGFUL: dict[str, tuple[tuple[str, ...], str]] = {
@@ -73,6 +73,11 @@ class Cell:
 
     fault: Fault
     moment: Moment
+
+    @property
+    def stage(self) -> str:
+        """On a stage of which kind it is played."""
+        return self.moment.stage or self.fault.stage
 
     @property
     def hands_over(self) -> bool:

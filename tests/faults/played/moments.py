@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from flights.steered_run import RunError
 from tests.faults.played.rounds import ROUND_LIMIT_S, Load, Tap, tapped
-from tests.faults.played.stage import Stage
+from tests.faults.played.stage import NEW_APP_PLACED, Stage
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, decode_command
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover
 from trimtab_protocol.messages.names import OperatorId, WorkerId
@@ -28,6 +28,10 @@ GIVEN_LIMIT_S = 90.0
 """From the start of a worker, which has to join and to be seen in whole windows, to its first key groups."""
 BASELINE_S = 2.0
 """How long the placements so far may take to be read."""
+SAID_LIMIT_S = 5.0
+"""From the first command of a round to the status with its plan."""
+NEW_APP = "new app"
+FIRST_PLACEMENT = f"first placement: {NEW_APP_PLACED}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +56,23 @@ Reach = Callable[[Stage, Load, random.Random], AbstractContextManager[Target]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """`means` says when that is; `in_round`: a round is under way."""
+    """`means` says when that is; `in_round`: a round is under way; `stage`: only on a stage of this kind (`runs`)."""
 
     name: str
     means: str
     reach: Reach
     in_round: bool
+    stage: str | None = None
 
 
 MOMENTS: dict[str, Moment] = {}
 
 
-def _moment(name: str, means: str, *, in_round: bool = True) -> Callable[[Callable[..., Iterator[Target]]], None]:
+def _moment(
+    name: str, means: str, *, in_round: bool = True, stage: str | None = None
+) -> Callable[[Callable[..., Iterator[Target]]], None]:
     def add(reach: Callable[..., Iterator[Target]]) -> None:
-        MOMENTS[name] = Moment(name=name, means=means, reach=contextmanager(reach), in_round=in_round)
+        MOMENTS[name] = Moment(name=name, means=means, reach=contextmanager(reach), in_round=in_round, stage=stage)
 
     return add
 
@@ -178,6 +185,17 @@ def _restore(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target
         yield Target(worker=worker)
 
 
+@_moment("first placement", "an app that has never run is placed, its first key groups move", stage=NEW_APP)
+def _first_placement(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
+    with tapped(stage, stage.cluster.topics.commands) as commands:
+        stage.run.trimtab("resume")
+        if (prepare := _next(commands, CommandKind.PREPARE, ROUND_LIMIT_S)) is None:
+            raise RunError("an app that has never run was not placed")
+    if not stage.holds_within(SAID_LIMIT_S, lambda: _is_placed_first(stage)):
+        raise RunError("key groups moved, but not to the places of a first placement")
+    yield _new_owner(prepare)
+
+
 class Standbys:
     """Follows the placements, up to the first that adds a standby to a key group that is not about to move."""
 
@@ -247,6 +265,11 @@ def _old_owner(command: Command) -> Target:
 
 def _new_owner(command: Command) -> Target:
     return Target(worker=str(command.target))
+
+
+def _is_placed_first(stage: Stage) -> bool:
+    status = stage.run.watch.last
+    return status is not None and any(FIRST_PLACEMENT in row.text for row in status.decisions)
 
 
 def _runs(stage: Stage, worker: str) -> bool:

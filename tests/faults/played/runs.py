@@ -8,6 +8,7 @@ from flights.steered_run import Viewer
 from tests.faults.played.campaign import Campaign, Played
 from tests.faults.played.cells import Cell
 from tests.faults.played.disks import obstacle
+from tests.faults.played.moments import NEW_APP
 from tests.faults.played.stage import Stage, StageSettings
 from tests.faults.recorded.check import check
 from tests.faults.recorded.history import read_history
@@ -19,11 +20,14 @@ STAGES: Mapping[str, StageSettings] = {
     "plain": StageSettings(),
     "five hosts": StageSettings(workers=5, key_groups=30),
     "host keys": StageSettings(host_keys=True),
+    NEW_APP: StageSettings(new_app=True),
 }
 STARTS = 2
 """A stage that does not come up is started once more: on a crowded machine somebody else may take a port."""
-CELLS_PER_STAGE = 20
-"""The flights last for about so many."""
+CELLS_PER_STAGE = {NEW_APP: 1}
+"""By kind of stage; an app is new only once."""
+MOST_CELLS = 20
+"""Of all others: the flights last for about so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +63,12 @@ def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int) 
     yield from (Result(cell=cell, logs=folder, failure=why, impossible=True) for cell, why in impossible.items())
     number = 0
     for kind, settings in STAGES.items():
-        waiting = [cell for cell in cells if cell.fault.stage == kind and cell not in impossible]
+        waiting = [cell for cell in cells if cell.stage == kind and cell not in impossible]
+        most = CELLS_PER_STAGE.get(kind, MOST_CELLS)
         while waiting:
             for _ in range(STARTS):
                 number += 1
-                results = run_stage(waiting[:CELLS_PER_STAGE], Stage(settings, folder / f"stage-{number}", view), seed)
+                results = run_stage(waiting[:most], Stage(settings, folder / f"stage-{number}", view), seed)
                 if results[0].played is not None:
                     break
             yield from results

@@ -34,6 +34,8 @@ from trimtab_sandbox.marks import marked
 RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 UNSEEN = "a window without all hosts"
+NEW_APP_PLACED = "lf"
+"""How a new app is placed (`[placement] first`): by who sends to whom, so that many key groups move."""
 KEPT_MS = 24 * 60 * 60 * 1000
 CONFIGURE_LIMIT_S = 30.0
 CAUGHT_UP_S = 8.0
@@ -56,6 +58,8 @@ class StageSettings:
     band: float = 5.0
     lost_worker_s: float = 75.0
     host_keys: bool = False
+    new_app: bool = False
+    """The app has no state, and is left alone: it is placed when the controller is told to resume."""
     phase_limit_s: float = 15.0
     """How long a hand-over may take to be prepared, and to be done."""
 
@@ -95,12 +99,16 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
                 "prepare_timeout_s": settings.phase_limit_s,
                 "handover_timeout_s": settings.phase_limit_s,
             },
+            **({"placement": {"first": NEW_APP_PLACED}} if settings.new_app else {}),
         },
     )
 
 
 class Stage:
-    """A running cluster.  As a context: at its begin all run and are steered, at its end nothing is left."""
+    """A running cluster.  As a context: at its begin all run and are steered, at its end nothing is left.
+
+    A new app is not steered yet at its begin.
+    """
 
     def __init__(self, settings: StageSettings, folder: Path, view: Viewer) -> None:
         self.settings = settings
@@ -144,8 +152,9 @@ class Stage:
         self.tamper(CONTROLLER, **self.gate.environment)
         run = SteeredRun(self.cluster, key_groups=settings.key_groups, rate=settings.rate, view=self._view)
         self.run = opening.enter_context(run)
-        self.run.trimtab("resume")
-        self.until_steered("the start")
+        if not settings.new_app:
+            self.run.trimtab("resume")
+            self.until_steered("the start")
 
     def _age_the_broker(self) -> None:
         """Clients are deaf by themselves to a topic that is made anew after a restart: it counts its leaders lower."""
