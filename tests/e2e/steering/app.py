@@ -17,7 +17,15 @@ import faust
 from aiokafka import AIOKafkaConsumer
 from faust.tables.recovery import Recovery
 
-from tests.e2e.steering.app_names import BUCKETS_PER_S, OTHER_APP, WINDOW_S, Feature, named_for, note_fault
+from tests.e2e.steering.app_names import (
+    BREACHES,
+    BUCKETS_PER_S,
+    OTHER_APP,
+    WINDOW_S,
+    Feature,
+    named_for,
+    note_fault,
+)
 from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
@@ -36,6 +44,7 @@ from trimtab_protocol.messages.handover import HandoverKind
 SETUP = json.loads(os.environ["ORACLE_SETUP"])
 FOLDER = Path(SETUP["folder"])
 PARTITIONS = SETUP["partitions"]
+SOURCE_PARTITIONS = SETUP.get("source_partitions", PARTITIONS)
 WORKER = os.environ["TRIMTAB_WORKER"]
 FEATURES = frozenset(map(Feature, SETUP.get("features", ())))
 APP_ID = OTHER_APP if Feature.OTHER_APP in FEATURES else SETUP["app"]
@@ -109,13 +118,13 @@ outputs, totals = (app.topic(named_for(APP_ID, name), **raw) for name in ("outpu
 regrouped = app.topic(named_for(APP_ID, "regrouped"), internal=True, partitions=PARTITIONS, **raw)
 
 
-def table(name: str, value_type: type = int) -> Any:
+def table(name: str, value_type: type = int, partitions: int = SOURCE_PARTITIONS) -> Any:
     small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
     types = {"key_type": str, "value_type": value_type}
-    return app.Table(name, default=value_type, partitions=PARTITIONS, options=small, **types)
+    return app.Table(name, default=value_type, partitions=partitions, options=small, **types)
 
 
-counts, groups = table("counts"), table("groups")
+counts, groups = table("counts"), table("groups", partitions=PARTITIONS)
 sums = table("renamed" if Feature.TABLE_RENAMED in FEATURES else "sums")
 windowed = table("windowed").tumbling(WINDOW_S, expires=3600.0) if SETUP["windowed"] else None
 own = {"source": [numbers, counts, sums, *([windowed] if windowed is not None else [])], "regroup": [regrouped, groups]}
@@ -284,6 +293,16 @@ def with_delay(owner: type, name: str) -> None:
 
 with_faults(handover.Handover, "release", "old_before", "old_committed")
 with_faults(handover.Handover, "take", "new_before", "new_taken")
+end = guarded.StoreGuard._end
+
+
+def end_and_note(self: Any, *why: Any) -> None:
+    if not self._fence.broken and (FOLDER / BREACHES).exists():
+        note_fault(FOLDER)
+    end(self, *why)
+
+
+guarded.StoreGuard._end = end_and_note  # type: ignore[method-assign, assignment]
 publish = SideServices.publish
 
 

@@ -8,6 +8,9 @@ WINDOW_S = 10.0
 BUCKETS_PER_S = 200
 """Resolution of the times at which events were processed: 5 ms."""
 
+BREACHES = "breaches"
+"""While a file of this name is there, a worker that ends because a table would become wrong counts as killed."""
+
 
 class Feature(StrEnum):
     """How a version of the job differs from the first one."""

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tests.e2e.steering.app_names import Feature, named_for
+from tests.e2e.steering.app_names import BREACHES, Feature, named_for
 from tests.e2e.steering.cluster import Cluster, trimtabs_topics, until, worker
-from tests.e2e.steering.run_setup import APP, OTHER_APP, SOURCE, Setup, operators
+from tests.e2e.steering.run_setup import APP, EXTRAS, OTHER_APP, REGROUP, SOURCE, SUMS, Setup, operators
 from tests.e2e.steering.scenarios import Act, Scenario, begin, hand_overs
 from tests.e2e.steering.standbys import name_standbys, warm
 from trimtab_protocol.messages.names import WorkerId
@@ -193,6 +193,43 @@ async def partitions_added(cluster: Cluster) -> None:
     await cluster.settled()
 
 
+async def partitions_added_to_a_source(cluster: Cluster) -> None:
+    """A topic grows, and the tables that are written from it do not: no worker writes to them, all end, and say why.
+
+    Then all other topics of the operator grow, too, and the workers start with the new number.
+    """
+    await begin(cluster)
+    cluster.load.feed("orders")
+    assert await hand_overs(cluster, 2) == 2
+    (cluster.folder / BREACHES).touch()
+    count = cluster.setup.partitions + 4
+    await cluster.load.add_partitions("orders", count)
+    workers = {}
+    for name in list(cluster.alive):
+        if (child := cluster.alive[name]).alive:
+            assert await cluster.terminate(name) == 0
+            cluster.start(name)
+            child = cluster.alive[name]
+        workers[name] = child
+        await asyncio.sleep(2.0)
+    assert await until(lambda: not any(child.alive for child in workers.values()), BREACHED_LIMIT_S), "some go on"
+    logs = {name: child.log.read_text(errors="replace") for name, child in workers.items()}
+    assert all(any(said in text for said in NOT_CO_PARTITIONED) for text in logs.values()), "nobody says why"
+
+    for topic in ("numbers", "oracle-counts-changelog", SUMS, EXTRAS):
+        await cluster.load.add_partitions(topic, count)
+    for name in workers:
+        cluster.start(name, source_partitions=count)
+    cluster.rows = {SOURCE: [()] * count, REGROUP: [()] * cluster.setup.partitions}
+    await cluster.settled(150.0)
+    await cluster.publish()
+    await asyncio.sleep(1.0)
+    assert await hand_overs(cluster, 3) == 3
+    cluster.load.feed(None)
+    await cluster.worked_off()
+    await cluster.settled()
+
+
 async def standbys_changed(cluster: Cluster) -> None:
     """From no standby to one and back: while workers ask for different numbers the larger one counts."""
 
@@ -243,6 +280,12 @@ KAFKAS_OWN = {
     "group.initial.rebalance.delay.ms": "3000",
 }
 """What a broker has that nobody has configured."""
+BREACHED_LIMIT_S = 120.0
+"""From the restart of the workers until all have ended: one after the other gets the partitions that nobody may do."""
+NOT_CO_PARTITIONED = (
+    "are not co-partitioned, this worker ends",
+    "of another worker would be written, this worker ends",
+)
 WAITS = "steered again when all run one version; till then hand-overs are refused, and the reason is said"
 
 CHANGES = (
@@ -278,6 +321,12 @@ CHANGES = (
         promise="steered on; the new partitions are worked on as soon as the clients know them",
         setup=Setup(seed=34, features=(Feature.STATELESS,), besides=("alerts",)),
         act=partitions_added,
+    ),
+    Scenario(
+        name="partitions added to a topic that tables are written from",
+        promise="all workers end before they write, and name the topics; inputs wait until the changelogs have grown",
+        setup=Setup(seed=37, features=(Feature.ORDERS,), besides=("orders",)),
+        act=partitions_added_to_a_source,
     ),
     Scenario(
         name="first start without any topic",

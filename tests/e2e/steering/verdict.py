@@ -268,13 +268,15 @@ def _window_key(key: str, timestamp: float) -> str:
 
 
 def _last(rows: Records) -> dict[str, int]:
-    """Key -> last value in a changelog."""
-    state: dict[str, int] = {}
+    """Key -> last value in a changelog; the sum of them for a key that is in several of its partitions."""
+    total: Counter[str] = Counter()
     for partition in rows.values():
+        state: dict[str, int] = {}
         for key, value, _ in partition:
             name = json.loads(key or b'""')
             state[name if isinstance(name, str) else json.dumps(name)] = int(value) if value else 0
-    return state
+        total.update(state)
+    return total
 
 
 def read_topic(cluster: Cluster, topic: str) -> Records:
@@ -287,10 +289,11 @@ def read_topic(cluster: Cluster, topic: str) -> Records:
             "enable.partition.eof": True,
         }
     )
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(cluster.setup.partitions)])
+    partitions = cluster.load.partitions.get(topic, cluster.setup.partitions)
+    consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])
     rows: Records = defaultdict(list)
     ended: set[int] = set()
-    while len(ended) < cluster.setup.partitions:
+    while len(ended) < partitions:
         for message in consumer.consume(5000, 1):
             if message.error():
                 ended.add(message.partition())
