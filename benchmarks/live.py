@@ -1,6 +1,6 @@
 """Runs the benchmarks of the live loop, mostly on a real cluster, one after the other, and prints one table.
 
-    make bench-live                                   all of them, 40 minutes
+    make bench-live                                   all of them, 50 minutes
     python -m benchmarks.live [--only NAME ...]
 
 Each is a command of its own (`docs/benchmarks.md` explains them); the table has their main figures.  All output is
@@ -83,6 +83,18 @@ PARTS = (
         command=("tests.e2e.steering.restores",),
         limit_s=900.0,
         figures=((r"(?m)^(?P<method>[\w-]+) +(?P<value>all warm +(after +)?[\d.]+ s.*?);", r"\g<method>"),),
+    ),
+    Part(
+        name="testbed",
+        about="ten restores with two replicas each and busy slots: LIST, HTA and DELAY beside DynDL, and stock Faust",
+        command=("tests.e2e.steering.testbed", "--seeds", "2"),
+        limit_s=1_200.0,
+        figures=(
+            (
+                r"(?m)^(?P<method>LIST|HTA|DynDL\w+|DELAY|Faust) {2,}(?P<value>[\d.,s -]+)$",
+                r"\g<method>: planned, all warm after, bound, remote of 10, others paused",
+            ),
+        ),
     ),
     Part(
         name="recovery",

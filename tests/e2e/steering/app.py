@@ -21,6 +21,7 @@ from tests.e2e.steering.app_names import (
     BREACHES,
     BUCKETS_PER_S,
     OTHER_APP,
+    SLOW_RECOVERY,
     WINDOW_S,
     Feature,
     named_for,
@@ -93,6 +94,17 @@ if SETUP.get("link_bytes_s"):
             return batches
 
     changelog_reader.AIOKafkaConsumer = SlowLink  # type: ignore[attr-defined]
+    fetch = SteeredConsumer._getmany
+
+    async def fetch_slowly(self: Any, active_partitions: Any, timeout: float) -> Any:
+        batches = await fetch(self, active_partitions, timeout)
+        if (FOLDER / SLOW_RECOVERY).exists():
+            logs = [rows for tp, rows in batches.items() if tp.topic.endswith("-changelog")]
+            size = sum(len(row.key or b"") + len(row.value or b"") for rows in logs for row in rows)
+            await asyncio.sleep(size / SETUP["link_bytes_s"])
+        return batches
+
+    SteeredConsumer._getmany = fetch_slowly  # type: ignore[method-assign]
 
 app = faust.App(
     APP_ID,

@@ -10,6 +10,8 @@ BUCKETS_PER_S = 200
 
 BREACHES = "breaches"
 """While a file of this name is there, a worker that ends because a table would become wrong counts as killed."""
+SLOW_RECOVERY = "slow-recovery"
+"""While a file of this name is there, Faust's own restores are as slow as the link, too."""
 
 
 class Feature(StrEnum):

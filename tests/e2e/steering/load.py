@@ -11,6 +11,8 @@ from tests.e2e.steering.run_setup import BALLAST, Setup
 from trimtab_sandbox.broker import Broker
 
 BALLAST_RECORD_BYTES = 2000
+BALLAST_BATCH_BYTES, BALLAST_LIMIT_MS = 256_000, 120_000
+"""Tens of MB in batches of 16 kB are thousands of requests, and a busy broker takes long for a new topic's first."""
 
 
 class Load:
@@ -56,15 +58,14 @@ class Load:
         await asyncio.gather(*sending)
 
     async def send_ballast(self) -> None:
-        """Fill the additional table's changelog."""
-        sending = []
-        for partition, size in enumerate(self._setup.ballast_bytes):
-            for number in range(size // BALLAST_RECORD_BYTES):
-                key, value = f'"b{number}"', f'"{os.urandom(BALLAST_RECORD_BYTES // 2 - 10).hex()}"'
-                sending.append(
-                    await self._producer.send(BALLAST, value.encode(), key=key.encode(), partition=partition)
-                )
-        await asyncio.gather(*sending)
+        """Fill the additional table's changelog, one partition after the other."""
+        options = {"max_batch_size": BALLAST_BATCH_BYTES, "request_timeout_ms": BALLAST_LIMIT_MS}
+        async with AIOKafkaProducer(bootstrap_servers=self._broker.address, **options) as producer:
+            for partition, size in enumerate(self._setup.ballast_bytes):
+                for number in range(size // BALLAST_RECORD_BYTES):
+                    key, value = f'"b{number}"', f'"{os.urandom(BALLAST_RECORD_BYTES // 2 - 10).hex()}"'
+                    await producer.send(BALLAST, value.encode(), key=key.encode(), partition=partition)
+                await producer.flush()
 
     async def add_partitions(self, topic: str, count: int) -> None:
         """Let a topic have so many; from then on the load goes to all of them."""
