@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from flights.steered_run import READY_LIMIT_S
 from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, create_topics, figures
 from tests.e2e.throttle import Throttle
@@ -60,6 +61,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         made.until(
             lambda status: [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING] == [4, 4, 4],
             "all workers running, with four key groups each",
+            limit_s=READY_LIMIT_S,
         )
         made.trimtab("pause", "--reason", "show the job unbalanced first")
         stack.enter_context(Throttle([cluster.pids[f"w{index}"] for index in range(3)], CAPACITY))

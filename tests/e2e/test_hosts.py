@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
+from flights.steered_run import READY_LIMIT_S
 from flights.watch import StatusWatch, read_snapshots
 from tests.e2e.paced_run import Jobs, Run
 from tests.paths import ROOT
@@ -71,6 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         made.until(
             lambda status: [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING] == [8, 8, 8],
             "all workers running, with eight key groups each",
+            limit_s=READY_LIMIT_S,
         )
         made.trimtab("pause", "--reason", "learn the costs first")
         yield made

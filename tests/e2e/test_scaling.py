@@ -11,6 +11,7 @@ from itertools import groupby
 
 import pytest
 
+from flights.steered_run import READY_LIMIT_S
 from flights.watch import StatusWatch
 from tests.e2e.paced_run import PARTITIONS, Jobs, Run, backlog, counted, create_topics, figures, longest_pause
 from tests.e2e.throttle import Throttle
@@ -72,7 +73,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
         jobs = Jobs(cluster.broker.address, LEVEL)
         stack.callback(jobs.close)
         made = Run(cluster, jobs, watch, wait)
-        made.until(lambda status: len(running(status)) == 2 and status.pool, "two workers running, and a pool")
+        made.until(
+            lambda status: len(running(status)) == 2 and status.pool,
+            "two workers running, and a pool",
+            limit_s=READY_LIMIT_S,
+        )
         stack.enter_context(Throttle([cluster.pids[f"w{index}"] for index in settings.started], CAPACITY))
         yield made
 
