@@ -1,6 +1,6 @@
 """The forecast of an app, for the status and in words."""
 
-from trimtab_controller.decider.forecast.history import STEP_S
+from trimtab_controller.decider.forecast.history import DIGITS, STEP_S
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_models.forecast import Accuracy
 from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
@@ -19,6 +19,9 @@ def forecast_status(told: ForecastTold | None) -> ForecastStatus | None:
         known_s=told.known_s,
         near=_accuracy(told.near),
         far=_accuracy(told.far),
+        ahead_at=told.ahead_at,
+        step_s=None if told.ahead_at is None else float(STEP_S),
+        ahead=tuple(round(each, DIGITS) for each in told.ahead),
     )
 
 

@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass
 
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.decode import Fields, check_number
+
+MAX_AHEAD = 300
+"""Forecast values of one app."""
+MAX_CORES = 1e9
+"""The largest forecast value, in cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,8 @@ class ForecastStatus:
 
     `peak_cores` = the highest demand until a worker that is started now runs.  It repeats by `period_s`, and was fitted
     `at`.  `known_s` = time of which the demand is known.  `near` = how good forecasts until a worker runs were, `far` =
-    those within the delay of a scale-in.  `used`: the number of workers follows the forecast.
+    those within the delay of a scale-in.  `used`: the number of workers follows the forecast.  `ahead` = the mean
+    demand in cores of each `step_s` from `ahead_at` on; none if there is no forecast now.
     """
 
     text: str
@@ -41,6 +47,9 @@ class ForecastStatus:
     known_s: float | None = None
     near: AccuracyStatus | None = None
     far: AccuracyStatus | None = None
+    ahead_at: float | None = None
+    step_s: float | None = None
+    ahead: tuple[float, ...] = ()
 
 
 def read_forecast_status(fields: Fields) -> ForecastStatus:
@@ -54,6 +63,11 @@ def read_forecast_status(fields: Fields) -> ForecastStatus:
         known_s=fields.optional("known_s", fields.number),
         near=fields.optional("near", lambda name: _read_accuracy(fields.fields(name))),
         far=fields.optional("far", lambda name: _read_accuracy(fields.fields(name))),
+        ahead_at=fields.optional("ahead_at", fields.number),
+        step_s=fields.optional("step_s", fields.number),
+        ahead=tuple(check_number(each, at, 0.0, MAX_CORES) for at, each in fields.items("ahead", limit=MAX_AHEAD))
+        if fields.has("ahead")
+        else (),
     )
 
 

@@ -209,6 +209,7 @@ STATUS = Status(
                     horizon_s=600.0, tested=864, scored=800, better=True, error=0.1, last_error=0.3,
                     seasonal_error=0.2, error_pct=5.0, last_error_pct=14.0,
                 ),
+                ahead_at=NOW, step_s=300.0, ahead=(2.05, 2.1),
             ),
         ),
     ),

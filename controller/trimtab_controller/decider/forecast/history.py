@@ -27,6 +27,8 @@ DIGITS = 4
 """Digits of cores behind the point in a record."""
 MAX_CORES = 1e9
 """The largest demand of a record, in cores."""
+MAX_DIGITS = 9
+"""Digits of a day in a key."""
 VERSION = 1
 KEY_PREFIX = b"demand/"
 
@@ -112,6 +114,14 @@ class DemandRecord:
 def key_of(app: AppId, day: int) -> bytes:
     """The key of the record of a day."""
     return KEY_PREFIX + f"{app}/{day}".encode()
+
+
+def day_of(key: bytes) -> tuple[AppId, int]:
+    """App and day of the key of a record; raises BadMessage."""
+    app, slash, day = key.removeprefix(KEY_PREFIX).decode(errors="replace").rpartition("/")
+    if not key.startswith(KEY_PREFIX) or not slash or not (day.isascii() and day.isdigit() and len(day) <= MAX_DIGITS):
+        raise BadMessage(Fault.RANGE, "key", key[:200], f"{KEY_PREFIX.decode()}APP/DAY")
+    return AppId(check_name(app, "key")), int(day)
 
 
 def encode_demand(app: AppId, day: int, values: list[float | None]) -> bytes:
