@@ -5,9 +5,9 @@ from typing import Any, TypeVar
 
 from trimtab_client.errors import Changed
 from trimtab_client.link import Link
+from trimtab_protocol.capacity_documents import Bars, Demand, HostOrder, HostRow, ZoneRow
 from trimtab_protocol.console_documents import (
     MAX_PAGE,
-    Bars,
     Cluster,
     Flow,
     IntentDocument,
@@ -35,7 +35,6 @@ from trimtab_protocol.messages.status import (
     AppStatus,
     ConcernStatus,
     DecisionStatus,
-    HostStatus,
     NodeStatus,
     PoolStatus,
 )
@@ -89,12 +88,18 @@ class Reads:
         return self._link.get(NodeStatus, "workers", name)
 
     def bars(self, *, app: str | None = None, most: int = 1_000) -> Bars:
-        """All workers, or those of an app, as at most `most` bars, ordered by host."""
+        """All workers, or those of an app, as at most `most` bars, ordered by zone and host."""
         return self._link.get(Bars, "workers", "bars", app=app, most=most)
 
-    def hosts(self) -> Iterator[HostStatus]:
-        """The hosts, by name."""
-        return self._pages(HostStatus, "hosts")
+    def hosts(
+        self, *, zone: str | None = None, name: str | None = None, order: HostOrder = HostOrder.NAME
+    ) -> Iterator[HostRow]:
+        """The hosts with their workers, of one zone if it is named; `name` = a part of their names."""
+        return self._pages(HostRow, "hosts", zone=zone, name=name, order=order)
+
+    def zones(self) -> Iterator[ZoneRow]:
+        """The zones with the sums over their workers; none if no agent names its zone."""
+        return self._pages(ZoneRow, "zones")
 
     def rules(self) -> Iterator[RuleDocument]:
         """The rules that the controller knows, those of controller.toml first."""
@@ -139,6 +144,10 @@ class Reads:
     def history(self, app: str) -> Iterator[Point]:
         """The figures of the app over time, newest first: what the console has seen."""
         return self._pages(Point, "apps", app, "history")
+
+    def demand(self, app: str) -> Demand:
+        """The demand of the app over the last day, and what is forecast of it, or why nothing is."""
+        return self._link.get(Demand, "apps", app, "demand")
 
     def operators(self, app: str) -> Sequence[Operator]:
         """The operators of the app in the last window."""

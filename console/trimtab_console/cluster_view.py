@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from trimtab_console.watch import Known
-from trimtab_protocol.console_documents import Bars, Cluster, Controller, Totals
+from trimtab_protocol.capacity_documents import Bars
+from trimtab_protocol.console_documents import Cluster, Controller, Totals
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
@@ -46,13 +47,13 @@ def _totals(status: Status) -> Totals:
         running=len(running),
         hosts=len({row.host for row in status.nodes} | {row.host for row in status.hosts}),
         capacity_cores=sum(row.capacity for row in running),
-        used_cores=_cores((row.capacity, row.used_pct) for row in running),
-        demand_cores=_cores((row.capacity, row.demand_pct) for row in running),
+        used_cores=cores((row.capacity, row.used_pct) for row in running),
+        demand_cores=cores((row.capacity, row.demand_pct) for row in running),
         unknown=sum(row.used_pct is None or row.demand_pct is None for row in running),
     )
 
 
-def _cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
+def cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
     """The sum over (capacity, percent of it) where it is known; None if it is nowhere."""
     known = [capacity * percent / 100.0 for capacity, percent in workers if percent is not None]
     return sum(known) if known else None
@@ -60,7 +61,11 @@ def _cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
 
 def bars(status: Status, app: AppId | None, most: int) -> Bars:
     """The workers of an app, or of all (None), as at most `most` bars."""
-    rows = sorted((row for row in status.nodes if app in (None, row.app)), key=lambda row: (row.host, row.worker))
+    zones = {row.host: row.zone for row in status.hosts}
+    rows = sorted(
+        (row for row in status.nodes if app in (None, row.app)),
+        key=lambda row: (zones.get(row.host) is None, zones.get(row.host) or "", row.host, row.worker),
+    )
     size = max(1, -(-len(rows) // most))
     groups = [rows[start : start + size] for start in range(0, len(rows), size)]
     return Bars(
@@ -75,6 +80,7 @@ def bars(status: Status, app: AppId | None, most: int) -> Bars:
         used_mean=[_mean([row.used_pct for row in group if row.used_pct is not None]) for group in groups],
         demand=[_highest(row.demand_pct for row in group) for group in groups],
         remark=[next((found for row in group if (found := remark(row))), None) for group in groups],
+        zone=[zones.get(group[0].host) for group in groups],
     )
 
 

@@ -47,7 +47,26 @@ def rule_row(row: RuleStatus) -> RuleDocument:
 def intent_document(intent: Intent) -> IntentDocument:
     """Who asked for what, when and why."""
     kind, about, workers = _what(intent)
-    return IntentDocument(kind=kind, about=about, workers=workers, by=intent.by, at=intent.at, reason=intent.reason)
+    return IntentDocument(
+        kind=kind,
+        about=about,
+        workers=workers,
+        by=intent.by,
+        at=intent.at,
+        reason=intent.reason,
+        until=_until(intent),
+        host=intent.host if isinstance(intent, Drain) else None,
+    )
+
+
+def _until(intent: Intent) -> float | None:
+    match intent:
+        case Drain(until=until):
+            return until
+        case AddRule(rule=rule):
+            return rule.until
+        case _:
+            return None
 
 
 def _what(intent: Intent) -> tuple[str, str | None, int | None]:

@@ -8,10 +8,12 @@ from types import MappingProxyType
 
 from confluent_kafka import Message
 
+from trimtab_console.demand import Days, noted
 from trimtab_console.events import Events
 from trimtab_console.flows import Flows, flows_of
 from trimtab_console.history import History
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.forecast.history import KEY_PREFIX, day_of, decode_demand
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
@@ -39,7 +41,8 @@ class Known:
     """The newest state; nothing in it changes.  `version` grows with each change.
 
     `snapshot` has no pairs, of which a fleet has millions: `flows` has their sums.
-    `statuses` by record key; `rounds` by plan, as last journalled; `controllers` None: the broker did not answer.
+    `statuses` by record key; `rounds` by plan, as last journalled; `demand` = records of the last days by app;
+    `controllers` None: the broker did not answer.
     `intent_keys` = keys of the intents in force, also of those that cannot be read; `intents_read` = offset of the last
     record of their topic, None before the first.
     `read` = whether the topics have been read to the ends that they had when the console started; `fault` = why Kafka
@@ -55,6 +58,7 @@ class Known:
     intent_keys: frozenset[str] = frozenset()
     intents_read: int | None = None
     rounds: Mapping[str, Round] = field(default_factory=dict)
+    demand: Days = field(default_factory=dict)
     controllers: Sequence[Member] | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
     told: int = 0
@@ -111,6 +115,8 @@ class Watch:
                 is_new = self._events.take(message)
             if is_new:
                 self._change(told=self._known.told + 1)
+        elif message.topic() == self._topics.journal and (message.key() or b"").startswith(KEY_PREFIX):
+            self._take_demand(message)
         else:
             self._take_event(message)
 
@@ -130,7 +136,7 @@ class Watch:
         self._inbox = Inbox(self._topics, self._clock, trusted=self._trusted)
         self._change(
             statuses={}, snapshot=None, flows={}, placements={}, intents=(), intent_keys=frozenset(),
-            intents_read=None, rounds={},
+            intents_read=None, rounds={}, demand={},
         )  # fmt: skip
 
     def _take_status(self, message: Message) -> None:
@@ -152,6 +158,17 @@ class Watch:
             with self._lock:
                 self._history.note(status)
         self._change(statuses=MappingProxyType(statuses))
+
+    def _take_demand(self, message: Message) -> None:
+        """Note the demand of an app on a day."""
+        try:
+            app, day = day_of(message.key() or b"")
+            record = None if message.value() is None else decode_demand(message.value())
+        except BadMessage as error:
+            self._rejected[f"{message.topic()}.{error.fault}"] += 1
+            self._change(rejected=self._counts())
+            return
+        self._change(demand=noted(self._known.demand, app, day, record))
 
     def _take_event(self, message: Message) -> None:
         before = self._inbox.rejected.total()

@@ -98,28 +98,6 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bars:
-    """Workers as columns, one entry per bar, ordered by host; a bar stands for at most `workers_per_bar` workers.
-
-    `load`, `used`, `demand` = the highest of its workers, `used_mean` = their mean, in percent of a worker's capacity;
-    `remark` = what the first of them that is not running and steered is.  `mean_use` = the use of all workers together,
-    in percent of their capacity.
-    """
-
-    total: int
-    workers_per_bar: int
-    mean_use: float | None
-    first: Sequence[str]
-    host: Sequence[str]
-    count: Sequence[int]
-    load: Sequence[float | None]
-    used: Sequence[float | None]
-    used_mean: Sequence[float | None]
-    demand: Sequence[float | None]
-    remark: Sequence[str | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """An app at the end of a window, `at` in epoch seconds; None = unknown.
 
@@ -299,7 +277,11 @@ class MovesByWorker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentDocument:
-    """What an operator asked for; `about` = a worker, an app, or nothing."""
+    """What an operator asked for; `about` = a worker, an app, or nothing.
+
+    `until` = when it ends by itself (epoch seconds); None: when it is done or taken back.  `host` = for whose
+    maintenance a worker is drained.
+    """
 
     kind: str
     about: str | None
@@ -307,6 +289,8 @@ class IntentDocument:
     by: str
     at: float
     reason: str
+    until: float | None = None
+    host: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

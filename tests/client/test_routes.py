@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, Fleet, placement_record, status_record
 from tests.console.setup import SECRETS, Setup, certificate, serving
 from tests.console.told import MOVED, PLAN, events, explainer_of, tell
-from trimtab_client import Access, Changed, Client, KeyGroupOrder, ProblemError, WorkerOrder
+from trimtab_client import Access, Changed, Client, HostOrder, KeyGroupOrder, ProblemError, WorkerOrder
 from trimtab_console.cluster_view import cluster_document
+from trimtab_console.hosts_view import host_rows
 from trimtab_console.plans import plan_document
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_protocol.console_documents import API, MAX_PAGE
@@ -90,13 +91,15 @@ def use_everything(client: Client) -> None:
     """Each method, with each of its parameters."""
     (plan, *_) = client.plans(app=APP)
     client.cluster(), client.session(), client.app(APP), client.size(APP), client.headroom(APP), client.operators(APP)
+    client.demand(APP)
     client.worker("orders-1"), client.bars(app=APP, most=40), client.plan(plan.plan), client.runbook("no_leader")
     client.key_group_map(APP, OPERATOR, cells=10), client.explanation(PLAN), client.why(APP, OPERATOR, 1)
     client.moves_by_worker(PLAN, most=3)
     for rows in (
         client.workers(app=APP, host="host-0001", state=WorkerState.RUNNING, name="ord", order=WorkerOrder.LOAD),
-        client.hosts(), client.rules(), client.pool(), client.decisions(), client.concerns(), client.intents(),
-        client.apps(), client.history(APP), client.flows(APP),
+        client.hosts(zone="zone-a", name="host", order=HostOrder.DEMAND), client.zones(), client.rules(),
+        client.pool(), client.decisions(), client.concerns(), client.intents(), client.apps(), client.history(APP),
+        client.flows(APP),
         client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
         client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
@@ -148,7 +151,7 @@ def test_values_are_those_of_the_console(console: Console) -> None:
     assert console.vera.worker("orders-1") == status.nodes[1]
     assert console.vera.app(APP) == status.apps[0]
     assert (console.vera.size(APP), console.vera.headroom(APP)) == (status.apps[0].size, status.apps[0].capacity)
-    assert tuple(console.vera.hosts()) == status.hosts
+    assert tuple(console.vera.hosts()) == tuple(host_rows(status, console.setup.watch.known.intents))
     assert tuple(console.vera.pool()) == status.pool
     [rule] = console.vera.rules()
     assert (rule.name, rule.kind, rule.workers, rule.by) == ("licence", "pin", ("orders-0",), None)

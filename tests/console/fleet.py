@@ -11,6 +11,7 @@ from trimtab_console.api.source import Source
 from trimtab_console.desk import Desk
 from trimtab_console.watch import Watch
 from trimtab_console.why import Explainer
+from trimtab_controller.decider.forecast.history import encode_demand, key_of
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Handover, Round
@@ -39,6 +40,7 @@ from trimtab_protocol.messages.status import (
     status_key,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
+from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
 from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.status_size import SizeStatus
 
@@ -102,6 +104,9 @@ class Fleet:
 
     def host(self, index: int) -> HostId:
         return HostId(f"host-{index // self.per_host:04d}")
+
+    def zone(self, host: HostId) -> str:
+        return f"zone-{'abc'[int(host.removeprefix('host-')) % 3]}"
 
     def loads(self, window: int = 0) -> list[float]:
         """Load per worker, in percent of its capacity; a shift comes and is balanced away."""
@@ -173,7 +178,7 @@ class Fleet:
             "hosts": tuple(
                 HostStatus(
                     host=host, used_pct=58.0, memory_bytes=6 << 30, memory_limit_bytes=16 << 30, demand_pct=63.0,
-                    bottleneck="CPU", type="c6", speed=1.0, level="moderate",
+                    bottleneck="CPU", type="c6", speed=1.0, level="moderate", zone=self.zone(host),
                 )
                 for host in sorted({self.host(index) for index in range(self.workers)})
             ),
@@ -214,6 +219,7 @@ class Fleet:
         )  # fmt: skip
 
     def _app(self, distance: float, mean: float) -> AppStatus:
+        demand = self.asked(self.now)
         return AppStatus(
             app=APP, key_groups=self.key_groups, load_distance=distance, mean_load=mean, not_ready=None, noise=0.6,
             collocation=0.12, local_sends=0.1, missing_standbys=2, n_minus_1_pct=84.0, n_minus_1_bound_pct=82.0,
@@ -221,12 +227,48 @@ class Fleet:
             fixed=(FixedStatus(worker=self.worker(0), reason="worker_not_steering", text=""),),
             stale_key_groups=1, unknown_load=0.004,
             size=SizeStatus(
-                text=f"{self.workers} workers, demand {self.workers * 0.72:.2f} of {self.workers:.2f} cores (72%)",
-                workers=self.workers, wanted=self.workers, desired=self.workers, demand_cores=self.workers * 0.72,
+                text=f"{self.workers} workers, demand {demand:.2f} of {self.workers:.2f} cores "
+                f"({100 * demand / self.workers:.0f}%)",
+                workers=self.workers, wanted=self.workers, desired=self.workers, demand_cores=demand,
                 capacity_cores=float(self.workers),
             ),
             capacity=CapacityStatus(headroom=1.21, potential=1.36, bound=1.41, first=self.worker(1), accuracy=0.97),
+            forecast=self.forecast(),
         )  # fmt: skip
+
+    def asked(self, at: float) -> float:
+        """The cores that the app is asked for at this time: a day has its peak in the afternoon."""
+        noise = random.Random(f"{self.seed}/{at // 300}").gauss(0.0, 0.012)
+        return self.workers * (0.56 + 0.2 * math.sin(2.0 * math.pi * (at / 86_400.0 - 0.4)) + noise)
+
+    def forecast(self) -> ForecastStatus:
+        """The next hour, step by step."""
+        begin = int(self.now // 300) * 300
+        ahead = tuple(self.asked(begin + 300.0 * place + 150.0) for place in range(14))
+        error = self.workers * 0.012
+        tested = {"tested": 864, "scored": 850, "better": True, "error_pct": 2.1, "last_error_pct": 4.9}
+        near, far = (
+            AccuracyStatus(
+                horizon_s=horizon_s, error=error * more, last_error=error * more * 2.3,
+                seasonal_error=error * more * 1.4, **tested,  # type: ignore[arg-type]
+            )
+            for horizon_s, more in ((900.0, 1.0), (3600.0, 1.5))
+        )  # fmt: skip
+        return ForecastStatus(
+            text=f"{max(ahead[:4]):.2f} cores at most, 15 min ahead; mean error {error:.2f} cores (2 %), of the last "
+            f"value {error * 2.3:.2f} (5 %)",
+            used=True, peak_cores=max(ahead[:4]), period_s=86_400.0, at=self.now - 7200.0, known_s=1.2e6, near=near,
+            far=far, ahead_at=float(begin), step_s=300.0, ahead=ahead,
+        )  # fmt: skip
+
+    def demand_records(self) -> list[Record]:
+        """The demand of the last days, as the journal has it."""
+        last, rows = int(self.now // 300), []
+        for day in (last // 288 - 1, last // 288):
+            steps = range(day * 288, min(last, (day + 1) * 288))
+            values = [None if step % 97 < 3 else self.asked(step * 300.0 + 150.0) for step in steps]
+            rows.append(Record(TOPICS.journal, key_of(APP, day), encode_demand(APP, day, values)))
+        return rows
 
     def past(self, at: float) -> RoundStatus:
         return RoundStatus(
@@ -285,6 +327,7 @@ class Fleet:
             *(Record(TOPICS.snapshots, b"prod", each.payload, each.headers) for each in split(self.snapshot())),
             Record(TOPICS.intents, intent.key.encode(), encode_intent(intent)),
             Record(TOPICS.journal, JOURNAL_KEY, encode_entry(self.journal())),
+            *self.demand_records(),
         ]
 
 

@@ -79,3 +79,13 @@ def test_every_module_that_is_imported_exists() -> None:
     for path in OURS:
         for name in re.findall(r'(?:from |import\()"(\.[^"]+)"', path.read_text()):
             assert (path.parent / name).resolve().is_file(), f"{path.name}: {name}"
+
+
+def test_every_action_says_where_to_watch_it_and_is_one_of_the_api(client: TestClient) -> None:
+    texts = {path.name: path.read_text() for path in OURS if path.suffix == ".js"}
+    actions = {name for text in texts.values() for name in re.findall(r'\baction: "([a-z-]+)"', text)}
+    watched = re.search(r"const WATCH = {(.*?)^};", texts["actions.js"], re.MULTILINE | re.DOTALL)
+    assert watched is not None
+    assert set(re.findall(r'^  "?([a-z-]+)"?: \[', watched[1], re.MULTILINE)) == actions
+    paths = client.get("/api/v1/openapi.json").json()["paths"]
+    assert {path.rpartition("/")[2] for path in paths if path.startswith("/api/v1/intents/")} == actions

@@ -8,12 +8,14 @@ from fastapi import APIRouter, Query
 
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.cluster_view import bars, cluster_document
+from trimtab_console.hosts_view import host_rows, zone_rows
 from trimtab_console.intents import intent_document, rule_row
 from trimtab_console.runbooks import read_runbook
-from trimtab_protocol.console_documents import Bars, Cluster, IntentDocument, Page, RuleDocument, Runbook, WorkerOrder
+from trimtab_protocol.capacity_documents import Bars, HostOrder, HostRow, ZoneRow
+from trimtab_protocol.console_documents import Cluster, IntentDocument, Page, RuleDocument, Runbook, WorkerOrder
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HostStatus, NodeStatus, PoolStatus
+from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, NodeStatus, PoolStatus
 
 MAX_BARS = 4_000
 """Bars of one answer."""
@@ -59,7 +61,7 @@ def get_workers(
 
 @router.get("/workers/bars")
 def get_bars(source: From, app: str | None = None, most: Annotated[int, Query(ge=1, le=MAX_BARS)] = 1_000) -> Bars:
-    """All workers as at most `most` bars, ordered by host."""
+    """All workers as at most `most` bars, ordered by zone and host."""
     return bars(source.status, None if app is None else AppId(app), most)
 
 
@@ -70,9 +72,26 @@ def get_worker(source: From, worker: str) -> NodeStatus:
 
 
 @router.get("/hosts")
-def get_hosts(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[HostStatus]:
-    """The hosts, by name."""
-    return page_of(source.status.hosts, offset, limit)
+def get_hosts(
+    source: From,
+    zone: str | None = None,
+    name: Annotated[str, Query(max_length=200)] = "",
+    order: HostOrder = HostOrder.NAME,
+    offset: Offset = 0,
+    limit: Limit = 100,
+) -> Page[HostRow]:
+    """The hosts with their workers, of one zone if it is named; `name` = a part of their names."""
+    rows = host_rows(source.status, source.watch.known.intents)
+    rows = [row for row in rows if zone in (None, row.zone) and name in row.host]
+    if order is HostOrder.DEMAND:
+        rows.sort(key=lambda row: 1.0 if row.demand_pct is None else -row.demand_pct)
+    return page_of(rows, offset, limit)
+
+
+@router.get("/zones")
+def get_zones(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[ZoneRow]:
+    """The zones with the sums over their workers; none if no agent names its zone."""
+    return page_of(zone_rows(source.status), offset, limit)
 
 
 @router.get("/pool")

@@ -1,5 +1,7 @@
 """Maintenance of a host: its workers are drained and stay off until a time.  All raise Refusal."""
 
+from collections.abc import Sized
+
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.wording import first_few
@@ -23,8 +25,8 @@ def maintenance(asked: Asked, host: str, for_s: float) -> Change:
         for each in workers
     ]
     text = (
-        f"maintenance of {host} for {for_s / 60.0:.0f} min: {len(workers)} workers will be drained as the budget of "
-        f"each round allows, then stopped, and started again at its end: {first_few(workers)}; "
+        f"maintenance of {host} for {for_s / 60.0:.0f} min: {_counted(workers)} will be drained as the budget of each "
+        f"round allows, then stopped, and started again at its end: {first_few(workers)}; "
         f"`trimtab maintenance {host} --end` ends it earlier"
     )
     return Change(
@@ -40,5 +42,9 @@ def end(asked: Asked, host: str) -> Change:
     keys = [key for key, each in asked.intents.items() if isinstance(each, Drain) and each.host == host]
     if not keys:
         return undrain(asked, host)
-    text = f"the maintenance of {host} ends: {len(keys)} workers may run again, and are started if they were stopped"
+    text = f"the maintenance of {host} ends: {_counted(keys)} may run again; those that were stopped are started"
     return Change(key=keys[0], records=tuple((key, None) for key in keys), text=text)
+
+
+def _counted(workers: Sized) -> str:
+    return f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"

@@ -16,7 +16,9 @@ def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without
     change = maintenance.maintenance(known, HOST, 7200.0)
     expected = [Drain(**own(worker=each, until=known.at + 7200.0, host=HOST)) for each in WORKERS]  # type: ignore[arg-type]
     assert written(change) == expected
-    assert change.text.startswith(f"maintenance of {HOST} for 120 min: {len(WORKERS)} workers will be drained")
+    assert change.text.startswith(
+        f"maintenance of {HOST} for 120 min: {len(WORKERS)} worker{'s'[: len(WORKERS) - 1]} will be drained"
+    )
     nobody = asked(None, **{each.key: each for each in expected})
     assert maintenance.end(nobody, HOST).records == tuple((each.key, None) for each in expected)
 

@@ -18,8 +18,9 @@ const WATCH = {
   reject: ["#/plan", "Plans", "the plan waits no longer"],
   move: ["#/plan", "Plans", "a plan of its own begins"],
   undo: ["#/plan", "Plans", "a plan of its own begins"],
-  "add-rule": ["#/health", "Health", "it is among what operators asked for; conflicts are told there"],
-  "remove-rule": ["#/health", "Health", "it is gone from what operators asked for"],
+  maintenance: ["#/cluster", "Cluster", "the key groups of its workers fall to 0, then they stop; at its end they start again"],
+  "add-rule": ["#/rules", "Rules", "the controller tells it with its next window, and above it what cannot hold"],
+  "remove-rule": ["#/rules", "Rules", "it is gone with the next window"],
   "accept-journal": ["#/health", "Health", "the hold ends, and windows are judged again"],
 };
 
@@ -34,19 +35,20 @@ function open(what, key) {
   const title = h("h2", { id: "dialog-title" }, what.title), told = h("div", { class: "told", role: "status" }, "Asking what would follow…");
   const reason = h("input", { id: "reason", required: true, maxlength: 2000, autocomplete: "off", "aria-describedby": "reason-help" });
   const confirm = h("button", { class: what.danger ? "primary danger" : "primary", disabled: true }, what.title.replace(/\?$/, ""));
-  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), fields = what.fields?.();
+  const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), fields = what.fields?.(() => plan());
   const fault = h("p", { class: "fault", role: "alert" });
   const form = h("form", { onsubmit: (event) => { event.preventDefault(); carryOut(); } }, fields?.elements ?? [], told,
     h("label", { for: "reason" }, "Reason"), reason, h("p", { id: "reason-help", class: "muted" }, `Kept with your name, ${person().name}, in the log and the status.`),
     fault, h("div", { class: "buttons" }, cancel, confirm));
   const dialog = h("dialog", { "aria-labelledby": "dialog-title", onclose: () => { dialog.remove(); giveBack(key); } }, title, form);
   const body = () => ({ ...what.body, ...fields?.body() });
+  const inputs = () => (fields?.elements ?? []).flatMap((each) => (each.matches("input, select") ? [each] : [...each.querySelectorAll("input, select")]));
   let asked = 0, sent = null;
 
   async function dryRun() {
     const mine = ++asked;
     confirm.disabled = true;
-    if (fields?.elements.some((each) => each.matches("input") && !each.checkValidity())) { told.textContent = "Fill in the form to see what would follow."; return; }
+    if (inputs().some((each) => !each.checkValidity())) { told.textContent = "Fill in the form to see what would follow."; return; }
     const answer = await send("POST", `intents/${what.action}`, { ...body(), reason: "dry run", dry_run: true }).catch((error) => error);
     if (mine !== asked || !dialog.open) return;
     confirm.disabled = answer instanceof Error || !answer.intents.length;
@@ -72,10 +74,11 @@ function open(what, key) {
   }
 
   let due = null;
-  for (const each of fields?.elements ?? []) each.addEventListener("input", () => { clearTimeout(due); due = setTimeout(dryRun, PATIENCE_MS); });
+  const plan = () => { clearTimeout(due); due = setTimeout(dryRun, PATIENCE_MS); };
+  for (const each of inputs()) each.addEventListener("input", plan);
   document.body.append(dialog);
   dialog.showModal();
-  (fields?.elements.find((each) => each.matches("input, select")) ?? reason).focus();
+  (inputs()[0] ?? reason).focus();
   dryRun();
 }
 
@@ -126,32 +129,24 @@ export const forgetAppButton = (apps) => actionButton("Forget an app", {
   },
 });
 
-export const removeRuleButton = (rule) => actionButton("Remove", { action: "remove-rule", title: `Remove the rule ${rule}?`, label: `Remove the rule ${rule}`, body: { name: rule } });
+const UNITS = { minutes: 60, hours: 3600, days: 86400 };
 
-const RULE_KINDS = ["pool", "exclude", "freeze", "pin", "zone", "spread", "priority"];
-const listed = (text) => text.split(",").map((each) => each.trim()).filter(Boolean);
+// Of a host: its workers are drained, and stay off until a time.
+export const maintenanceButton = (row) => (row.maintenance_until !== null
+  ? actionButton("End maintenance", { action: "maintenance", title: `End the maintenance of ${row.host}?`, label: `End the maintenance of ${row.host}`, body: { host: row.host, for_s: null } })
+  : actionButton("Maintenance", {
+    action: "maintenance", title: `Begin the maintenance of ${row.host}?`, label: `Maintenance of ${row.host}`, body: { host: row.host }, danger: true,
+    fields: () => {
+      const count = h("input", { id: "for", type: "number", min: 1, max: 1000, required: true, value: 2, class: "short" });
+      const unit = h("select", { id: "unit", "aria-label": "Unit" }, Object.keys(UNITS).map((each) => h("option", { value: each, selected: each === "hours" }, each)));
+      return {
+        elements: [h("p", {}, "Its workers are drained, stopped, and started again at the end."), h("label", { for: "for" }, "For how long"), h("div", { class: "row" }, count, unit)],
+        body: () => ({ for_s: (count.valueAsNumber || 0) * UNITS[unit.value] }),
+      };
+    },
+  }));
 
-export const addRuleButton = () => actionButton("Add a rule", {
-  action: "add-rule", title: "Add a rule?",
-  fields: () => {
-    const text = (id, more) => h("input", { id, maxlength: 200, autocomplete: "off", ...more });
-    const rule = text("rule-name", { required: true }), kind = h("select", { id: "rule-kind" }, RULE_KINDS.map((each) => h("option", { value: each }, each)));
-    const app = text("rule-app"), operator = text("rule-operator"), groups = text("rule-key-groups");
-    const workers = text("rule-workers"), hosts = text("rule-hosts"), zones = text("rule-zones"), priority = h("input", { id: "rule-priority", type: "number", min: -100, max: 100 });
-    const hours = h("input", { id: "rule-hours", type: "number", min: 1, max: 8760 });
-    const said = [["Name", rule], ["Kind", kind], ["Apps (empty: all)", app], ["Operators (empty: all)", operator], ["Key groups, such as 0-15,40 (empty: all)", groups],
-      ["Workers, separated by commas", workers], ["Hosts", hosts], ["Zones", zones], ["Priority", priority], ["Ends after hours (empty: never)", hours]];
-    const until = new Map(); // the same number of hours is the same end, so that a second try is the same request
-    const end = (count) => until.get(count) ?? until.set(count, Date.now() / 1000 + 3600 * count).get(count);
-    return {
-      elements: said.flatMap(([label, input]) => [h("label", { for: input.id }, label), input]),
-      body: () => ({
-        name: rule.value.trim(), kind: kind.value, app: app.value.trim() || null, operator: operator.value.trim() || null, key_groups: groups.value.trim() || null,
-        workers: listed(workers.value), hosts: listed(hosts.value), zones: listed(zones.value), priority: priority.valueAsNumber || null, until: hours.valueAsNumber ? end(hours.valueAsNumber) : null,
-      }),
-    };
-  },
-});
+export const drainZoneButton = (zone) => actionButton("Drain", { action: "drain", title: `Drain zone ${zone}?`, label: `Drain zone ${zone}`, body: { worker: `zone:${zone}` }, danger: true });
 
 export const acceptButton = (hold) => actionButton("Accept the journal", { action: "accept-journal", title: "Accept the journal as it is?", body: { hold }, danger: true });
 

@@ -2,7 +2,8 @@
 import { scaleButton, stopButton, unscaleButton } from "./actions.js";
 import { get, maybe, name, now } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
-import { bytes, card, h, key, number, percent, plural, share, show, table, tile, times, unfold } from "./dom.js";
+import { bytes, card, cores, count, h, key, number, percent, plural, share, show, table, tile, times, unfold } from "./dom.js";
+import { demand } from "./demand.js";
 import { flowsOf } from "./flows.js";
 import { whyLink } from "./why.js";
 
@@ -18,7 +19,8 @@ export function app(root, wanted) {
   const operators = card("Operators", "half", h("div")), hottest = card("Hottest key groups", "half", h("div"));
   const buttons = h("div", { class: "actions" }), flows = card("Flows between operators", "", h("div"));
   flows.firstChild.append(h("span", { class: "note" }, "the last window"), key("ease", "tuples"), key("use", "of them on the same worker"), key("none", "where is unknown"));
-  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, flows, operators, hottest);
+  const asked = demand();
+  root.replaceChildren(h("div", { class: "title" }, title, buttons), which, tiles, map, size, asked.card, flows, operators, hottest);
   let data = null, operator = null, drawn = null, allFlows = false, allOperators = false;
   const say = (at) => { said.textContent = at === null || !data ? "Point at a cell, or use the arrow keys, to read its values." : cellText(data, at); };
   const redraw = choosing(canvas, {
@@ -33,7 +35,7 @@ export function app(root, wanted) {
   return async function refresh() {
     const [list, intents] = await Promise.all([maybe("apps", { items: [] }), maybe("intents?limit=1000", { items: [] })]);
     const row = list.items.find((each) => each.app === wanted) ?? list.items[0];
-    for (const each of [map, size, operators, hottest]) each.hidden = !row;
+    for (const each of [map, size, operators, hottest, asked.card]) each.hidden = !row;
     flows.hidden ||= !row;
     if (!row) return show(tiles, null, () => h("p", { class: "empty" }, "No app has reported yet."));
     title.textContent = row.app;
@@ -42,7 +44,7 @@ export function app(root, wanted) {
     show(tiles, row, () => tilesOf(row));
     show(size.lastChild, row, () => sizeOf(row));
     const none = { items: [], total: 0 };
-    const [found, sent] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe(`apps/${name(row.app)}/flows?limit=1000`, none)]);
+    const [found, sent] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe(`apps/${name(row.app)}/flows?limit=1000`, none), asked.refresh(row)]);
     const isSet = intents.items.some((each) => each.kind === "scale" && each.about === row.app);
     show(buttons, [row.app, row.size?.workers, isSet], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null, stopButton(row.app)]);
     const busiest = [...found].sort((a, b) => (b.cpu_cores ?? -1) - (a.cpu_cores ?? -1));
@@ -96,8 +98,7 @@ function pausedTile(used) {
 function sizeOf(row) {
   const fixed = row.fixed.length ? [h("h2", {}, `Fixed workers: ${row.fixed.length}`), h("p", { class: "muted" }, "Plans are made around them."),
     h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: `, h("a", { href: `#/health/${name(each.reason)}` }, each.reason.replaceAll("_", " ")), each.text ? `, ${each.text}` : "")))] : [];
-  const ahead = row.forecast ? [h("p", { class: "muted" }, `Forecast: ${row.forecast.text}`)] : [];
-  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...ahead, ...fixed];
+  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...fixed];
 }
 
 // A button for each operator; a list of them where they are many.
@@ -107,8 +108,8 @@ function chooser(names, chosen, choose) {
 }
 
 const operatorsTable = (rows, all, toggle) => [table("Operators", [
-  ["operator", (row) => row.operator], ["key groups", (row) => number(row.key_groups), true], ["cores", (row) => number(row.cpu_cores, 2), true],
-  ["inputs/s", (row) => number(row.tuples_in_s), true], ["backlog", (row) => number(row.backlog), true], ["state", (row) => bytes(row.state_bytes), true],
+  ["operator", (row) => row.operator], ["key groups", (row) => number(row.key_groups), true], ["cores", (row) => cores(row.cpu_cores), true],
+  ["inputs/s", (row) => count(row.tuples_in_s), true], ["backlog", (row) => count(row.backlog), true], ["state", (row) => bytes(row.state_bytes), true],
   ["not measured", (row) => number(row.unmeasured), true],
 ], all ? rows : rows.slice(0, SHOWN), "No window has been published lately."), unfold("operators", rows.length, SHOWN, all, toggle)];
 

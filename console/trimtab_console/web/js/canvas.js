@@ -15,7 +15,7 @@ export function prepared(canvas) {
   return { context, width, height };
 }
 
-const LEFT = 38, BOTTOM = 20, TOP = 8;
+const LEFT = 38, BOTTOM = 20, TOP = 8, ZONES = 18;
 
 export const barAt = (canvas, x, count) => {
   const width = canvas.getBoundingClientRect().width - LEFT;
@@ -30,7 +30,7 @@ export function drawBars(canvas, data, selected) {
   if (!count) return;
   const high = Math.max(110, ...data.used.map((v) => v ?? 0), ...data.demand.map((v) => v ?? 0));
   const top = Math.min(300, Math.ceil(high / 20) * 20);
-  const base = height - BOTTOM, slot = (width - LEFT) / count;
+  const zoned = data.zone.some((zone) => zone !== null), base = height - BOTTOM - (zoned ? ZONES : 0), slot = (width - LEFT) / count;
   const y = (value) => base - (Math.min(value, top) / top) * (base - TOP);
   bands(c, data, slot, base);
   c.strokeStyle = css("--line"); c.fillStyle = css("--muted"); c.lineWidth = 1; c.textAlign = "right"; c.textBaseline = "middle";
@@ -53,7 +53,8 @@ export function drawBars(canvas, data, selected) {
   if (data.mean_use !== null) {
     c.setLineDash([5, 4]); c.strokeStyle = css("--ink"); line(c, LEFT, width, y(data.mean_use)); c.setLineDash([]);
   }
-  labels(c, data, slot, base, width);
+  labels(c, data.host, slot, base, width);
+  if (zoned) zones(c, data.zone, slot, base + BOTTOM, width);
 }
 
 function line(c, from, to, y) { c.beginPath(); c.moveTo(from, y); c.lineTo(to, y); c.stroke(); }
@@ -81,15 +82,27 @@ function bands(c, data, slot, base) {
   });
 }
 
-function labels(c, data, slot, base, width) {
+function labels(c, names, slot, base, width) {
   c.fillStyle = css("--muted"); c.textAlign = "center"; c.textBaseline = "top";
   let from = 0, free = LEFT;
-  data.host.forEach((host, at) => {
-    if (host === data.host[at + 1]) return;
+  names.forEach((host, at) => {
+    if (host === names[at + 1]) return;
     const middle = LEFT + ((from + at + 1) / 2) * slot, half = c.measureText(host).width / 2;
     if (middle - half > free && middle + half < width) { c.fillText(host, middle, base + 5); free = middle + half + 14; }
     from = at + 1;
   });
+}
+
+// A line below the bars of each zone, and its name.
+function zones(c, names, slot, y, width) {
+  c.strokeStyle = css("--muted"); c.lineWidth = 1;
+  let from = 0;
+  names.forEach((zone, at) => {
+    if (zone === names[at + 1]) return;
+    line(c, LEFT + from * slot + 2, LEFT + (at + 1) * slot - 2, Math.round(y) + 0.5);
+    from = at + 1;
+  });
+  labels(c, names.map((zone) => zone ?? "zone not known"), slot, y, width);
 }
 
 export function layout(width, height, count) {

@@ -5,6 +5,7 @@ import { barAt, choosing, drawBars } from "./canvas.js";
 import { chart } from "./chart.js";
 import { ago, card, clock, h, key, number, percent, plural, show, table, tile, times, UNKNOWN } from "./dom.js";
 import { when } from "./events.js";
+import { hosts } from "./hosts.js";
 import { person } from "./session.js";
 
 const SHOWN = 12, PATIENCE_MS = 300;
@@ -15,10 +16,10 @@ export function cluster(root) {
   const highest = key("ease", "highest use"), workers = card("Workers by host", "", canvas, said);
   workers.firstChild.append(note, key("use", "use"), highest, key("demand", "demand"), key("mean", "mean use"), key("full", "capacity"), key("none", "unknown"));
   const apps = card("Apps", "", h("div")), over = h("div", { class: "chart" });
-  const none = h("p", { class: "empty" }, "No load distance is known yet.");
+  const none = h("p", { class: "empty" }, "The load distance of two windows, at least, is not known yet.");
   const figures = h("p", { class: "said" });
   const history = card("Load distance over time", "", none, over, figures), top = card("Most asked of", "", h("div"));
-  const decisions = card("Last decisions", "", h("div"));
+  const decisions = card("Last decisions", "", h("div")), byHost = hosts();
   over.hidden = true;
   history.firstChild.append(key("line", "load distance"), key("dashes", "bound of the last plan"));
   let due = null;
@@ -26,7 +27,7 @@ export function cluster(root) {
   top.firstChild.append(find);
   const buttons = h("div", { class: "actions" });
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Cluster"), buttons), tiles, workers,
-    h("div", { class: "half stack" }, history, top), h("div", { class: "half stack" }, apps, decisions));
+    h("div", { class: "half stack" }, history, top), h("div", { class: "half stack" }, apps, decisions), byHost.card);
   let bars = null, points = [];
   const say = (at) => { said.textContent = at === null || !bars ? hint(bars) : barText(bars, at); };
   const redraw = choosing(canvas, {
@@ -48,7 +49,7 @@ export function cluster(root) {
     const most = Math.max(40, Math.min(2000, Math.floor(canvas.clientWidth / 2.5)));
     const listed = maybe("apps", { items: [], total: 0 });
     const [summary, found, list, decided, past] = await Promise.all([
-      asked, maybe(`workers/bars?most=${most}`), listed, maybe("decisions?limit=6", { items: [] }), listed.then(historyOf), findWorkers(),
+      asked, maybe(`workers/bars?most=${most}`), listed, maybe("decisions?limit=6", { items: [] }), listed.then(historyOf), findWorkers(), byHost.refresh(),
     ]);
     show(tiles, [summary.totals, list], () => tilesOf(summary.totals, list.items));
     show(buttons, summary.paused, () => [pauseButton(summary.paused), stopButton(null)]);
@@ -66,7 +67,7 @@ export function cluster(root) {
     history.firstChild.firstChild.textContent = worst ? `Load distance over time: ${worst.app}` : "Load distance over time";
     points = past;
     if (worst) {
-      const known = points.some((row) => row.load_distance !== null);
+      const known = points.filter((row) => row.load_distance !== null).length > 1;
       none.hidden = known; over.hidden = !known;
       if (known) await plot([points.map((row) => row.at), points.map((row) => row.load_distance), points.map((row) => row.bound)]);
     }
@@ -88,7 +89,7 @@ const finite = (value) => (Number.isFinite(value) ? value : null);
 function barText(bars, at) {
   const several = bars.count[at] > 1 ? ` and ${bars.count[at] - 1} more: the highest of each (mean use ${percent(bars.used_mean[at])})` : "";
   const remark = bars.remark[at] ? `, ${bars.remark[at]}` : "";
-  return `${bars.first[at]} on ${bars.host[at]}${several}: use ${percent(bars.used[at])}, demand ${percent(bars.demand[at])}, load of its key groups ${percent(bars.load[at])}${remark}`;
+  return `${bars.first[at]} on ${bars.host[at]}${bars.zone[at] ? `, ${bars.zone[at]}` : ""}${several}: use ${percent(bars.used[at])}, demand ${percent(bars.demand[at])}, load of its key groups ${percent(bars.load[at])}${remark}`;
 }
 
 function tilesOf(totals, apps) {

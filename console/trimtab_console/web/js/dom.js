@@ -15,6 +15,9 @@ export const UNKNOWN = "–";
 export const number = (value, digits = 0) =>
   value === null || value === undefined ? UNKNOWN
     : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// In as few digits as a table has room for.
+export const count = (value) => (value >= 1e6 ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 2 }) : number(value));
+export const cores = (value) => number(value, value >= 100 ? 0 : 2);
 export const percent = (value, digits = 0) => (value === null || value === undefined ? UNKNOWN : `${number(value, digits)} %`);
 export const share = (value) => percent(value === null || value === undefined ? null : value * 100, 1);
 export const times = (value) => (value === null || value === undefined ? UNKNOWN : `${number(value, 2)}×`);
@@ -52,7 +55,7 @@ export const key = (kind, text) => h("span", { class: "key" }, h("i", { class: `
 export function table(caption, columns, rows, empty) {
   const kind = (n) => (n === true ? "n" : n);
   if (!rows.length) return h("p", { class: "empty" }, empty ?? "none");
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h("table", { role: "table" },
       h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, columns.map(([name, , n]) => h("th", { scope: "col", role: "columnheader", class: kind(n) }, name)))),
       h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, columns.map(([name, of, n]) => cell(name, of(row), kind(n))))))));

@@ -1,5 +1,5 @@
 // What operators send to each other: boxes and lines as wide as the rates, and the same values as a table.
-import { bytes, h, number, share, table, unfold, UNKNOWN } from "./dom.js";
+import { bytes, count, h, number, share, table, unfold, UNKNOWN } from "./dom.js";
 import { arranged } from "./layers.js";
 import { drawing, picture, short, svg } from "./svg.js";
 
@@ -17,7 +17,7 @@ export function flowsOf(found, operators, all, toggle) {
 }
 
 const flowsTable = (rows, most) => table("Flows", [
-  ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`], ["tuples/s", (row) => [meter(row.tuples_s / (most || 1), row.collocation), h("span", { class: "beside-bar" }, number(row.tuples_s))], true],
+  ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`], ["tuples/s", (row) => [meter(row.tuples_s / (most || 1), row.collocation), h("span", { class: "beside-bar" }, count(row.tuples_s))], true],
   ["bytes/s", (row) => bytes(row.bytes_s), true], ["same worker", (row) => share(row.collocation), true], ["past the broker", (row) => share(row.local_sends), true],
 ], rows);
 

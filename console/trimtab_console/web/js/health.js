@@ -1,8 +1,9 @@
 // What is missing, and the runbook beside it.
-import { acceptButton, addRuleButton, forgetAnyButton, forgetAppButton, forgetButton, removeRuleButton } from "./actions.js";
+import { acceptButton, forgetAnyButton, forgetAppButton, forgetButton } from "./actions.js";
 import { get, maybe, name } from "./api.js";
 import { decisionList } from "./cluster.js";
-import { ago, card, clock, h, number, percent, show, table } from "./dom.js";
+import { ago, card, h, number, percent, show, table } from "./dom.js";
+import { when } from "./events.js";
 import { markdown } from "./markdown.js";
 import { person } from "./session.js";
 
@@ -25,7 +26,7 @@ export function health(root, wanted) {
     const open = wanted ?? summary.runbook ?? rows.find(([runbook]) => runbook)?.[0];
     const text = open ? await maybe(`runbooks/${name(open)}`) : null;
     show(book.lastChild, [open, text], () => (text ? markdown(text.text) : h("p", { class: "empty" }, open ? `The runbook ${open} is not installed.` : "No runbook is needed now.")));
-    show(buttons, [summary.hold_id, controllers.items.map((each) => each.app)], () => [summary.hold_id ? acceptButton(summary.hold_id) : null, addRuleButton(), forgetAnyButton(), forgetAppButton(controllers.items.map((each) => each.app))]);
+    show(buttons, [summary.hold_id, controllers.items.map((each) => each.app)], () => [summary.hold_id ? acceptButton(summary.hold_id) : null, forgetAnyButton(), forgetAppButton(controllers.items.map((each) => each.app))]);
     away.hidden = !gone.total;
     show(away.lastChild, gone, () => awayTable(gone));
     show(intents.lastChild, asked.items, () => intentsTable(asked.items));
@@ -62,8 +63,10 @@ const awayTable = (gone) => [table("Workers that are away", [
   ...(person().may_change ? [["action", (row) => forgetButton(row.worker), "act"]] : []),
 ], gone.items), gone.total > gone.items.length ? h("p", { class: "muted" }, `and ${gone.total - gone.items.length} more`) : null];
 
+const whatOf = (row) => (row.kind === "drain" && row.host ? `maintenance of ${row.host}: drain ${row.about}`
+  : row.kind === "rule" ? ["rule ", h("a", { href: "#/rules" }, row.about)] : [row.kind, row.about, row.workers].filter((each) => each !== null).join(" "));
+
 const intentsTable = (rows) => table("Intents", [
-  ["what", (row) => [row.kind, row.about, row.workers].filter((each) => each !== null).join(" ")], ["by", (row) => row.by],
-  ["at", (row) => clock(row.at)], ["why", (row) => row.reason],
-  ...(person().may_change && rows.some((row) => row.kind === "rule") ? [["action", (row) => (row.kind === "rule" ? removeRuleButton(row.about) : null), "act"]] : []),
+  ["what", whatOf, "wrap"], ["by", (row) => row.by],
+  ["at", (row) => when(row.at)], ["until", (row) => (row.until === null ? "" : when(row.until))], ["why", (row) => row.reason, "says"],
 ], rows, "Nothing is asked for.");

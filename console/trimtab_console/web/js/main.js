@@ -7,11 +7,12 @@ import { events } from "./events.js";
 import { health } from "./health.js";
 import { login } from "./login.js";
 import { plan } from "./plan.js";
+import { rules } from "./rules.js";
 import { ask, logIn, logOut, person, takeToken } from "./session.js";
 import { why } from "./why.js";
 
-const PAGES = { cluster, app, plan, events, why, health };
-const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", events: "Events", why: "Why", health: "Health" };
+const PAGES = { cluster, app, plan, events, why, rules, health };
+const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", events: "Events", why: "Why", rules: "Rules", health: "Health" };
 const KINDS = { acting: "good", "dry run": "", paused: "warn", hold: "bad", silent: "bad" };
 const main = document.getElementById("main"), banner = document.getElementById("banner");
 const who = document.getElementById("who"), out = document.getElementById("log-out");

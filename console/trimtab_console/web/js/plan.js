@@ -92,7 +92,7 @@ function movesOf(moving, go) {
     table("Moves", [
       ["key groups", (row) => row.key_groups.slice(0, 3).join(", ") + (row.key_groups.length > 3 ? ` and ${row.key_groups.length - 3} more` : "")], ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`],
       ["phase", (row) => h("span", { class: `badge ${{ done: "good", failed: "bad", unresolved: "bad" }[row.phase] ?? "warn"}` }, row.phase)],
-      ["state", (row) => bytes(row.state_bytes), true], ["pause", (row) => seconds(row.pause_s), true], ["", (row) => row.detail ?? ""],
+      ["state", (row) => bytes(row.state_bytes), true], ["pause", (row) => seconds(row.pause_s), true], ["detail", (row) => row.detail ?? "", "says"],
     ], moving.items, "No moves."),
     moving.total > PAGE ? h("div", { class: "pager" },
       h("button", { disabled: moving.offset === 0, onclick: () => go(Math.max(0, moving.offset - PAGE)) }, "Previous"),

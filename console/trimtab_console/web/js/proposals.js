@@ -27,7 +27,7 @@ function proposal(row, told, between, left) {
     h("p", {}, h("span", { class: "badge warn" }, "waits for approval"), ` expires in ${left}`), h("p", {}, row.reason),
     h("p", {}, `load distance ${number(row.before, 1)} → ${number(row.planned, 1)} pp (bound ${number(row.lower_bound, 1)})`),
     h("p", { class: "muted" }, `${plural(row.moves_total, "move")}${warm}; ${bytes(row.restore_bytes)} of state to restore${unknown}`),
-    h("p", {}, approveButton(row), " ", rejectButton(row)),
+    h("p", { class: "actions" }, approveButton(row), rejectButton(row)),
     ...(between?.items.length ? arrowsOf(between) : []),
     table(`Moves of plan ${row.plan}`, [["key group", (move) => whyLink(move.key_group)], ["from", (move) => move.source], ["to", (move) => `→ ${move.target}`], ["state", (move) => bytes(move.state_bytes), true]], row.moves.slice(0, SHOWN)),
     row.moves_total > SHOWN ? h("p", { class: "muted" }, `and ${number(row.moves_total - SHOWN)} more`) : null,

@@ -3,6 +3,7 @@ import { moveButton } from "./actions.js";
 import { maybe, name, now } from "./api.js";
 import { bytes, card, h, number, percent, show, table, tile, UNKNOWN } from "./dom.js";
 import { when } from "./events.js";
+import { person } from "./session.js";
 
 const EVERY_S = 15; // the answer takes the console some work, and changes once a window
 
@@ -62,7 +63,7 @@ function targetsOf(found) {
     table("If it were on another worker", [
       ["worker", (row) => row.worker], ["host", (row) => row.host], ["load distance", (row) => (row.load_distance === null ? UNKNOWN : `${number(row.load_distance, 2)} pp`), true],
       ["change", change, true], ["load of the worker", (row) => percent(row.load_pct, 1), true], ["remark", remark, "says"],
-      ["", (row) => (row.owner || row.forbidden ? "" : moveButton(found.key_group, row.worker) ?? "")],
+      ...(person().may_change ? [["action", (row) => (row.owner || row.forbidden ? "" : moveButton(found.key_group, row.worker)), "act"]] : []),
     ], shown),
     found.targets_total > shown.length ? h("p", { class: "muted" }, `and ${number(found.targets_total - shown.length)} more`) : null,
   ];
