@@ -33,7 +33,11 @@ def opened(page: Page, button: str, title: str, **filled: str) -> Locator:
 
 def confirm(page: Page, button: str, title: str, telling: str, **filled: str) -> None:
     """Open the dialog, wait until it tells what would follow, give a reason, confirm and close."""
-    dialog = opened(page, button, title, **filled)
+    finish(opened(page, button, title, **filled), title, telling)
+
+
+def finish(dialog: Locator, title: str, telling: str) -> None:
+    """Wait until the dialog tells what would follow, give a reason, confirm and close."""
     expect(dialog.locator(".told")).to_contain_text(telling)
     dialog.get_by_label("Reason").fill("by dialog")
     dialog.get_by_role("button", name=title.removesuffix("?"), exact=True).click()
@@ -52,6 +56,33 @@ def running(console: Client) -> int:
     """How many workers run."""
     totals = console.cluster().totals
     return totals.running if totals else 0
+
+
+def keep_a_rule(page: Page, address: str, console: Client) -> None:
+    """A rule is added with the fields that its kind has, is told by the controller, and is removed."""
+    page.goto(f"{address}/#/rules")
+    dialog = opened(page, "Add a rule", "Add a rule?", Name="stay")
+    dialog.get_by_label("Kind", exact=True).select_option("freeze")
+    expect(dialog.get_by_label("Workers", exact=True)).to_be_hidden()
+    finish(dialog, "Add a rule?", "rule stay (freeze) is kept from the next window on")
+    told = page.get_by_role("cell", name="stay", exact=True)
+    expect(told).to_be_visible()
+    assert [(row.name, row.kind, row.by) for row in console.rules()] == [("stay", "freeze", "sandbox")]
+    confirm(page, "Remove the rule stay", "Remove the rule stay?", "rule stay is not kept any longer")
+    expect(told).to_have_count(0)
+
+
+def maintain(page: Page, address: str, console: Client) -> None:
+    """A maintenance begins and ends by the buttons in the row of its host."""
+    page.goto(f"{address}/#/cluster")
+    (host, *_) = [row.host for row in console.hosts() if row.running]
+    telling = f"maintenance of {host} for 120 min: 1 worker will be drained"
+    confirm(page, f"Maintenance of {host}", f"Begin the maintenance of {host}?", telling)
+    assert [row.host for row in console.hosts() if row.maintenance_until is not None] == [host]
+    expect(page.get_by_text("maintenance until")).to_be_visible()
+    telling = f"the maintenance of {host} ends"
+    confirm(page, f"End the maintenance of {host}", f"End the maintenance of {host}?", telling)
+    until(lambda: intents(console) == [], "nothing is drained any longer")
 
 
 def forget(page: Page, address: str, console: Client) -> None:
@@ -79,7 +110,7 @@ def stop(page: Page, address: str, console: Client) -> None:
 
 
 def scale(page: Page, address: str, console: Client, workers: int) -> None:
-    """The controller has an agent start a worker of the pool; then the size follows the demand again."""
+    """The controller has an agent start a worker of the pool."""
     page.goto(f"{address}/#/app")
     (app,) = [row.app for row in console.apps()]
     telling = f"{app} will have {workers} workers"
@@ -88,6 +119,11 @@ def scale(page: Page, address: str, console: Client, workers: int) -> None:
     until(lambda: running(console) == workers, f"{workers} workers run")
     page.goto(f"{address}/#/cluster")
     expect(page.locator(".tile .value").first).to_have_text(str(workers))
+
+
+def unscale(page: Page, address: str, console: Client) -> None:
+    """The size follows the demand again."""
+    (app,) = [row.app for row in console.apps()]
     page.goto(f"{address}/#/app")
     button = f"Let the size of {app} follow its demand"
     confirm(page, button, f"{button}?", f"the size of {app} follows its demand again")

@@ -14,7 +14,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.e2e.console_dialogs import forget, scale, stop
+from flights.dataset import read_flights
+from flights.producer import FlightProducer
+from flights.wire import EXTRACT, SUMS
+from tests.e2e.console_dialogs import forget, keep_a_rule, maintain, scale, stop, unscale, until
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
@@ -29,10 +32,11 @@ PAGES = {
     "plan": "Plans",
     "events": "What happened",
     "why": "Which key group",
+    "rules": "Rules",
     "health": "What is missing",
 }
 PHONE, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
-SERIOUS = {"serious", "critical"}
+SERIOUS = {"moderate", "serious", "critical"}
 REFUSED = "409 (Conflict)"
 """What Chromium notes of a dry run that is refused on purpose."""
 TRIMTAB = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
@@ -96,10 +100,15 @@ def check_pages(cluster: Cluster) -> None:
             look(page, name)
         see_live_values(page, asker)
         act(page, asker)
+        see_flows(page, asker, cluster.broker.address)
         with Client(Access(address=asker.address, token=access.token)) as console:
+            keep_a_rule(page, asker.address, console)
+            maintain(page, asker.address, console)
             forget(page, asker.address, console)
             stop(page, asker.address, console)
             scale(page, asker.address, console, cluster.settings.workers)
+            see_moves(page, asker, console)
+            unscale(page, asker.address, console)
         see_events(page, asker)
         see_why(page, asker)
         browser.close()
@@ -196,6 +205,41 @@ def act(page: Page, asker: Asker) -> None:
     page.get_by_role("button", name="Close").click()
     expect(page.locator("#state")).to_have_text("acting")
     assert asker.get("intents")["items"] == []
+
+
+def see_flows(page: Page, asker: Asker, broker: str) -> None:
+    """What operators send to each other is drawn, and a table has the values of the API."""
+    (app,) = [row["app"] for row in asker.get("apps")["items"]]
+    with FlightProducer(broker, list(read_flights(limit=20_000)), key_groups=64, rate=100.0):
+        until(lambda: asker.get(f"apps/{app}/flows")["items"], "a window has flows")
+        (flow,) = asker.get(f"apps/{app}/flows")["items"]
+        assert (flow["source"], flow["target"]) == (EXTRACT, SUMS)
+        assert min(flow["tuples_s"], flow["bytes_s"], flow["pairs"]) > 0
+        assert 0.0 <= flow["collocation"] <= 1.0
+        page.goto(f"{asker.address}/#/app")
+        expect(page.get_by_role("img", name="Flows between 2 operators")).to_be_visible()
+        told = page.get_by_role("group", name="Flows", exact=True)
+        for name in (EXTRACT, f"→ {SUMS}"):
+            expect(told.get_by_role("cell", name=name, exact=True)).to_be_visible()
+        look(page, "app")
+
+
+def see_moves(page: Page, asker: Asker, console: Client) -> None:
+    """The moves of a plan are drawn from worker to worker, and can be read as a table."""
+    (app,) = [row.app for row in console.apps()]
+    until(lambda: [row for row in console.why(app, SUMS, 0).targets if not row.owner], "another worker can take it")
+    found = console.why(app, SUMS, 0)
+    (target,) = [row.worker for row in found.targets if not row.owner]
+    console.move([found.key_group], target, reason="to see it")
+    until(lambda: console.why(app, SUMS, 0).owner == target, "the key group has moved")
+    page.goto(f"{asker.address}/#/plan/{console.why(app, SUMS, 0).plan}")
+    expect(page.get_by_role("img", name="1 key group moves from 1 to 1 worker")).to_be_visible()
+    page.get_by_text("The same as a table").focus()
+    page.keyboard.press("Enter")
+    told = page.get_by_role("group", name="Moves from worker to worker")
+    for name in (found.owner, f"→ {target}", "1 done"):
+        expect(told.get_by_role("cell", name=name, exact=True)).to_be_visible()
+    look(page, "plan")
 
 
 def see_events(page: Page, asker: Asker) -> None:

@@ -20,7 +20,7 @@ def test_the_workers_of_a_host_stay_off_also_under_a_successor_and_are_started_a
     assert "no host 'nowhere' reports" in world.trimtab("maintenance", "nowhere", "--for", "1h", code=1)
     begun = len(world.commands)
     said = world.trimtab("maintenance", "h1", "--for", "1h", "--reason", "memory")
-    assert "maintenance of h1 for 60 min: 1 workers will be drained" in said
+    assert "maintenance of h1 for 60 min: 1 worker will be drained" in said
 
     stop = drained(world, begun)
     assert (stop.worker, "w1" in world.owners.values()) == ("w1", False)
