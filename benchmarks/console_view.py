@@ -6,8 +6,9 @@ The messages are those of a made-up cluster, as they are on the topics.  A conso
 a file, so that its memory is that of a console; the time to fetch them from Kafka is not in it.  Server: the requests
 of a page, one after the other, the median of the rounds.  Browser: each time in a new window without a cache, the
 median of the rounds; Chromium runs on the same machine.  *First view* is the page's own part, by the browser's clock:
-from the start of the navigation until the frame after the one with all values.  *With the window* adds what Chromium
-needs for a new window and its process, and what Playwright adds.  The page's parts are those of the Navigation, Paint
+from the start of the navigation until the frame after the one with all values.  *Reloaded* is the same of a reload in
+that window, with what it keeps.  *With the window* adds what Chromium needs for a new window and its process, and what
+Playwright adds.  The page's parts are those of the Navigation, Paint
 and Resource Timing and of the browser's own counters.
 """
 
@@ -42,8 +43,8 @@ BARS, CELLS = 480, 9_000
 """What a window of 1,280 pixels asks for."""
 PAGES = {
     "cluster": ("cluster", f"workers/bars?most={BARS}", "apps", "workers?order=demand&limit=12", "decisions?limit=6",
-                f"apps/{APP}/history"),
-    "app": ("cluster", "apps", f"apps/{APP}/operators", f"apps/{APP}/flows?limit=1000",
+                f"apps/{APP}/history", "zones?limit=1000", "hosts?order=demand&limit=12"),
+    "app": ("cluster", "apps", f"apps/{APP}/operators", f"apps/{APP}/flows?limit=1000", f"apps/{APP}/demand",
             f"apps/{APP}/operators/o0/map?cells={CELLS}",
             f"apps/{APP}/operators/o0/key-groups?order=load&limit=10"),
 }  # fmt: skip
@@ -181,10 +182,18 @@ def view(browser: Browser, address: str) -> dict[str, float]:
         found: dict[str, float] = page.evaluate(PARTS)
         took = time.perf_counter() - began
         counted = {row["name"]: row["value"] for row in session.send("Performance.getMetrics")["metrics"]}
+        page.reload(wait_until="commit")
+        page.wait_for_selector("main[data-version]", timeout=PATIENCE_MS)
+        again: dict[str, float] = page.evaluate(PARTS)
     finally:
         page.close()
     parts = {name: value if name == "requests" else value / 1000 for name, value in found.items()}
-    return {**parts, **{name: counted[counter] for counter, name in COUNTERS.items()}, "with the window": took}
+    return {
+        **parts,
+        **{name: counted[counter] for counter, name in COUNTERS.items()},
+        "with the window": took,
+        "reloaded": again["first view"] / 1000,
+    }
 
 
 def told(views: Sequence[Mapping[str, float]]) -> str:
