@@ -204,10 +204,24 @@ async def count(stream: Any) -> None:
         await regrouped.send(key=f"g{event.value % SETUP.get('groups', 97)}", value=event.value)
 
 
+remembered: dict[str, tuple[int, int]] = {}
+"""Key -> (partition, sum): what many apps keep in memory beside their tables, until they lose the partition."""
+
+
+@app.on_partitions_revoked.connect
+async def forget(_: Any, revoked: Any, **__: Any) -> None:
+    gone = {tp.partition for tp in revoked if tp.topic == "numbers"}
+    for key in [key for key, (partition, _) in remembered.items() if partition in gone]:
+        del remembered[key]
+
+
 @app.agent(numbers)
 async def add(stream: Any) -> None:
     async for event in stream.events():
-        sums[text(event.key)] += event.value
+        key = text(event.key)
+        before = remembered[key][1] if key in remembered else sums[key]
+        sums[key] = before + event.value
+        remembered[key] = event.message.partition, sums[key]
 
 
 @app.agent(regrouped)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import faust
 from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
@@ -84,7 +85,7 @@ def install(
         shared,
         connection=_connection(app),
         named_topics=lambda: _topics(operators or {}),
-        unfit_tables=lambda: unfit_tables(app),
+        unfit_parts=lambda: (*unfit_tables(app), *unfit_agents(app)),
         settings=chosen,
     )
     hop, reasons = None, [*complaints(), *unfit(app)]
@@ -137,6 +138,13 @@ def unfit_for_local(app: Any) -> Iterator[str]:
         yield "producer_partitioner: with local topics, partitions must be those of the default partitioner"
 
 
+def unfit_agents(app: Any) -> Iterator[str]:
+    """The app's agents that make steering impossible, each with the reason."""
+    for name, agent in app.agents.items():
+        if agent.isolated_partitions:
+            yield f"agent {name}: isolated_partitions starts and stops its actors at rebalances only"
+
+
 def unfit_tables(app: Any) -> Iterator[str]:
     """The app's tables that make steering impossible, each with the reason."""
     for name, table in app.tables.items():
@@ -144,6 +152,8 @@ def unfit_tables(app: Any) -> Iterator[str]:
             yield f"table {name}: a global table is on every worker"
         elif table.use_partitioner:
             yield f"table {name}: use_partitioner writes to other partitions than the event's"
+        elif isinstance(table, faust.SetTable):
+            yield f"table {name}: a SetTable keeps its sets in memory"
         elif not getattr(table.data, "use_rocksdict", False):
             yield f"table {name}: store {table.data.url}, expected rocksdb:// with rocksdict (state on disk)"
 

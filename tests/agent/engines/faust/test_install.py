@@ -10,7 +10,7 @@ import pytest
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import Link
-from trimtab_agent.engines.faust.install import unfit, unfit_tables
+from trimtab_agent.engines.faust.install import unfit, unfit_agents, unfit_tables
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 from trimtab_protocol.signing.keys import SigningKey, write_trust
 
@@ -93,6 +93,21 @@ def test_tables_that_cannot_move_are_named() -> None:
 
     assert [reason.split(":")[0] for reason in unfit_tables(mixed)] == ["table everywhere", "table scattered"]
     assert [reason.split(",")[0] for reason in unfit_tables(in_memory)] == ["table lost: store memory:"]
+    sets = app()
+    sets.SetTable("tags")
+    assert list(unfit_tables(sets)) == ["table tags: a SetTable keeps its sets in memory"]
+
+
+def test_agents_whose_actors_follow_rebalances_alone_are_named() -> None:
+    isolated = app()
+
+    @isolated.agent(isolated.topic("in"), isolated_partitions=True, name="alone")
+    async def work(stream: Any) -> None: ...
+
+    @isolated.agent(isolated.topic("in"), concurrency=2)
+    async def together(stream: Any) -> None: ...
+
+    assert [reason.split(":")[0] for reason in unfit_agents(isolated)] == ["agent alone"]
 
 
 def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,13 @@ Who owns a key group in generation g:
 
 The broker checks member and generation of a commit, so both workers were members of g when they committed.
 Every step checks the generation again after every await.
+
+The app is told as by a rebalance, since it may keep something in memory for its partitions: `on_partitions_revoked`
+before the last commit of the old owner, `on_partitions_assigned` before the first event of the new one.
 """
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Collection, Mapping
@@ -26,6 +30,8 @@ from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.names import KeyGroup
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.001
 
@@ -94,7 +100,7 @@ class Handover:
             given = await self._finish(key_groups, generation)
         except Exception:
             if generation == self.generation and self.is_stable:
-                await self._go_on(sources, generation)
+                await self._go_on(key_groups, generation)
             raise
         # No await since the last check.  From here on this worker does not own them in this generation.
         consumer.forget(sources)
@@ -109,6 +115,8 @@ class Handover:
         await consumer.thread.run(consumer.thread.pause, generation, sources)
         if not await consumer.drain(sources, settings.drain_limit_s, lambda: self.check(generation)):
             raise Denied(Refusal.DRAIN_TIMEOUT, f"events still in work after {settings.drain_limit_s:g} s")
+        await self._tell_app(self._app.on_partitions_revoked, sources | changelogs)
+        self.check(generation)
         drained = time.monotonic()
         await self._app.producer.flush()  # outputs and changelog records of these key groups
         self.check(generation)
@@ -134,11 +142,12 @@ class Handover:
             commit_s=committed - flushed,
         )
 
-    async def _go_on(self, sources: set[TP], generation: int) -> None:
+    async def _go_on(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Remain the owner: read the events again that were taken out of the queues."""
-        consumer = self._app.consumer
+        consumer, sources = self._app.consumer, self._ownership.sources(key_groups)
         # The drain may have failed before it took the events back.
         await consumer.take_back(sources, math.inf, lambda: self.check(generation))
+        await self._tell_app(self._app.on_partitions_assigned, sources | self._ownership.changelogs(key_groups))
         positions = {tp: consumer.next_offset(tp) for tp in sources}
         consumer.go_on_at(positions)
         await consumer.thread.run(consumer.thread.attach, generation, positions)
@@ -175,7 +184,17 @@ class Handover:
             self._ownership.restored_to(tp, end - 1)
         consumer.start_at(offsets)
         consumer.unblock(offsets.keys())
+        await self._tell_app(self._app.on_partitions_assigned, {*offsets, *ends})
         await consumer.thread.run(consumer.thread.attach, generation, offsets)
+
+    async def _tell_app(self, signal: Any, tps: Collection[TP]) -> None:
+        """Call what the app has connected to a signal.  If that fails, the worker ends, as in a rebalance."""
+        try:
+            await signal.send(set(tps))
+        except Exception as fault:
+            log.exception("what the app does at a change of its partitions has failed; this worker ends")
+            await self._app.crash(fault)
+            raise
 
     async def _catch_up(self, ends: dict[TP, int], generation: int) -> None:
         deadline = time.monotonic() + self._settings.catch_up_limit_s

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
+from trimtab_agent.engines.faust.steering.lost_offsets import done_again
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.outcomes import Refused
@@ -40,18 +41,18 @@ class GroupWatcher:
         parts: Parts,
         *,
         named_topics: NamedTopics,
-        unfit_tables: Callable[[], Iterable[str]],
+        unfit_parts: Callable[[], Iterable[str]],
         is_empty: StateCheck,
     ) -> None:
         self._parts = parts
         self._is_empty = is_empty
         self._named_topics = named_topics
-        self._unfit_tables = unfit_tables
+        self._unfit_parts = unfit_parts
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
         app, shared = self._parts.app, self._parts.shared
-        if shared.refusal is None and (reasons := list(self._unfit_tables())):
+        if shared.refusal is None and (reasons := list(self._unfit_parts())):
             self._withdraw("; ".join(reasons))
         changelogs = frozenset(app.tables.changelog_topics)
         own = {app._leader_assignor._leader_topic_name, app.conf.reply_to}
@@ -106,6 +107,9 @@ class GroupWatcher:
                 self._withdraw(str(error))
                 parts.shared.layout = None
         if parts.shared.layout is not None and parts.shared.refusal is None:
+            recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
+            if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters):
+                log.warning("%s", doubt)
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
 

@@ -41,7 +41,7 @@ class FaustSteering:
         *,
         connection: Connection,
         named_topics: NamedTopics,
-        unfit_tables: Callable[[], Iterable[str]],
+        unfit_parts: Callable[[], Iterable[str]],
         settings: SteeringSettings,
     ) -> None:
         self._app = app
@@ -80,7 +80,7 @@ class FaustSteering:
         self.watcher = GroupWatcher(
             parts,
             named_topics=named_topics,
-            unfit_tables=unfit_tables,
+            unfit_parts=unfit_parts,
             is_empty=functools.partial(is_empty, connection, str(app.conf.id)),
         )
         self.status = FaustWorkerStatus(parts)

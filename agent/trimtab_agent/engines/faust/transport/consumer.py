@@ -49,6 +49,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
         self._ends = LogEnds()
+        self.from_start: dict[TP, int] = {}
+        """Source partitions without a committed offset when this generation began, and their number of records."""
         super().__init__(transport, *args, **options)
 
     def _new_consumer_thread(self) -> SteeredThread:
@@ -215,13 +217,21 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await asyncio.sleep(POLL_S)
         rebalances = self._rebalances
         await super().perform_seek()
-        for tp in self.assignment():
-            if not self._is_changelog_tp(tp) and self._committed_offset.get(tp) is None:
-                await self.seek(tp, (await self.earliest_offsets(tp))[tp])
+        sources = [tp for tp in self.assignment() if not self._is_changelog_tp(tp)]
+        await self._seek_to_start([tp for tp in sources if self._committed_offset.get(tp) is None])
         await self._stay_if_overtaken(rebalances)
         for tp in self.assignment():
             self._position[tp] = self._read_offset[tp] or 0
         self._sought = True
+
+    async def _seek_to_start(self, tps: Collection[TP]) -> None:
+        self.from_start = {}
+        if not tps:
+            return
+        starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
+        for tp in tps:
+            await self.seek(tp, starts[tp])
+        self.from_start = {tp: (ends.get(tp) or 0) - starts[tp] for tp in tps}
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
         """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""

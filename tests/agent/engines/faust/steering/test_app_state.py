@@ -26,7 +26,7 @@ def joined(*, empty: bool, placed: bool = False, loaded: bool = True) -> Worker:
         return empty
 
     parts = replace(worker.parts, side=side, settings=settings)
-    watcher = GroupWatcher(parts, named_topics=dict, unfit_tables=list, is_empty=is_empty)
+    watcher = GroupWatcher(parts, named_topics=dict, unfit_parts=list, is_empty=is_empty)
     asyncio.run(watcher.before_join(frozenset({"in"})))
     return worker
 

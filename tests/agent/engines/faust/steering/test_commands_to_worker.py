@@ -132,7 +132,7 @@ class Worker:
         self.executor = FaustCommandExecutor(self.parts)
         self.receiver = HandoverReceiver(self.parts)
         self.status = FaustWorkerStatus(self.parts)
-        self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_tables=list, is_empty=has_state)
+        self.watcher = GroupWatcher(self.parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
 
     @property
     def rejoins(self) -> int:
@@ -366,7 +366,7 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     watcher = GroupWatcher(
         worker.parts,
         named_topics=lambda: named,
-        unfit_tables=lambda: ["table lost: in memory"],
+        unfit_parts=lambda: ["table lost: in memory"],
         is_empty=has_state,
     )
 

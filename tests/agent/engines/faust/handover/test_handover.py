@@ -1,0 +1,152 @@
+"""The two sides of a hand-over tell the app what a rebalance would tell it, in this order among the other steps."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.types import TP
+
+from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.transport.thread import CommitRefused
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
+
+GENERATION = 7
+MOVED = KeyGroup(AppId("shop"), OperatorId("sums"), 3)
+SOURCE, CHANGELOG = TP("orders", 3), TP("sums-changelog", 3)
+ALL = {SOURCE, CHANGELOG}
+
+
+class Worker:
+    """A hand-over on a worker whose other parts note what they are asked for; the app has connected both signals."""
+
+    def __init__(self, *, commit: Exception | None = None, revoked: Exception | None = None) -> None:
+        self.told: list[str] = []
+        self.told_of: list[set[TP]] = []
+        app = faust.App("shop", web_enabled=False)
+        self.app: Any = SimpleNamespace(
+            consumer_generation_id=GENERATION,
+            rebalancing=False,
+            should_stop=False,
+            consumer=self._consumer(commit),
+            producer=SimpleNamespace(flush=self._step("flush")),
+            crash=self._step("crash"),
+            on_partitions_revoked=app.on_partitions_revoked,
+            on_partitions_assigned=app.on_partitions_assigned,
+        )
+
+        async def lost(_: Any, tps: set[TP], **__: Any) -> None:
+            self._note("app: revoked", tps)
+            if revoked is not None:
+                raise revoked
+
+        async def gained(_: Any, tps: set[TP], **__: Any) -> None:
+            self._note("app: assigned", tps)
+
+        self._connected = lost, gained  # signals hold their receivers weakly
+        app.on_partitions_revoked.connect(lost)
+        app.on_partitions_assigned.connect(gained)
+        note = self.told.append
+        ownership: Any = SimpleNamespace(
+            sources=lambda _: {SOURCE},
+            changelogs=lambda _: {CHANGELOG},
+            holds=lambda _: False,
+            own=lambda _: note("own"),
+            disown=lambda _: note("disown"),
+            restored_to=lambda *_: None,
+        )
+        standbys: Any = SimpleNamespace(
+            keep=lambda _: None,
+            leave=lambda _: None,
+            is_followed=lambda _: True,
+            has=lambda _: True,
+            prefer=lambda _: None,
+            prefer_no_more=lambda _: None,
+        )
+        self.handover = Handover(self.app, ownership, standbys, SteeringSettings())
+
+    def _consumer(self, commit: Exception | None) -> Any:
+        note = self.told.append
+
+        async def run(step: Any, *arguments: Any) -> None:
+            note(step)
+
+        async def drain(*_: Any) -> bool:
+            note("drain")
+            return True
+
+        async def highwaters(*_: Any) -> dict[TP, int]:
+            return {CHANGELOG: 12}
+
+        return SimpleNamespace(
+            is_open=True,
+            thread=SimpleNamespace(
+                run=run, pause="pause", attach="attach", prove_by_commit=self._step("commit", commit)
+            ),
+            withheld=set(),
+            block=lambda _: None,
+            unblock=lambda _: None,
+            forget=lambda _: None,
+            start_at=lambda _: None,
+            go_on_at=lambda _: None,
+            drain=drain,
+            take_back=drain,
+            wait_for_commit=self._step("wait for commit"),
+            next_offset=lambda _: 5,
+            highwaters=highwaters,
+        )
+
+    def _step(self, name: str, fault: Exception | None = None) -> Any:
+        async def step(*_: Any) -> None:
+            self.told.append(name)
+            if fault is not None:
+                raise fault
+
+        return step
+
+    def _note(self, what: str, tps: set[TP]) -> None:
+        self.told.append(what)
+        self.told_of.append(tps)
+
+
+def test_the_old_owner_tells_its_app_after_the_last_event_and_before_the_last_commit() -> None:
+    worker = Worker()
+
+    given = asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert worker.told == ["pause", "drain", "app: revoked", "flush", "wait for commit", "commit", "disown"]
+    assert worker.told_of == [ALL]
+    assert (given.offsets, given.ends) == ({SOURCE: 5}, {CHANGELOG: 12})
+
+
+def test_the_new_owner_tells_its_app_before_the_first_event() -> None:
+    worker = Worker()
+
+    asyncio.run(worker.handover.take([MOVED], {SOURCE: 5}, {CHANGELOG: 12}, GENERATION))
+
+    assert worker.told == ["commit", "own", "app: assigned", "attach"]
+    assert worker.told_of == [ALL]
+
+
+def test_an_owner_that_keeps_the_key_group_tells_its_app_that_it_has_it_again() -> None:
+    worker = Worker(commit=CommitRefused("the broker is away"))
+
+    with pytest.raises(CommitRefused):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert worker.told[2:] == [
+        *("app: revoked", "flush", "wait for commit", "commit"),
+        *("drain", "app: assigned", "attach"),
+    ]
+
+
+def test_a_worker_whose_app_cannot_let_go_ends_as_in_a_rebalance() -> None:
+    worker = Worker(revoked=RuntimeError("no room"))
+
+    with pytest.raises(RuntimeError, match="no room"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert "crash" in worker.told
+    assert "commit" not in worker.told
