@@ -217,6 +217,23 @@ def test_check_tells_the_disk_of_the_workers_state(tmp_path: Path, capsys: pytes
     )
 
 
+def test_check_names_folders_that_are_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, state = tmp_path / "agent.toml", tmp_path / "state"
+    workers = f"[workers.w0]\ndata_dir = '{tmp_path}'\n[workers.w1]\ndata_dir = '{tmp_path / 'w1'}'\n[workers.w2]\n"
+    text = AGENT.replace('"state"', f'"{state}"') + KAFKA + "[host]\nspeed = 2\n" + workers
+    path.write_text(text)
+
+    assert main(["check", "--config", str(path)]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"agent.state_dir: {state} is not there; the agent makes it at its start"
+    assert told[1].startswith(f"workers.w1.data_dir: {tmp_path / 'w1'} is not there; ")
+    assert told[2].startswith("workers.w2.data_dir: not set, ")
+
+    state.touch()
+    assert main(["check", "--config", str(path)]) == 2
+    assert f"agent.state_dir: {state} is no folder" in capsys.readouterr().err
+
+
 def test_the_sample_file_is_valid_with_and_without_its_comments(tmp_path: Path) -> None:
     sample = (Path(__file__).parents[2] / "deploy" / "samples" / "agent.toml").read_text()
     head, *rest = sample.splitlines(keepends=True)

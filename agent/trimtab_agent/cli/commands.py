@@ -1,7 +1,9 @@
 """Implements the commands of `trimtab-agent`."""
 
 import logging
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from trimtab_agent.cli import BAD_CONFIGURATION
@@ -37,7 +39,9 @@ def run_command(command: str, path: Path, *, token_file: Path | None = None) -> 
         except BadKey as exc:
             print(f"{path}: {exc}", file=sys.stderr)
             return BAD_CONFIGURATION
-        return 0
+        doubts = list(folder_doubts(configuration))
+        print("\n".join(doubts), end="\n" if doubts else "", file=sys.stderr)
+        return BAD_CONFIGURATION if unusable(configuration.state_dir) else 0
     log_to_stderr()
     try:
         run_agent(configuration)
@@ -78,6 +82,36 @@ def describe(configuration: Configuration) -> str:
         start = f"can be started{pool}" if settings.command else "cannot be started (no command)"
         lines.append(f"worker {worker}: {cores:g} cores, basis {basis}; {start}")
     return "\n".join(lines)
+
+
+def folder_doubts(configuration: Configuration) -> Iterator[str]:
+    """What is wrong with the folders that the file names, or not there yet."""
+    state = configuration.state_dir
+    if (fault := unusable(state)) is not None:
+        yield f"agent.state_dir: {state} {fault}"
+    elif not state.exists():
+        yield f"agent.state_dir: {state} is not there; the agent makes it at its start"
+    for worker, settings in configuration.workers.items():
+        if settings.data_dir is None:
+            yield f"workers.{worker}.data_dir: not set, so nobody watches the space on the disk of its tables"
+        elif not settings.data_dir.is_dir():
+            found = "is no folder" if settings.data_dir.exists() else "is not there"
+            yield (
+                f"workers.{worker}.data_dir: {settings.data_dir} {found}; it should be the folder where the worker "
+                "keeps its tables, because the space of its disk is watched"
+            )
+
+
+def unusable(folder: Path) -> str | None:
+    """Why this user can neither write in the folder nor make it; None if that works."""
+    if folder.exists() and not folder.is_dir():
+        return "is no folder"
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        return f"cannot be made: {there} is no folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return "cannot be written by this user" if there == folder else f"cannot be made by this user in {there}"
+    return None
 
 
 def _describe_disk(disk: DiskSpace | None) -> str:

@@ -22,7 +22,7 @@ from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.intents import actions
-from trimtab_controller.intents.change import Asked, Change, Refusal
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
@@ -58,7 +58,9 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
         return refuse(str(error), BAD_USAGE)
     try:
         return function(args, target)
-    except (CommandError, ReadError, BadKey, Refusal, NotWrittenError) as error:
+    except Refusal as error:
+        return refuse(str(error), BAD_USAGE if error.fault is Fault.INVALID else FAILED)
+    except (CommandError, ReadError, BadKey, NotWrittenError) as error:
         return refuse(str(error), FAILED)
     except (BadConfiguration, BadMessage) as error:
         return refuse(str(error), BAD_USAGE)

@@ -26,6 +26,7 @@ def run_word(args: argparse.Namespace, target: Target) -> int:
 
 def run_move(args: argparse.Namespace, target: Target) -> int:
     """Move key groups to a worker."""
+    plans.placings(args.key_groups, args.worker)  # wrong names are told whether or not the broker answers
     known = asked(args, status=read_status(target))
     return carry_out(args, target, plans.move(known, args.key_groups, args.worker, look(target)))
 

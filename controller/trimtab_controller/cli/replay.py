@@ -60,9 +60,8 @@ def run_replay(args: argparse.Namespace, target: Target) -> int:
     """Replay and print."""
     from trimtab_controller.solver.balance import answer  # loads the solvers, which the console's host may lack
 
-    now = time.time()
+    tried, now = alternatives(read_document(args), args.set), time.time()
     events = [event for event in events_of(target, now) if event.at >= now - args.last]
-    tried = alternatives(read_document(args), args.set)
     pace = Pace(pause_s=measured_pauses(events))
     replays = {each.name: Replay(each.configuration, answer, pace) for each in tried}
     done, first, last = _replayed(recorded(target, now - args.last), replays, args.app)

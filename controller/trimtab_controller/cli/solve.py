@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     except OSError as error:
         return _refuse(f"{args.instance}: {error.strerror or error}", BAD_INPUT)
     except BadInstance as error:
-        return _refuse(str(error), BAD_INPUT)
+        return _refuse(f"{args.instance}: {error}", BAD_INPUT)
     started = time.monotonic()  # the limit is for solving only, not for reading a large file
     stop = Never() if args.time_limit is None else Deadline(time.monotonic, started + args.time_limit)
     answer = method.solve(instance, stop, args.seed)

@@ -64,15 +64,20 @@ def reject(asked: Asked, plan: str) -> Change:
 
 def move(asked: Asked, key_groups: Sequence[str], worker: str, looked: Looked) -> Change:
     """Move key groups of one app to a worker, in a plan of their own."""
-    target = worker_named(worker)
-    moves = [Placing(key_group=_parsed(text), worker=target) for text in key_groups]
-    wish = _wish(asked, moves)
+    moves = placings(key_groups, worker)
+    wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
         raise Refusal(Fault.UNKNOWN, f"no worker {target!r} reports; there are {first_few(known)}")
     what = f"{len(moves)} key group{'' if len(moves) == 1 else 's'} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
     return _wanted(asked, wish, looked, what, f"; {stay}")
+
+
+def placings(key_groups: Sequence[str], worker: str) -> list[Placing]:
+    """Where a move puts key groups, from their names."""
+    target = worker_named(worker)
+    return [Placing(key_group=_parsed(text), worker=target) for text in key_groups]
 
 
 def undo(asked: Asked, plan: str, looked: Looked) -> Change:
