@@ -83,8 +83,8 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
     code, found = doctor(cluster)
     assert code == 0, found
     assert list(found) == [
-        "configuration", "java", "jars", "broker", "rights", "topics", "clocks", "agents", "signing", "checkpoint",
-        "metrics", "leader",
+        "configuration", "java", "jars", "broker", "rights", "topics", "clocks", "agents", "changelogs", "signing",
+        "checkpoint", "metrics", "leader",
     ]  # fmt: skip
     assert {level for told in found.values() for level, _ in told} == {"ok"}, found
     text = "this client may do everything: the brokers have no authorizer, or it is a super user"
@@ -112,7 +112,7 @@ def test_a_broker_that_is_not_there_leaves_the_rest_unchecked(cluster: Cluster, 
     assert (code, set(faults(found))) == (1, {"broker"}), found
     assert "127.0.0.1:9 (Connection refused)" in found["broker"][0][1]
     unseen = {check for check, told in found.items() if [level for level, _ in told] == ["not checked"]}
-    assert unseen == {"rights", "topics", "clocks", "agents", "leader"}
+    assert unseen == {"rights", "topics", "clocks", "agents", "changelogs", "leader"}
 
 
 def test_a_listener_that_speaks_otherwise(cluster: Cluster, tmp_path: Path) -> None:
@@ -129,6 +129,8 @@ def test_topics_that_are_wrong_or_missing(cluster: Cluster) -> None:
     topics = Topics(cluster.settings.cluster)
     alter(cluster, topics.journal, {"cleanup.policy": "delete"})
     admin = AdminClient({"bootstrap.servers": cluster.broker.address})
+    changelog = min(name for name in admin.list_topics(timeout=10).topics if name.endswith("-changelog"))
+    alter(cluster, changelog, {"cleanup.policy": "delete"})
     admin.delete_topics([topics.intents])[topics.intents].result(30)
     deadline = time.monotonic() + 30
     while topics.intents in admin.list_topics(timeout=10).topics:
@@ -136,6 +138,8 @@ def test_topics_that_are_wrong_or_missing(cluster: Cluster) -> None:
         time.sleep(0.1)
     code, found = doctor(cluster)
     told: Any = faults(found)
-    assert (code, set(told)) == (1, {"topics"}), found
+    assert (code, set(told)) == (1, {"topics", "changelogs"}), found
+    [text] = told["changelogs"]
+    assert text.startswith(f"{changelog}: cleanup.policy is delete: values older than its retention are deleted")
     assert told["topics"][0] == f"missing: {topics.intents}"
     assert told["topics"][1:] == [f"{topics.journal}: cleanup.policy is delete, expected compact"]

@@ -15,6 +15,7 @@ from trimtab_controller.cli.doctor.agent_checks import (
     judge_refusals,
     judge_signatures,
 )
+from trimtab_controller.cli.doctor.changelog_checks import judge_changelogs
 from trimtab_controller.cli.doctor.cluster_checks import (
     AUTHENTICATION,
     TLS,
@@ -326,3 +327,37 @@ def test_the_leader() -> None:
     assert levels(list(judge_leader(LeaderSeen(leader=None, dry_run_heard_s=2.0)))) == [Level.WARNING]
     assert levels(list(judge_leader(replace(good, hold="the journal is gone")))) == [Level.OK, Level.FAULT]
     assert levels(list(judge_leader(replace(good, paused="paused by ann")))) == [Level.OK, Level.WARNING]
+
+
+def changelog(name: str, **settings: str) -> TopicSeen:
+    kept = {"cleanup.policy": "compact", "delete.retention.ms": "86400000"}
+    return TopicSeen(name=name, partitions=(), settings=kept | {k.replace("_", "."): v for k, v in settings.items()})
+
+
+def test_changelogs_that_keep_all_state_are_all_right() -> None:
+    windowed = changelog("shop-windowed-changelog", cleanup_policy="compact,delete", retention_ms="60000")
+    [finding] = judge_changelogs({"shop"}, [changelog("shop-sums-changelog"), windowed])
+    assert (finding.level, finding.text) == (
+        Level.OK,
+        "all 2 changelogs of shop keep the newest value of each key",
+    )
+    assert levels(list(judge_changelogs(set(), []))) == [Level.OK]
+
+
+@pytest.mark.parametrize(
+    ("settings", "level", "told"),
+    [
+        ({"cleanup_policy": "delete"}, Level.FAULT, "cleanup.policy is delete"),
+        ({"delete_retention_ms": "3600000"}, Level.WARNING, "delete.retention.ms is 3600000"),
+    ],
+)
+def test_a_changelog_that_loses_state_is_told(settings: dict[str, str], level: Level, told: str) -> None:
+    findings = list(judge_changelogs({"shop"}, [changelog("shop-sums-changelog", **settings), changelog("shop-x")]))
+    assert levels(findings) == [level]
+    assert findings[0].text.startswith(f"shop-sums-changelog: {told}")
+
+
+def test_changelogs_that_this_user_may_not_see_are_not_checked() -> None:
+    hidden = TopicSeen(name="shop-sums-changelog", partitions=(), unreadable="Topic authorization failed.")
+    assert levels(list(judge_changelogs({"shop"}, []))) == [Level.NOT_CHECKED]
+    assert levels(list(judge_changelogs({"shop"}, [hidden]))) == [Level.NOT_CHECKED]

@@ -41,7 +41,7 @@ def test_a_fault_stands_in_one_line_and_its_remedy_in_the_next(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"fault        configuration: {path}: kafka: found 'nothing', expected an object"
     assert lines[1].startswith("             -> ")
-    assert lines[-1] == "3 faults, 0 warnings, 9 not checked"
+    assert lines[-1] == "3 faults, 0 warnings, 10 not checked"
 
 
 def test_a_check_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,10 @@ from trimtab_controller.kafka import reader as reader_module
         (["move", "nonsense", "w1", *NOWHERE], "APP/OPERATOR/N: found 'nonsense', expected app/operator/partition"),
         (["move", "shop/sums/1", "w 1", *NOWHERE], "found 'w 1', expected a worker's name"),
         (["replay", "--set", "nonsense", *NOWHERE], "--set nonsense: found no SECTION.KEY=VALUE"),
-        (["replay", "--set", "balance.no_such_key=3", *NOWHERE], "--set balance.no_such_key=3: balance.no_such_key: found a whole number"),
+        (
+            ["replay", "--set", "balance.no_such_key=3", *NOWHERE],
+            "--set balance.no_such_key=3: balance.no_such_key: found a whole number",
+        ),
         (["solve", "milp", __file__], f"{__file__}: $: found no JSON"),
         (["pause", "--reason", "", *NOWHERE], "reason: found '0 characters', expected 1 to 2000 characters"),
     ],

@@ -39,6 +39,13 @@ class ReportsSeen:
     refusing: Mapping[HostId, str] = field(default_factory=dict)
     unsigned: Mapping[HostId, str] | None = None
 
+    @property
+    def apps(self) -> frozenset[str]:
+        """The apps of the workers that were reported."""
+        return frozenset(
+            each.app for seen in self.hosts.values() for each in seen.report.workers if each.app is not None
+        )
+
     def age_s(self, seen: ReportSeen) -> float:
         """The age of a report, by the best available clock."""
         return self.now - (seen.report.at_ms / 1000.0 if seen.stamped_at is None else seen.stamped_at)

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
 )
 
 from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
+from trimtab_controller.cli.doctor.changelog_checks import CHANGELOG
 from trimtab_controller.cli.doctor.cluster_checks import (
     AUTHENTICATION,
     RESOLVE,
@@ -112,9 +113,7 @@ class ClusterReader:
         """The existing topics of the cluster."""
         present = self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics
         names = [each.name for each in topic_settings(self._topics) if each.name in present]
-        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-        answers = self._admin.describe_configs(resources, request_timeout=ANSWER_LIMIT_S) if resources else {}
-        settings = {resource.name: _settings(answer) for resource, answer in answers.items()}
+        settings = self._settings_of(names)
         return {
             name: TopicSeen(
                 name=name,
@@ -129,6 +128,23 @@ class ClusterReader:
             )
             for name in names
         }
+
+    def changelogs(self, apps: Iterable[str]) -> tuple[TopicSeen, ...]:
+        """The changelogs of these apps, as far as this user may see them."""
+        named = tuple(f"{app}-" for app in apps)
+        present = self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics
+        names = sorted(name for name in present if name.startswith(named) and name.endswith(CHANGELOG))
+        settings = self._settings_of(names)
+        return tuple(
+            TopicSeen(name=name, partitions=(), settings=settings[name][0], unreadable=settings[name][1])
+            for name in names
+        )
+
+    def _settings_of(self, names: Sequence[str]) -> dict[str, tuple[dict[str, str] | None, str]]:
+        """Each topic's settings, or why they are not shown."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+        answers = self._admin.describe_configs(resources, request_timeout=ANSWER_LIMIT_S) if resources else {}
+        return {resource.name: _settings(answer) for resource, answer in answers.items()}
 
     def reports(self, now: float, trusted: TrustedKeys | None = None) -> ReportsSeen:
         """The last report of each host, and the agents that refused a record because of its signature.

@@ -19,6 +19,7 @@ from trimtab_controller.cli.doctor.agent_checks import (
     judge_refusals,
     judge_signatures,
 )
+from trimtab_controller.cli.doctor.changelog_checks import judge_changelogs
 from trimtab_controller.cli.doctor.cluster import ClusterReader
 from trimtab_controller.cli.doctor.cluster_checks import BrokersSeen, judge_brokers, judge_rights, judge_topics
 from trimtab_controller.cli.doctor.findings import Check, Finding, Level, fault, not_checked, ok
@@ -125,7 +126,7 @@ def _cluster_findings(
     signing = configuration.signing
     keys: Callable[[], list[Finding]] = lambda: list(judge_keys(None if signing is None else see_keys(signing)))  # noqa: E731
     if cluster is None or brokers is None:
-        for check in (Check.RIGHTS, Check.TOPICS, Check.CLOCKS, Check.AGENTS):
+        for check in (Check.RIGHTS, Check.TOPICS, Check.CLOCKS, Check.AGENTS, Check.CHANGELOGS):
             yield not_checked(check, "the brokers do not answer")
         yield from _bounded(Check.SIGNING, keys)
         return
@@ -141,10 +142,14 @@ def _cluster_findings(
     except CannotCheckError as error:
         yield not_checked(Check.CLOCKS, str(error))
         yield not_checked(Check.AGENTS, str(error))
+        yield not_checked(Check.CHANGELOGS, str(error))
         yield from _bounded(Check.SIGNING, keys)
         return
     yield from judge_clocks(reports)
     yield from judge_agents(reports, configuration.stream.expected_hosts)
+    yield from _bounded(
+        Check.CHANGELOGS, lambda: list(judge_changelogs(reports.apps, cluster.changelogs(reports.apps)))
+    )
     yield from _bounded(Check.SIGNING, keys)
     yield from judge_signatures(reports, configuration.host_signatures)
     yield from judge_refusals(reports)

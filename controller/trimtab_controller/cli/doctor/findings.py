@@ -27,6 +27,7 @@ class Check(StrEnum):
     TOPICS = "topics"
     CLOCKS = "clocks"
     AGENTS = "agents"
+    CHANGELOGS = "changelogs"
     SIGNING = "signing"
     CHECKPOINT = "checkpoint"
     METRICS = "metrics"

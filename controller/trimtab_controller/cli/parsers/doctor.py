@@ -11,7 +11,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="check this host, Kafka and the agents, and say how to fix what is wrong",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="It checks, in this order: configuration, Java, jars, broker, rights (as `trimtab acl` prints them),\n"
-        "topics, clocks, agents, signing keys, checkpoint directory, metrics port, leader.\n"
+        "topics, clocks, agents, changelogs of the apps, signing keys, checkpoint directory, metrics port, leader.\n"
         "Run it on the controller's host, as the controller's user. It changes nothing, and each check has a\n"
         "time limit.\n\n"
         "ok: fine. warning: works, but look at it. fault: fix it. not checked: it says why.\n"

@@ -50,7 +50,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
         self._ends = LogEnds()
         self.from_start: dict[TP, int] = {}
-        """Source partitions without a committed offset when this generation began, and their number of records."""
+        """Records of each source partition that had no committed offset when this generation began."""
         super().__init__(transport, *args, **options)
 
     def _new_consumer_thread(self) -> SteeredThread:
@@ -217,21 +217,19 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await asyncio.sleep(POLL_S)
         rebalances = self._rebalances
         await super().perform_seek()
-        sources = [tp for tp in self.assignment() if not self._is_changelog_tp(tp)]
-        await self._seek_to_start([tp for tp in sources if self._committed_offset.get(tp) is None])
+        fresh = [tp for tp in self.assignment() if not self._is_changelog_tp(tp) and not self._committed_offset.get(tp)]
+        self.from_start = await self._seek_to_start(fresh) if fresh else {}
         await self._stay_if_overtaken(rebalances)
         for tp in self.assignment():
             self._position[tp] = self._read_offset[tp] or 0
         self._sought = True
 
-    async def _seek_to_start(self, tps: Collection[TP]) -> None:
-        self.from_start = {}
-        if not tps:
-            return
+    async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, int]:
+        """Read these partitions from their start; returns the number of records that each has."""
         starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
         for tp in tps:
             await self.seek(tp, starts[tp])
-        self.from_start = {tp: (ends.get(tp) or 0) - starts[tp] for tp in tps}
+        return {tp: (ends.get(tp) or 0) - starts[tp] for tp in tps}
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
         """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""
