@@ -154,6 +154,8 @@ def unfit_tables(app: Any) -> Iterator[str]:
             yield f"table {name}: use_partitioner writes to other partitions than the event's"
         elif isinstance(table, faust.SetTable):
             yield f"table {name}: a SetTable keeps its sets in memory"
+        elif table._on_changelog_event is not None:
+            yield f"table {name}: on_changelog_event is called at rebalances only, and not for standbys"
         elif not getattr(table.data, "use_rocksdict", False):
             yield f"table {name}: store {table.data.url}, expected rocksdb:// with rocksdict (state on disk)"
 

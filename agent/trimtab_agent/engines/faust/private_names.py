@@ -162,15 +162,20 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.tables.table.Table,
         (Patch.FOREIGN_STATE,),
-        "moving the windows of a key group with it; asked for the partition before each write",
-        ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp"),
-        (("_should_expire_keys", ()), ("_to_key", ("k",)), ("partition_for_key", ("key",))),
+        "moving the windows of a key group with it; asked for the partition before each write; telling the app",
+        ("_partition_timestamps", "_partition_timestamp_keys", "_partition_latest_timestamp", "_on_changelog_event"),
+        (
+            ("_should_expire_keys", ()),
+            ("_to_key", ("k",)),
+            ("partition_for_key", ("key",)),
+            ("call_recover_callbacks", ()),
+        ),
     ),
     Private(
         faust.Agent,
         (Patch.FENCE,),
-        "CPU metering of its coroutine; the messages that an agent works on",
-        ("_actors",),
+        "CPU metering of its coroutine; the messages that an agent works on; agents that cannot be steered",
+        ("_actors", "isolated_partitions"),
         (("_execute_actor", ("coro", "aref")),),
     ),
     Private(

@@ -96,6 +96,9 @@ def test_tables_that_cannot_move_are_named() -> None:
     sets = app()
     sets.SetTable("tags")
     assert list(unfit_tables(sets)) == ["table tags: a SetTable keeps its sets in memory"]
+    indexed = app()
+    indexed.Table("orders", on_changelog_event=print)
+    assert [reason.split(" is ")[0] for reason in unfit_tables(indexed)] == ["table orders: on_changelog_event"]
 
 
 def test_agents_whose_actors_follow_rebalances_alone_are_named() -> None:

@@ -11,14 +11,15 @@ The broker checks member and generation of a commit, so both workers were member
 Every step checks the generation again after every await.
 
 The app is told as by a rebalance, since it may keep something in memory for its partitions: `on_partitions_revoked`
-before the last commit of the old owner, `on_partitions_assigned` before the first event of the new one.
+before the last commit of the old owner; `on_partitions_assigned`, and `on_recover` of the tables, before the first
+event of the new one.
 """
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +116,7 @@ class Handover:
         await consumer.thread.run(consumer.thread.pause, generation, sources)
         if not await consumer.drain(sources, settings.drain_limit_s, lambda: self.check(generation)):
             raise Denied(Refusal.DRAIN_TIMEOUT, f"events still in work after {settings.drain_limit_s:g} s")
-        await self._tell_app(self._app.on_partitions_revoked, sources | changelogs)
+        await self._tell_app(self._app.on_partitions_revoked.send(sources | changelogs))
         self.check(generation)
         drained = time.monotonic()
         await self._app.producer.flush()  # outputs and changelog records of these key groups
@@ -147,7 +148,8 @@ class Handover:
         consumer, sources = self._app.consumer, self._ownership.sources(key_groups)
         # The drain may have failed before it took the events back.
         await consumer.take_back(sources, math.inf, lambda: self.check(generation))
-        await self._tell_app(self._app.on_partitions_assigned, sources | self._ownership.changelogs(key_groups))
+        tps = sources | self._ownership.changelogs(key_groups)
+        await self._tell_app(self._app.on_partitions_assigned.send(tps))
         positions = {tp: consumer.next_offset(tp) for tp in sources}
         consumer.go_on_at(positions)
         await consumer.thread.run(consumer.thread.attach, generation, positions)
@@ -184,13 +186,15 @@ class Handover:
             self._ownership.restored_to(tp, end - 1)
         consumer.start_at(offsets)
         consumer.unblock(offsets.keys())
-        await self._tell_app(self._app.on_partitions_assigned, {*offsets, *ends})
+        await self._tell_app(self._app.on_partitions_assigned.send({*offsets, *ends}))
+        for table in map(self._ownership.table, ends):
+            await self._tell_app(table.call_recover_callbacks())
         await consumer.thread.run(consumer.thread.attach, generation, offsets)
 
-    async def _tell_app(self, signal: Any, tps: Collection[TP]) -> None:
-        """Call what the app has connected to a signal.  If that fails, the worker ends, as in a rebalance."""
+    async def _tell_app(self, callbacks: Awaitable[None]) -> None:
+        """Let the app do what it has connected.  If that fails, the worker ends, as in a rebalance."""
         try:
-            await signal.send(set(tps))
+            await callbacks
         except Exception as fault:
             log.exception("what the app does at a change of its partitions has failed; this worker ends")
             await self._app.crash(fault)

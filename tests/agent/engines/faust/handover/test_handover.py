@@ -56,6 +56,7 @@ class Worker:
             own=lambda _: note("own"),
             disown=lambda _: note("disown"),
             restored_to=lambda *_: None,
+            table=lambda _: SimpleNamespace(call_recover_callbacks=self._step("app: recovered")),
         )
         standbys: Any = SimpleNamespace(
             keep=lambda _: None,
@@ -126,7 +127,7 @@ def test_the_new_owner_tells_its_app_before_the_first_event() -> None:
 
     asyncio.run(worker.handover.take([MOVED], {SOURCE: 5}, {CHANGELOG: 12}, GENERATION))
 
-    assert worker.told == ["commit", "own", "app: assigned", "attach"]
+    assert worker.told == ["commit", "own", "app: assigned", "app: recovered", "attach"]
     assert worker.told_of == [ALL]
 
 
