@@ -1,5 +1,6 @@
 """One line in the user's app; what cannot be steered is said, with the reason."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,11 @@ from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.faust.install import unfit, unfit_agents, unfit_tables
+from trimtab_agent.engines.faust.measure import Collector
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.signing.keys import SigningKey, write_trust
 
 
@@ -63,6 +68,25 @@ def test_an_unfit_app_reports_only_and_keeps_its_own_ways(options: dict[str, Any
         assert reason in plugin.steering.status.refusal
         assert not isinstance(unfitting.transport, SteeredTransport)
         assert unfitting.conf.table_standby_replicas == 1
+
+
+def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
+    """That consumer does not know of steering: the worker's state comes from what every Faust worker has."""
+
+    async def measured() -> list[WorkerState]:
+        unfitting = app(stream_wait_empty=False)
+        plugin, found = install(unfitting), []
+        assert not isinstance(unfitting.consumer, SteeredConsumer)
+        collector = Collector(plugin.sensor, plugin.steering.status, worker=WorkerId("w0"))
+        collector.skip()
+        for recovering, rebalancing in ((False, False), (True, False), (False, True)):
+            unfitting.tables.recovery.in_recovery, unfitting.rebalancing = recovering, rebalancing
+            found.append(collector.collect(at_ms=5000, interval_s=1.0).state)
+        return found
+
+    states = asyncio.run(measured())
+
+    assert states == [WorkerState.RUNNING, WorkerState.RECOVERING, WorkerState.REBALANCING]
 
 
 def test_the_guide_names_every_condition() -> None:
