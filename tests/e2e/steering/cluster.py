@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaProducer
 from tests.e2e.steering.app_names import Feature, faults, note_fault
 from tests.e2e.steering.load import Load
 from tests.e2e.steering.run_setup import APP, CLUSTER, EXTRAS, HOST, RENAMED, Setup, app_of, operators
-from tests.e2e.steering.tiny_agent import Agent
+from tests.e2e.steering.tiny_agent import Agent, told_by
 from tests.paths import ROOT, python_path
 from tests.previous.release import unpack
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
@@ -168,9 +168,9 @@ class Cluster:
         """SIGTERM; the exit code, None when it did not end in time."""
         return await self.end(self.alive.pop(name), limit_s)
 
-    async def end(self, child: Child, limit_s: float = 30.0) -> int | None:
-        """SIGTERM; the exit code, None when it did not end in time."""
-        child.send(signal.SIGTERM)
+    async def end(self, child: Child, limit_s: float = 30.0, *, by: signal.Signals = signal.SIGTERM) -> int | None:
+        """Send a signal; the exit code, None when it did not end in time."""
+        child.send(by)
         return child.exit_code if await until(lambda: not child.alive, limit_s) else None
 
     def fault(self, name: WorkerId, what: str, point: str) -> None:
@@ -213,7 +213,7 @@ class Cluster:
     async def settled(self, limit_s: float = 60.0) -> float:
         """Wait until every key group has one owner, by fresh statistics of all workers; go on from there.
 
-        Returns the seconds it took.  Raises TimeoutError.
+        Returns the seconds it took.  Raises TimeoutError when nothing has changed for so long.
         """
         began = time.time()
 
@@ -224,10 +224,9 @@ class Cluster:
             owners = self.owners()
             return len(self.generations()) == 1 and all(len(owners[k]) == 1 for k in self.key_groups)
 
-        if not await until(clean, limit_s):
+        if not await until(clean, limit_s, self.agent.states):
             odd = {str(k): self.owners()[k] for k in self.key_groups if len(self.owners()[k]) != 1}
-            states = {name: s.state for name, (_, s) in self.agent.statistics.items()}
-            raise TimeoutError(f"no clean ownership after {limit_s} s: {odd}, {states}, {self.generations()}")
+            raise TimeoutError(f"no clean ownership after {time.time() - began:.0f} s: {odd}, {self.agent.states()}")
         for key_group in self.key_groups:
             (owner,) = self.owners()[key_group]
             row = self.rows[key_group.operator][key_group.partition]
@@ -338,7 +337,7 @@ class Cluster:
         prepare = await self.command(CommandKind.PREPARE, target, **fields)
         prepared = await self.answer(prepare, {Phase.PREPARED}, 20.0)
         if prepared is None or prepared.phase is Phase.REFUSED:
-            self._say(f"  {name} not prepared: {_told(prepared)}")
+            self._say(f"  {name} not prepared: {told_by(prepared)}")
             return False
         before_release()
         self.place(key_groups, (target, source))
@@ -350,7 +349,7 @@ class Cluster:
         done = took is not None and took.phase is Phase.TOOK
         released = next((a for a in self.agent.acks if a.command_id == release.id), None)
         if not done:
-            self._say(f"  {name} {source}->{target} not taken: {_told(took)}; release: {_told(released)}")
+            self._say(f"  {name} {source}->{target} not taken: {told_by(took)}; release: {told_by(released)}")
         self.moves.append(
             Move(
                 at=at,
@@ -386,15 +385,16 @@ def worker(number: int) -> WorkerId:
     return WorkerId(f"w{number}")
 
 
-async def until(done: Callable[[], bool], limit_s: float) -> bool:
-    """Look every 50 ms; False when it did not come true in time."""
-    deadline = time.monotonic() + limit_s
+async def until(done: Callable[[], bool], limit_s: float, seen: Callable[[], object] = lambda: None) -> bool:
+    """Look every 50 ms; False when it did not come true in time.
+
+    On a busy machine all takes longer: while what is `seen` changes, it waits on, up to five times as long in all.
+    """
+    last, deadline, end = seen(), time.monotonic() + limit_s, time.monotonic() + 5 * limit_s
     while not done():
+        if (now := seen()) != last:
+            last, deadline = now, min(end, time.monotonic() + limit_s)
         if time.monotonic() > deadline:
             return False
         await asyncio.sleep(0.05)
     return True
-
-
-def _told(ack: Ack | None) -> str:
-    return "no answer" if ack is None else f"{ack.phase} {ack.refusal or ''} {ack.detail or ''}".strip()

@@ -11,6 +11,7 @@ from tests.e2e.steering.run_setup import BALLAST, Setup
 from trimtab_sandbox.broker import Broker
 
 BALLAST_RECORD_BYTES = 2000
+LONG_S, BEFORE_S = 0.1, 5.0
 BALLAST_BATCH_BYTES, BALLAST_LIMIT_MS = 256_000, 120_000
 """Tens of MB in batches of 16 kB are thousands of requests, and a busy broker takes long for a new topic's first."""
 
@@ -25,6 +26,8 @@ class Load:
         """Keys of the inputs of the topics that only some versions of the job read."""
         self.partitions: dict[str, int] = {}
         """Of topics that have another number than the others."""
+        self._rounds: list[tuple[float, float]] = []
+        """End (epoch seconds) and length of the rounds of sending that took long."""
         self._setup = setup
         self._broker = broker
         self._stop = asyncio.Event()
@@ -40,8 +43,7 @@ class Load:
         await self._producer.stop()
 
     async def send_numbers(self, count: int) -> None:
-        keys, partitions = self._setup.keys, self._setup.partitions
-        sending = []
+        keys, sending = self._setup.keys, []
         for _ in range(count):
             number, now = len(self.sent), time.time()
             key = f"k{number % keys}"
@@ -51,7 +53,7 @@ class Load:
                     "numbers",
                     str(number).encode(),
                     key=key.encode(),
-                    partition=(number % keys) % partitions,
+                    partition=self._setup.source_partition(number),
                     timestamp_ms=int(now * 1e3),
                 )
             )
@@ -86,8 +88,17 @@ class Load:
     def stop_at_once(self) -> None:
         self._stop.set()
 
+    def late_s(self, times: list[float]) -> float:
+        """What the machine was late at most shortly before or at one of these times (epoch seconds).
+
+        A round of sending waits for the machine and the broker, as a worker does that commits.
+        """
+        near = [length for end, length in self._rounds for at in times if -BEFORE_S <= end - at <= length]
+        return max(near, default=0.0)
+
     async def _send_at_rate(self) -> None:
         began, first = time.monotonic(), len(self.sent)
+        last = began
         while not self._stop.is_set():
             due = int((time.monotonic() - began) * self._setup.rate) - (len(self.sent) - first)
             if due > 0:
@@ -95,6 +106,9 @@ class Load:
                 for topic in self._fed:
                     await self.send_besides(topic, due)
             await asyncio.sleep(0.005)
+            last, before = time.monotonic(), last
+            if last - before > LONG_S:
+                self._rounds.append((time.time(), last - before))
 
     def feed(self, topic: str | None) -> None:
         """From now on the load goes to this topic, too; None: to `numbers` alone."""

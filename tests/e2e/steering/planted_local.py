@@ -1,11 +1,14 @@
 """Defects of the local hop that its oracle must find, planted into a worker by name."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from trimtab_agent.engines.faust.local.gate import Gate, State
 from trimtab_agent.engines.faust.local.hop import LocalHop
 from trimtab_agent.engines.faust.local.route import Route
+
+LATE_S = 4.0
 
 
 def _opens_early() -> None:
@@ -46,9 +49,20 @@ def _does_not_settle() -> None:
     Route._settle = settle  # type: ignore[method-assign]
 
 
+def _releases_late() -> None:
+    """The cause counts as done only seconds after what it has caused: more than promised is done again."""
+    release = LocalHop.release
+
+    def late(self: Any, cause: Any) -> None:
+        asyncio.get_running_loop().call_later(LATE_S, release, self, cause)
+
+    LocalHop.release = late  # type: ignore[method-assign]
+
+
 DEFECTS: dict[str, Callable[[], None]] = {
     "opens early": _opens_early,
     "acks first": _acks_first,
     "leaves at once": _leaves_at_once,
     "does not settle": _does_not_settle,
+    "releases late": _releases_late,
 }

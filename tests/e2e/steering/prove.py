@@ -54,7 +54,8 @@ def _run(scenario: Scenario, folder: Path) -> Outcome | None:
     print(
         f"   {outcome.seconds:.0f} s, {v.sent} sent; lost {sum(v.lost.values())}, "
         f"duplicated {sum(v.duplicated.values())}"
-        + (f" (done up to {v.repeated_s:.2f} s before the fault)" if v.repeated_s is not None else "")
+        + (f" (done up to {v.repeated_s:.2f} s before the fault, " if v.repeated_s is not None else "")
+        + (f"{outcome.again_s:.2f} s are allowed)" if v.repeated_s is not None else "")
         + f", wrong keys {sum(v.wrong_keys.values())}, "
         f"not committed {sum(v.not_committed.values())}: "
         + ("as promised" if not outcome.complaints else "; ".join(outcome.complaints)),

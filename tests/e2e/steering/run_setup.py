@@ -86,6 +86,10 @@ class Setup:
         """The number of the worker that owns this partition of operator 0, 1, ... in the beginning."""
         return 0 if partition < self.first_owns else (partition + operator) % self.workers
 
+    def source_partition(self, number: int) -> int:
+        """The partition of the source topic to which an input is sent."""
+        return (number % self.keys) % self.partitions
+
     @property
     def all_changelogs(self) -> tuple[str, ...]:
         """With that of the table that the job only keeps."""

@@ -10,6 +10,7 @@ from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.run_setup import APP, Setup
 from tests.e2e.steering.scenarios import Scenario
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
+from trimtab_agent.engines.faust.local.settings import LocalSettings
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 
@@ -23,11 +24,13 @@ class Outcome:
     complaints: list[str]
     pauses: dict[str, Pauses]
     seconds: float
+    again_s: float
+    """What was done so long before a fault may be done again."""
 
 
-def direct_events_take_s(setup: Setup) -> float:
-    """How long an input that is done may wait for the direct events that it has caused, before it can be committed."""
-    return setup.local.get("depth", 0) * setup.slow_s if Feature.LOCAL in setup.features else 0.0
+def unfinished(setup: Setup) -> int:
+    """How many events of a worker may wait for the direct events that they have caused."""
+    return int(setup.local.get("depth", LocalSettings().depth)) if Feature.LOCAL in setup.features else 0
 
 
 async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = print) -> Outcome:
@@ -43,7 +46,7 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
             verdict = await judge(cluster)
             retired = await judge_retired(cluster, APP) if cluster.app != APP else None
         setup = scenario.setup
-        again_s = setup.commit_interval_s + COMMIT_TAKES_S + direct_events_take_s(setup)
+        again_s = setup.commit_interval_s + COMMIT_TAKES_S + cluster.load.late_s(cluster.faults)
         rows = pauses(cluster)
         measured = [move.pause_s for move in cluster.moves if move.pause_s is not None]
         if measured:
@@ -55,8 +58,11 @@ async def run(scenario: Scenario, folder: Path, *, say: Callable[[str], None] = 
         complaints=[
             whose + complaint
             for whose, found in judged.items()
-            for complaint in found.complaints(again_s, setup.rate, len(cluster.faults), stock=scenario.stock)
+            for complaint in found.complaints(
+                again_s, setup.rate, len(cluster.faults), unfinished=unfinished(setup), stock=scenario.stock
+            )
         ],
         pauses=rows,
         seconds=time.monotonic() - began,
+        again_s=again_s,
     )

@@ -24,6 +24,7 @@ MOVED = local(
 )
 KILLED = local(Scenario(name="killed while queues overflow", setup=OVERFLOWING, act=killed(1, burst=150, busy_s=0.2)))
 SLOW = {"rate": 10.0, "preload": 60, "slow_s": 0.05, **SHORT_SESSION}
+KILLED_LATER = killed(1, rest_s=8.0)
 DEFECTS = {
     "opens early": ("out of order", local(OVERFLOW, groups=2)),
     "acks first": (
@@ -37,6 +38,10 @@ DEFECTS = {
     "does not settle": (
         "out of order",
         local(Scenario(name="killed", setup=OVERFLOWING, act=killed(2, burst=200, busy_s=0.2))),
+    ),
+    "releases late": (
+        "duplicated",
+        local(Scenario(name="killed", setup=Setup(seed=65, rate=60.0, preload=60, **SHORT_SESSION), act=KILLED_LATER)),  # type: ignore[arg-type]
     ),
 }
 """Defect -> the complaint that it must bring, and where."""

@@ -15,7 +15,7 @@ from tests.e2e.steering.never_whole import never_whole
 from tests.e2e.steering.run_setup import Setup
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin, drain_and_return, kills, moves, storm
-from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, _repeated_s, steps_back
+from tests.e2e.steering.verdict import Verdict, _Inputs, _judged, steps_back
 
 SHORT = (
     Scenario(
@@ -147,16 +147,7 @@ def test_the_judge_sees_what_is_wrong() -> None:
     again = Verdict(**{**fine.__dict__, "repeated_s": 1.4, "done_again": {"counts": 90}, "wrong_keys": {"counts": 5}})
     assert again.complaints(1.5, 60.0, 1) == []
     assert again.complaints(1.5, 59.0, 1) != []
-
-
-def test_what_was_done_twice_is_dated_by_the_fault_that_explains_it() -> None:
-    once = {number: [10.0] for number in range(3)}
-    sent_twice = {"outputs": once, "regrouped": {1: [10.0, 14.0]}, "totals": {1: [10.5, 14.5]}}
-    assert _repeated_s({"outputs": once, "regrouped": once, "totals": once}, [11.0]) is None
-    assert _repeated_s(sent_twice, [9.0, 10.25, 13.0]) == 0.25
-    assert _repeated_s(sent_twice, [9.0]) == math.inf
-    assert _repeated_s({**sent_twice, "regrouped": once}, [11.0]) == 0.5
-    assert _repeated_s({**sent_twice, "regrouped": once}, [11.0], local=True) == 1.0
+    assert again.complaints(1.5, 59.0, 1, unfinished=2) == []
 
 
 def test_old_state_over_newer_is_a_step_back_and_a_new_window_is_none() -> None:

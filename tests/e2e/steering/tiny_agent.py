@@ -9,6 +9,7 @@ from tests.e2e.steering.run_setup import CLUSTER, HOST
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome, decode_frame, encode_frame
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import WorkerState
 
 
 class Agent:
@@ -20,6 +21,15 @@ class Agent:
         self.acks: list[Ack] = []
         self.news = asyncio.Event()
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
+
+    def states(self) -> dict[WorkerId, tuple[WorkerState, int | None]]:
+        """State and generation of each worker."""
+        return {name: (each.state, each.generation) for name, (_, each) in self.statistics.items()}
+
+    def steers(self, name: WorkerId) -> bool:
+        """Whether the plug-in steers a worker, as it has said; stock Faust says nothing."""
+        hello = self.hellos.get(name)
+        return hello is not None and hello.steering
 
     async def serve(self, path: Path) -> asyncio.Server:
         return await asyncio.start_unix_server(self._connected, path=str(path), limit=1 << 24)
@@ -50,3 +60,8 @@ class Agent:
         if hello is not None and self._writers.get(hello.worker) is writer:
             del self._writers[hello.worker]
         writer.close()
+
+
+def told_by(ack: Ack | None) -> str:
+    """What a worker has answered, for people."""
+    return "no answer" if ack is None else f"{ack.phase} {ack.refusal or ''} {ack.detail or ''}".strip()
