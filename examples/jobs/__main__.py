@@ -23,7 +23,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="+", choices=("milp", "albic"), default=["milp", "albic"])
     parser.add_argument("--logs", type=Path, help="folder that keeps the sandboxes' files")
     for each in fields(Scale):
-        parser.add_argument(f"--{each.name.replace('_', '-')}", type=type(each.default), default=each.default)
+        name, preset = f"--{each.name.replace('_', '-')}", each.default
+        if isinstance(preset, bool):
+            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=preset)
+        else:
+            parser.add_argument(name, type=type(preset), default=preset)
     given = parser.parse_args(arguments)
     scale = Scale(**{each.name: getattr(given, each.name) for each in fields(Scale)})
     good = True

@@ -1,4 +1,7 @@
-"""What the Faust apps of the jobs have in common: JOBS_PARTITIONS, JOBS_SESSION_S and JOBS_WORK of the environment."""
+"""What the Faust apps of the jobs have in common.
+
+The environment sets JOBS_PARTITIONS, JOBS_SESSION_S, JOBS_WORK and JOBS_LOCAL.
+"""
 
 import hashlib
 import os
@@ -13,6 +16,8 @@ PARTITIONS = int(os.environ.get("JOBS_PARTITIONS", "20"))
 SESSION_S = float(os.environ.get("JOBS_SESSION_S", "30"))
 WORK_US = int(os.environ.get("JOBS_WORK", "0"))
 """CPU microseconds spent per tuple and operator besides, to make the job heavier."""
+LOCAL = os.environ.get("JOBS_LOCAL", "1") != "0"
+"""Whether events skip the broker where they can; else the job gains nothing from collocation."""
 HASHES_PER_LOOK = 10
 STEERING = SteeringSettings(fetch_min_bytes=1 << 14, fetch_max_wait_ms=60)
 
@@ -38,6 +43,11 @@ def app_of(name: str, *, linger_s: float = 0.025) -> Any:
 def topic_of(app: Any, name: str) -> Any:
     """A topic with text keys and JSON values."""
     return app.topic(name, key_serializer="raw", value_serializer="json", partitions=PARTITIONS)
+
+
+def local_of(*topics: Any) -> tuple[Any, ...]:
+    """Those of a job's topics that are local."""
+    return topics if LOCAL else ()
 
 
 def source_of(app: Any, name: str) -> Any:

@@ -26,7 +26,8 @@ class Paper:
 class Job:
     """One job.  `module` has its Faust app; `topics` are its inputs and what operators send each other.
 
-    `rate` = records per second, few enough for one machine; `inputs` (partitions) = its records in order; `expected`
+    `rate` = records per second, few enough for one machine; `budget` = share of the key groups that move in a round at
+    most, as in the paper, or more where it has no such limit; `inputs` (partitions) = its records in order; `expected`
     (records sent) = its tables at the end.
     """
 
@@ -35,6 +36,7 @@ class Job:
     module: str
     operators: int
     rate: float = 250.0
+    budget: float = 0.05
     topics: tuple[str, ...]
     tables: tuple[str, ...]
     inputs: Callable[[int], Iterator[Input]]
@@ -102,6 +104,7 @@ JOBS = {
             module="jobs.page_views",
             operators=4,
             rate=100.0,
+            budget=0.1,
             topics=(views.CLICKS, views.LOOKED, views.VIEWS, views.COUNTED),
             tables=(views.COUNTS,),
             inputs=views.inputs,
@@ -114,6 +117,7 @@ JOBS = {
             module="jobs.unique_page_views",
             operators=4,
             rate=100.0,
+            budget=0.1,
             topics=(views.CLICKS, views.LOOKED, views.VIEWS, views.COUNTED),
             tables=(views.VISITORS,),
             inputs=views.inputs,

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 NAME = "latencies"
+FLUSH_S = 0.5
+"""A measurement reads the files while the job goes on."""
 
 
 class LatencyLog:
@@ -13,21 +15,25 @@ class LatencyLog:
 
     def __init__(self) -> None:
         path = os.environ.get("JOBS_LATENCIES")
+        self._flushed_at = 0.0
         # Open as long as the worker lives.
         self._file = Path(path).open("a", buffering=1 << 14) if path else None  # noqa: SIM115
 
-    def note(self, sent_s: float) -> None:
-        """Note a record of the input that was sent at this time (epoch seconds)."""
+    def note(self, taken_s: float) -> None:
+        """Note a record of the input that the source took at this time (epoch seconds)."""
         now = time.time()
         if self._file is not None:
-            self._file.write(f"{now:.3f} {1000.0 * (now - sent_s):.1f}\n")
+            self._file.write(f"{now:.3f} {1000.0 * (now - taken_s):.1f}\n")
+            if now - self._flushed_at > FLUSH_S:
+                self._flushed_at = now
+                self._file.flush()
 
 
 def read_latencies(paths: Iterable[Path], start: float, end: float) -> list[float]:
     """The milliseconds noted in a time (epoch seconds), sorted."""
     found = []
     for path in paths:
-        lines = path.read_text().splitlines() if path.exists() else []
-        rows = (line.split() for line in lines)
-        found += [float(row[1]) for row in rows if len(row) == 2 and start <= float(row[0]) < end]
+        text = path.read_text() if path.exists() else ""
+        rows = (line.split() for line in text.rpartition("\n")[0].splitlines())  # the rest is being written
+        found += [float(row[1]) for row in rows if start <= float(row[0]) < end]
     return sorted(found)

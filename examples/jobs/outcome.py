@@ -10,9 +10,10 @@ from trimtab_protocol.messages.round_status import RoundStatus
 class Scale:
     """How large a run is; seconds, records per second, key groups per operator.
 
-    `rate` 0 = the job's own; `moves` = migrations per round, 0 = 5 % of the key groups, as in the paper; `min_gain`
+    `rate` 0 = the job's own; `moves` = migrations per round, 0 = the job's own budget; `min_gain`
     in pp, below the preset because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
-    saturate.
+    saturate; `local` = whether events may skip the broker: if not, collocation gains nothing; `turns` = how often the
+    first and the last placement are measured again in turn, for `turn_s` each.
     """
 
     workers: int = 4
@@ -26,6 +27,9 @@ class Scale:
     measure_s: float = 30.0
     steer_s: float = 300.0
     burst: int = 6_000
+    local: bool = True
+    turns: int = 0
+    turn_s: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The results of a run; `saturated` = before and after what the controller did."""
+    """The results of a run; `saturated` = before and after what the controller did.
+
+    `turns` = the first and the last placement, measured in turn.
+    """
 
     job: str
     method: str
@@ -84,5 +91,6 @@ class Outcome:
     steps: tuple[Step, ...]
     obtainable: float | None
     saturated: tuple[Saturated, Saturated]
+    turns: tuple[tuple[Phase, Phase], ...] = ()
     sent: int
     verdict: Verdict

@@ -4,10 +4,11 @@ Source and sink get their records from the same place of the operator before (th
 count gets them by page.
 """
 
+import time
 from typing import Any
 
 from flights.dataset import partition_of
-from jobs.app import PARTITIONS, app_of, source_of, table_of, topic_of
+from jobs.app import PARTITIONS, app_of, local_of, source_of, table_of, topic_of
 from jobs.latencies import LatencyLog
 from jobs.views import CLICKS, COUNTED, COUNTS, LOOKED, VIEWS, viewed
 from trimtab_agent.engines.faust import install
@@ -21,18 +22,18 @@ latencies = LatencyLog()
 
 @app.agent(clicks, name="source")  # type: ignore[untyped-decorator]
 async def source(stream: Any) -> None:
-    """Pass each click on, with the time at which it was sent."""
+    """Pass each click on, with the time at which it was taken."""
     async for event in stream.events():
         partition = (event.message.partition + PARTITIONS // 2) % PARTITIONS
-        await looked.send(value=[event.message.timestamp, event.value.decode()], partition=partition)
+        await looked.send(value=[time.time(), event.value.decode()], partition=partition)
 
 
 @app.agent(looked, name="view")  # type: ignore[untyped-decorator]
 async def view(stream: Any) -> None:
     """Extract page and user."""
-    async for sent_s, click in stream:
+    async for taken_s, click in stream:
         page, user, _ = viewed(click)
-        await views.send(key=page, value=[sent_s, user], partition=partition_of(page, PARTITIONS))
+        await views.send(key=page, value=[taken_s, user], partition=partition_of(page, PARTITIONS))
 
 
 @app.agent(views, name="count")  # type: ignore[untyped-decorator]
@@ -49,12 +50,12 @@ async def count(stream: Any) -> None:
 @app.agent(counted, name="sink")  # type: ignore[untyped-decorator]
 async def sink(stream: Any) -> None:
     """Note how old each click is."""
-    async for sent_s, _ in stream:
-        latencies.note(sent_s)
+    async for taken_s, _ in stream:
+        latencies.note(taken_s)
 
 
 install(
     app,
     operators={"source": [clicks], "view": [looked], "count": [views, counts], "sink": [counted]},
-    local=[looked, views, counted],
+    local=local_of(looked, views, counted),
 )

@@ -6,7 +6,7 @@ The three operators are partitioned by things that do not depend on each other, 
 from typing import Any
 
 from flights.dataset import partition_of
-from jobs.app import PARTITIONS, STEERING, app_of, source_of, table_of, topic_of, work
+from jobs.app import PARTITIONS, STEERING, app_of, local_of, source_of, table_of, topic_of, work
 from jobs.edits import ARTICLES, CELLS, EDITS, PLACED, TOPPED, placed, plus
 from trimtab_agent.engines.faust import install
 
@@ -47,5 +47,5 @@ install(
     app,
     operators={"geohash": [edits], "top": [by_cell, cells], "global": [by_article, articles]},
     settings=STEERING,
-    local=[by_cell, by_article],
+    local=local_of(by_cell, by_article),
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jobs.app import PARTITIONS, STEERING, app_of, source_of, table_of, topic_of, work
+from jobs.app import PARTITIONS, STEERING, app_of, local_of, source_of, table_of, topic_of, work
 from jobs.delays import AIRPLANES, DELAYS, FLIGHTS, apart, extract, plus
 from trimtab_agent.engines.faust import install
 
@@ -30,4 +30,4 @@ async def sum_delays(stream: Any) -> None:
         airplanes[key] = plus(airplanes.get(key), minutes)
 
 
-install(app, operators={"extract": [flights], "sum": [delays, airplanes]}, settings=STEERING, local=[delays])
+install(app, operators={"extract": [flights], "sum": [delays, airplanes]}, settings=STEERING, local=local_of(delays))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from flights.dataset import partition_of
-from jobs.app import PARTITIONS, STEERING, app_of, source_of, table_of, topic_of, work
+from jobs.app import PARTITIONS, STEERING, app_of, local_of, source_of, table_of, topic_of, work
 from jobs.delays import AIRPLANES, DELAYS, FLIGHTS, LEGS, ROUTES, apart, extract, plus
 from trimtab_agent.engines.faust import install
 
@@ -45,5 +45,5 @@ install(
     app,
     operators={"extract": [flights], "sum": [delays, airplanes], "route": [legs, routes]},
     settings=STEERING,
-    local=[delays, legs],
+    local=local_of(delays, legs),
 )

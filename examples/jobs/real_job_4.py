@@ -9,7 +9,7 @@ import sqlite3
 from typing import Any
 
 from flights.dataset import partition_of
-from jobs.app import PARTITIONS, STEERING, app_of, source_of, table_of, topic_of, work
+from jobs.app import PARTITIONS, STEERING, app_of, local_of, source_of, table_of, topic_of, work
 from jobs.delays import AIRPLANES, DELAYS, FLIGHTS, LEGS, ROUTES, apart, extract, plus
 from jobs.rain import (
     EFFECTS,
@@ -123,5 +123,5 @@ install(
         "store": [stored, store_table],
     },
     settings=STEERING,
-    local=[delays, legs, flown_in, effects, stored],
+    local=local_of(delays, legs, flown_in, effects, stored),
 )

@@ -1,6 +1,6 @@
 """The table of a job: the paper's figures beside those measured, balanced and collocated; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from jobs.catalogue import Job
@@ -48,12 +48,40 @@ def _figures(run: Outcome) -> dict[str, str]:
         "CPU of the broker per record, µs": _change(before, after, "broker_us"),
         "latency, mean, ms": _latency(before, after, 0),
         "latency, 99th percentile, ms": _latency(before, after, 1),
+        **_in_turn(run.turns),
         "at saturation: records per second": _change(*run.saturated, "rate"),
         "at saturation: CPU of workers per record, µs": _change(*run.saturated, "worker_us"),
         "at saturation: CPU of the broker per record, µs": _change(*run.saturated, "broker_us"),
         "results checked": f"{verdict.results:,} of {run.sent:,} records, {verdict.keys:,} keys",
         "lost, repeated, wrong": f"{verdict.lost}, {verdict.repeated}, {verdict.wrong}",
     }
+
+
+def _in_turn(turns: Sequence[tuple[Phase, Phase]]) -> dict[str, str]:
+    """What differs between the first and the last placement when both are measured in turn; none without turns."""
+    if not turns:
+        return {}
+
+    def row(of: Callable[[Phase], float | None], form: str) -> str:
+        return _pairs([(of(first), of(last)) for first, last in turns], form)
+
+    return {
+        "in turn: latency, mean, ms": row(lambda each: each.latencies_ms and each.latencies_ms[0], ",.1f"),
+        "in turn: latency, 99th percentile, ms": row(lambda each: each.latencies_ms and each.latencies_ms[1], ",.1f"),
+        "in turn: CPU of workers per record, µs": row(lambda each: each.worker_us, ",.0f"),
+        "in turn: CPU of the broker per record, µs": row(lambda each: each.broker_us, ",.0f"),
+        "in turn: tuples that skip the broker": row(lambda each: each.local_sends, ".0%"),
+    }
+
+
+def _pairs(found: Sequence[tuple[float | None, float | None]], form: str) -> str:
+    """The medians, and in brackets each turn; turns of which one half was not measured are left out."""
+    known = [(first, last) for first, last in found if first is not None and last is not None]
+    if not known:
+        return "not noted"
+    medians = median(first for first, _ in known), median(last for _, last in known)
+    middle, *each = (f"{first:{form}} to {last:{form}}" for first, last in (medians, *known))
+    return f"{middle} ({', '.join(each)})"
 
 
 def _change(before: Phase | Saturated, after: Phase | Saturated, name: str) -> str:
@@ -64,7 +92,7 @@ def _change(before: Phase | Saturated, after: Phase | Saturated, name: str) -> s
 def _latency(before: Phase, after: Phase, place: int) -> str:
     if before.latencies_ms is None or after.latencies_ms is None:
         return "not noted"
-    return f"{before.latencies_ms[place]:.0f} to {after.latencies_ms[place]:.0f}"
+    return f"{before.latencies_ms[place]:.1f} to {after.latencies_ms[place]:.1f}"
 
 
 def _percent(value: float | None) -> str:

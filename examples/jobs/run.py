@@ -12,6 +12,7 @@ from pathlib import Path
 from flights.backlog import Backlog
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
+from jobs.alternate import alternated, placed
 from jobs.catalogue import Job
 from jobs.feed import Feed
 from jobs.latencies import NAME, read_latencies
@@ -61,12 +62,14 @@ class JobRun:
             environment={
                 "JOBS_PARTITIONS": str(scale.partitions),
                 "JOBS_WORK": str(scale.work_us),
+                "JOBS_LOCAL": str(int(scale.local)),
                 "JOBS_LATENCIES": f"{{data}}/{NAME}",
             },
             controller={
                 "balance": {
                     "method": self.method,
-                    "max_migrations": scale.moves or max(1, self.job.operators * scale.partitions // 20),
+                    "max_migrations": scale.moves
+                    or max(1, int(self.job.budget * self.job.operators * scale.partitions)),
                     "load_distance": 10.0,
                     "min_interval_s": 5.0,
                     "min_gain": scale.min_gain,
@@ -145,7 +148,7 @@ class JobRun:
     def measure(self, seconds: float) -> Phase:
         """CPU per record over the next seconds, with the rate as it is."""
         begun, cpu, count = time.time(), self.cluster.cpu_seconds(), self.feed.count
-        self._rest(seconds)
+        self.rest(seconds)
         took, used, done = time.time() - begun, self.cluster.cpu_seconds(), self.feed.count - count
         windows = [
             each
@@ -169,7 +172,8 @@ class JobRun:
         found = read_latencies(paths, start, end)
         return (sum(found) / len(found), found[int(0.99 * len(found))]) if found else None
 
-    def _rest(self, seconds: float) -> None:
+    def rest(self, seconds: float) -> None:
+        """Wait, and check that everything runs."""
         end = time.monotonic() + seconds
         self.until(lambda: time.monotonic() >= end, seconds + 1.0, "time passes")
 
@@ -178,8 +182,8 @@ class JobRun:
         """The whole run."""
         scale = self.scale
         self.feed.set_rate(self.rate)
-        self._rest(scale.warm_s)
-        before = self.measure(scale.measure_s)
+        self.rest(scale.warm_s)
+        began, before = placed(self), self.measure(scale.measure_s)
         saturated = self.saturate()
         self.say(f"before: {before}, {saturated}")
         self.trimtab("resume")
@@ -189,6 +193,8 @@ class JobRun:
         after = self.measure(scale.measure_s)
         saturated_after = self.saturate()
         self.say(f"after: {after}, {saturated_after}")
+        rounds = tuple(self.watch.rounds.values())
+        turns = alternated(self, began, scale.turns, scale.turn_s)
         sent = self.feed.stop()
         self.until(self._all_done, LIMIT_S, "everything is processed and committed")
         app = self.app()
@@ -197,10 +203,11 @@ class JobRun:
             method=self.method,
             before=before,
             after=after,
-            rounds=tuple(self.watch.rounds.values()),
+            rounds=rounds,
             steps=tuple(self.steps),
             obtainable=app.remote_costs.obtainable if app and app.remote_costs else None,
             saturated=(saturated, saturated_after),
+            turns=turns,
             sent=sent,
             verdict=self.verdict(sent),
         )
@@ -213,7 +220,7 @@ class JobRun:
         """Let the controller act until it has brought together what it can, or until the time is over."""
         begun, seen, quiet_at, rounds = time.monotonic(), "", time.monotonic(), 0
         while (now := time.monotonic()) < begun + self.scale.steer_s:
-            self._rest(1.0)
+            self.rest(1.0)
             status = self.watch.last
             step = step_of(status, now - begun, len(self.watch.rounds)) if status else None
             if step is None:
@@ -236,7 +243,7 @@ class JobRun:
         self.until(self._all_done, LIMIT_S, "no backlog")
         begun, cpu = time.monotonic(), self.cluster.cpu_seconds()
         self.feed.burst(count)
-        self._rest(1.0)
+        self.rest(1.0)
         self.until(self._all_done, LIMIT_S, "the burst is processed")
         took, used = time.monotonic() - begun, self.cluster.cpu_seconds()
         self.feed.set_rate(self.rate)
