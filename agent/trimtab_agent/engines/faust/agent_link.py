@@ -147,7 +147,10 @@ class Link(Service):  # type: ignore[misc]
         except HelloChanged:
             raise
         except (OSError, TimeoutError, EOFError, NotWelcome, BadMessage) as exc:
-            self._note("connection to the agent ended", exc)
+            closed = isinstance(exc, EOFError) and not welcomed
+            self._note(
+                "the agent refuses this worker (its log says why)" if closed else "connection to the agent ended", exc
+            )
         except Exception as exc:  # a bug of the plug-in must not end the app
             logger.exception("the connection to the agent failed because of a bug in the plug-in: reconnecting")
             self._note("fault of the link", exc)

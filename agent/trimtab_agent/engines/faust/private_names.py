@@ -157,6 +157,7 @@ PRIVATES: tuple[Private, ...] = (
             ("_decode_key", ("key",)),
             ("_visible_keys", ("db",)),
             ("apply_changelog_batch", ("batch", "to_key", "to_value")),
+            ("on_rebalance", ("assigned", "revoked", "newly_assigned", "generation_id")),
         ),
     ),
     Private(

@@ -37,6 +37,7 @@ ENDS_LIMIT_S = 10.0
 """How long the broker may take to say where changelogs end."""
 MAX_AGE_S = 12 * 3600.0
 """Databases not written for so long count as none; one that lacks records is deleted before it becomes a standby."""
+OF_ANOTHER_LOG = "%s is of an older changelog with the same name: it is deleted and restored from the one there is now"
 REWRITTEN = "rocksdict-config.json"
 """rocksdict writes this file also when it only reads."""
 
@@ -157,11 +158,11 @@ def databases(first: Path, oldest_s: float) -> dict[int, Database]:
         return {}
     numbers = [name.removeprefix(before).removesuffix(after) for name in names if name.startswith(before)]
     paths = {int(each): first.with_name(before + each + after) for each in numbers if each.isdecimal()}
-    found = {partition: Database(path, _written_at(path)) for partition, path in paths.items()}
+    found = {partition: Database(path, written_at(path)) for partition, path in paths.items()}
     return {partition: database for partition, database in found.items() if database.written_at >= oldest_s}
 
 
-def _written_at(path: Path) -> float:
+def written_at(path: Path) -> float:
     """When a database was written last (epoch seconds); 0 if there is none."""
     try:
         if not (path / "CURRENT").exists():
@@ -171,20 +172,25 @@ def _written_at(path: Path) -> float:
         return 0.0
 
 
-def open_database(store: Any, partition: int, *, end: int, oldest_s: float) -> Any:
+def open_database(store: Any, partition: int, *, end: int, since: int | None, oldest_s: float) -> Any:
     """Open a partition's database, in an executor.
 
-    A database that was written last before `oldest_s` (epoch seconds) and lacks records of its changelog, which has
-    `end` of them, is deleted first.  It may have keys whose tombstones the changelog has no more.
+    It is deleted first if it is of another changelog than the one that is there, which has `since` as its first record
+    since the database was written (None: none, or unknown); see `other_logs`.  So is one that was written last before
+    `oldest_s` (epoch seconds) and lacks records of its changelog, which has `end` of them: it may have keys whose
+    tombstones the changelog has no more.
     """
     path: Path = store.partition_path(partition)
-    written_at = _written_at(path)
-    if 0.0 < written_at < oldest_s and stored_offset(path, store.offset_key) < end - 1:
+    written = written_at(path)
+    if since is not None and since <= stored_offset(path, store.offset_key):
+        log.warning(OF_ANOTHER_LOG, path.name)
+        shutil.rmtree(path)
+    elif 0.0 < written < oldest_s and stored_offset(path, store.offset_key) < end - 1:
         log.warning(
             "%s was written last %.0f h ago: it is deleted and restored from the whole changelog, which may have no "
             "tombstones any more of keys deleted since",
             path.name,
-            (time.time() - written_at) / 3600.0,
+            (time.time() - written) / 3600.0,
         )
         shutil.rmtree(path)
     return store._open_for_partition(partition)

@@ -11,6 +11,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
+from trimtab_agent.engines.faust.tables.other_logs import first_since, last_writes
 from trimtab_protocol.messages.names import KeyGroup
 
 SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")
@@ -37,12 +38,15 @@ class Standbys:
         todo = self._not_active(key_groups) - self._reader.followed
         if not todo:
             return
-        consumer = self._app.consumer
-        starts, ends = await asyncio.gather(consumer.earliest_offsets(*todo), consumer.highwaters(*todo))
+        consumer, tables = self._app.consumer, {tp: self._ownership.table(tp) for tp in todo}
+        written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
+        starts, ends, since = await asyncio.gather(
+            consumer.earliest_offsets(*todo), consumer.highwaters(*todo), first_since(consumer, written)
+        )
         for tp in sorted(todo):
             check()
-            table = self._ownership.table(tp)
-            await self._open(table, tp.partition, ends[tp], check)
+            table = tables[tp]
+            await self._open(table, tp.partition, ends[tp], since.get(tp), check)
             if self._ownership.is_active(tp):
                 continue  # taken over while its database was being opened
             persisted = table.persisted_offset(tp)
@@ -51,12 +55,13 @@ class Standbys:
                 raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
             self._reader.follow(tp, table, applied)
 
-    async def _open(self, table: Any, partition: int, end: int, check: Check) -> None:
+    async def _open(self, table: Any, partition: int, end: int, since: int | None, check: Check) -> None:
         """Open one database in an executor: it takes 35 to 70 ms, and longer if an old one is deleted first."""
         store = table.data
         if partition not in store._dbs:
             loop = asyncio.get_running_loop()
-            opening = functools.partial(open_database, store, partition, end=end, oldest_s=time.time() - MAX_AGE_S)
+            oldest_s = time.time() - MAX_AGE_S
+            opening = functools.partial(open_database, store, partition, end=end, since=since, oldest_s=oldest_s)
             opened = await loop.run_in_executor(None, opening)
             check()
             store._dbs.setdefault(partition, opened)

@@ -125,6 +125,22 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         assigned: bool = self._ensure_consumer()._subscription.is_assigned(_key(tp))
         return assigned
 
+    async def offsets_since(self, times: Mapping[TP, float], limit_s: float) -> dict[TP, int]:
+        """The offset of the first record that is not older than these times (epoch seconds); none if there is none.
+
+        Raises KafkaError, and TimeoutError after `limit_s`.
+        """
+
+        async def ask() -> dict[TP, int]:
+            found = await self._ensure_consumer().offsets_for_times(
+                {_key(tp): int(at * 1e3) for tp, at in times.items()}
+            )
+            return {tp: first.offset for tp in times if (first := found.get(_key(tp))) is not None}
+
+        future = asyncio.run_coroutine_threadsafe(ask(), self.thread_loop)
+        async with asyncio.timeout(limit_s):
+            return await asyncio.wrap_future(future)
+
     async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
         """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
 

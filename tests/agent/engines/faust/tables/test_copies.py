@@ -202,13 +202,27 @@ def test_an_old_database_that_lacks_records_is_restored_from_the_beginning(
     for path in store.partition_path(3).iterdir():
         os.utime(path, (now - age_s, now - age_s))
 
-    opened = open_database(store, 3, end=end, oldest_s=now - MAX_AGE_S)
+    opened = open_database(store, 3, end=end, since=None, oldest_s=now - MAX_AGE_S)
+
+    assert (opened.get(b"key") is not None, opened.get(KEY) is not None) == (kept, kept)
+    opened.close()
+
+
+@pytest.mark.parametrize(("since", "kept"), [(8, True), (7, False), (0, False), (None, True)])
+def test_a_database_of_another_changelog_is_restored_from_the_beginning(
+    tmp_path: Path, since: int | None, kept: bool
+) -> None:
+    """It has the records up to 7, so the first one since it was written is 8 or later, unless the topic is new."""
+    store = Store(tmp_path, "sums")
+    store.write(3, 7)
+
+    opened = open_database(store, 3, end=20, since=since, oldest_s=0.0)
 
     assert (opened.get(b"key") is not None, opened.get(KEY) is not None) == (kept, kept)
     opened.close()
 
 
 def test_a_database_that_is_not_there_is_made(tmp_path: Path) -> None:
-    opened = open_database(Store(tmp_path, "sums"), 3, end=9, oldest_s=time.time())
+    opened = open_database(Store(tmp_path, "sums"), 3, end=9, since=0, oldest_s=time.time())
     assert opened.get(KEY) is None
     opened.close()

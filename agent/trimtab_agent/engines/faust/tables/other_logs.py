@@ -1,0 +1,87 @@
+"""Finds databases that were made from another changelog than the one that has its name now.
+
+Whoever resets an app deletes its changelogs, and easily forgets the disk of a worker that is away.  When the new
+changelog is longer than the offset stored on that disk, the old state would count as the beginning of the new one, and
+nobody would notice.
+
+What a database has was in its changelog when it was written last.  So the first record of the changelog since then has
+a larger offset than the database.  If it has not, the changelog was made anew.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from faust.stores.rocksdb import Store
+from faust.types import TP
+
+from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
+
+log = logging.getLogger(__name__)
+
+SKEW_S = 60.0
+"""By how much the clocks of workers may differ.  A larger difference only makes a worker restore state that it has."""
+LIMIT_S = 3.0
+"""How long the broker may take to answer; databases are not checked otherwise."""
+
+
+def watch(app: Any) -> None:
+    """Check every database that Faust opens at a rebalance.  Call it once, when all tables are known."""
+    for table in app.tables.values():
+        if isinstance(table.data, Store):
+            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance)
+
+
+def _open_or_begin_anew(app: Any, table: Any, on_rebalance: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+    async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
+        tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
+        written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
+        await on_rebalance(assigned, *others, **options)
+        await _replace_those_of_other_logs(app.consumer, tables, written)
+
+    return open_or_begin_anew
+
+
+def last_writes(tables: Mapping[TP, Any]) -> dict[TP, float]:
+    """When the database of each changelog partition was written last (epoch seconds); only closed ones with files.
+
+    RocksDB writes when it opens, so this must come first.
+    """
+    closed = {tp: table.data for tp, table in tables.items() if tp.partition not in table.data._dbs}
+    found = {tp: written_at(store.partition_path(tp.partition)) for tp, store in closed.items()}
+    return {tp: at for tp, at in found.items() if at > 0.0}
+
+
+async def first_since(consumer: Any, written: Mapping[TP, float]) -> dict[TP, int]:
+    """The offset of the first record of each changelog since its database was written; none if there is none."""
+    if not written:
+        return {}
+    try:
+        found: dict[TP, int] = await consumer.thread.offsets_since(
+            {tp: at + SKEW_S for tp, at in written.items()}, LIMIT_S
+        )
+    except Exception as fault:  # whatever it is, it must not end the rebalance: the databases are used unchecked
+        log.warning("it is not known whether %d databases are of these changelogs: %r", len(written), fault)
+        return {}
+    return found
+
+
+async def _replace_those_of_other_logs(consumer: Any, tables: Mapping[TP, Any], written: Mapping[TP, float]) -> None:
+    """Replace open databases that are of other changelogs; they were written at these times before they were opened."""
+    loop = asyncio.get_running_loop()
+    for tp, first in sorted((await first_since(consumer, written)).items()):
+        offset = tables[tp].persisted_offset(tp)
+        if offset is not None and first <= offset:
+            store = tables[tp].data
+            store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition)
+
+
+def _begin_anew(store: Any, partition: int) -> Any:
+    path: Path = store.partition_path(partition)
+    log.warning(OF_ANOTHER_LOG, path.name)
+    store._dbs.pop(partition).close()
+    shutil.rmtree(path)
+    return store._open_for_partition(partition)
