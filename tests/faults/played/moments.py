@@ -22,8 +22,11 @@ from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.configuration import host_name
 
 HANDOVER_LIMIT_S = 20.0
-STOPPED_LIMIT_S = 90.0
-"""From the end of a fault to the end of the scale-in that it struck, or to the end of a start."""
+STOPPED_LIMIT_S = 180.0
+"""From the end of a fault to the end of the scale-in that it struck, or to the end of a start.
+
+A controller that was killed starts its Spark anew: on a machine with ten processes per core its first plan took 97 s.
+"""
 GIVEN_LIMIT_S = 90.0
 """From the start of a worker, which has to join and to be seen in whole windows, to its first key groups."""
 BASELINE_S = 2.0

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from prometheus_client.parser import text_string_to_metric_families
 
 from flights.watch import read_snapshots
-from tests.faults.played.stage import Stage
+from tests.faults.played.stage import UNSEEN, Stage
 from trimtab_sandbox.configuration import host_name
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
@@ -36,6 +36,8 @@ class Ear:
         stage = self._stage
         said = Counter(stage.notes)
         said.update(_counted(stage) - self._counted)
+        if _lacks_hosts(stage, self._since):
+            said[UNSEEN] = 1
         for path in _logs(stage):
             with path.open("rb") as log:
                 log.seek(self._sizes.get(path, 0))
@@ -56,6 +58,15 @@ class Ear:
 def unsaid(wanted: Sequence[str], said: Counter[str]) -> list[str]:
     """The patterns that nothing of what was said begins with."""
     return [pattern for pattern in wanted if not any(re.match(pattern, text) for text in said)]
+
+
+def _lacks_hosts(stage: Stage, since: float) -> bool:
+    """Whether a window since then is without one of the hosts.  On a busy machine the status passes over windows."""
+    try:
+        windows = read_snapshots(stage.bootstrap, stage.cluster.topics)
+    except (KafkaException, TimeoutError, KeyError):
+        return False  # broker or topic are away just now
+    return any(row.hosts_seen < row.hosts_expected for row in windows if row.end_ms / 1000 > since)
 
 
 def _logs(stage: Stage) -> list[Path]:
