@@ -100,7 +100,6 @@ def check_pages(cluster: Cluster) -> None:
             look(page, name)
         see_live_values(page, asker)
         act(page, asker)
-        see_flows(page, asker, cluster.broker.address)
         with Client(Access(address=asker.address, token=access.token)) as console:
             keep_a_rule(page, asker.address, console)
             maintain(page, asker.address, console)
@@ -111,6 +110,7 @@ def check_pages(cluster: Cluster) -> None:
             unscale(page, asker.address, console)
         see_events(page, asker)
         see_why(page, asker)
+        see_flows(page, asker, cluster.broker.address)  # last: with load there may be plans
         browser.close()
     assert [fault for fault in faults if REFUSED not in fault] == [], faults
     check_rights(cluster, access)
@@ -227,9 +227,13 @@ def see_flows(page: Page, asker: Asker, broker: str) -> None:
 def see_moves(page: Page, asker: Asker, console: Client) -> None:
     """The moves of a plan are drawn from worker to worker, and can be read as a table."""
     (app,) = [row.app for row in console.apps()]
-    until(lambda: [row for row in console.why(app, SUMS, 0).targets if not row.owner], "another worker can take it")
+
+    def others() -> list[str]:
+        return [row.worker for row in console.why(app, SUMS, 0).targets if not row.owner and not row.forbidden]
+
+    until(others, "another worker can take it")
     found = console.why(app, SUMS, 0)
-    (target,) = [row.worker for row in found.targets if not row.owner]
+    (target,) = others()
     console.move([found.key_group], target, reason="to see it")
     until(lambda: console.why(app, SUMS, 0).owner == target, "the key group has moved")
     page.goto(f"{asker.address}/#/plan/{console.why(app, SUMS, 0).plan}")
