@@ -78,5 +78,7 @@ class Improver:
         node = self._at[anchor]
         if not self._movable[mover] or self._leaving[anchor] or self._balance.removing[node]:
             return False
+        if not self._parts.problem.may(mover, node):
+            return False
         usage = usage_on(self._usage, self._spared, mover, node)
         return bool((usage <= np.maximum(0.0, self._room[:, node])).all())

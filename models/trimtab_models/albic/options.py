@@ -114,7 +114,7 @@ class OptionCollector:
         self._problem, self._at, self._worth = problem, at, worth
         self._loads = parts.summed(loads)
         self._shares = parts.summed(budget_shares(problem.balance))
-        self._free = parts.mobile(problem.balance)
+        self._free, self._may = parts.mobile(problem.balance), parts.problem.may
         self._leaving = parts.problem.to_leave(at)
         self._traffic = PartTraffic(problem, parts, at)
 
@@ -146,7 +146,7 @@ class OptionCollector:
         joins = np.arange(len(part)) < joining
         first = np.unique(part * len(balance.capacity) + node, return_index=True)[1]  # joins come first
         part, node, joins = part[first], node[first], joins[first]
-        allowed = self._free[part] & (at[part] != node) & balance.kept[node]
+        allowed = self._free[part] & (at[part] != node) & balance.kept[node] & self._may(part, node)
         part, node, joins = part[allowed], node[allowed], joins[allowed]
         here, ties = at[part], self._traffic
         saved = ties.worth(part, node) - ties.worth(part, here)

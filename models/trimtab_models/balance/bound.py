@@ -12,6 +12,7 @@ D         the moves of R and the best further moves must cover the sum of all de
           most.  It offers its largest key groups in turn, the last one in part; this is concave, so greedy is optimal.
 Cost      R and D for a budget of bytes, with divisible key groups (fewest bytes per load first).
 Knapsack  Cost with indivisible key groups (`knapsack.py`).
+Class     see `class_bound.py`: where key groups may not be on all nodes.
 Reach     see `reach.py`.  Knapsack and Reach take the most time and are applied last.
 
 Unplaced key groups are free.  Their load covers deficits first; S is then not used.
@@ -22,6 +23,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trimtab_models.balance import knapsack
+from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.pieces import Excesses, Pieces
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
@@ -159,7 +161,7 @@ def piece_bound(problem: Problem) -> float:
 
 
 def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountConditions | None = None) -> float:
-    """The largest load distance (pp) that Piece, R, S, D and Cost refute, at most `reached`.
+    """The largest load distance (pp) that Piece, Class, R, S, D and Cost refute, at most `reached`.
 
     `reached` = load distance of an allowed allocation.  When `stop` ends it early, it returns the bound so far.
     `count` = the conditions of `problem`, if the caller already has them.  O(K log K) once, then O(K) per trial.
@@ -167,7 +169,7 @@ def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountCondit
     refuters = [(count or CountConditions(problem)).refute]
     if problem.max_cost_bytes is not None:
         refuters.append(CostConditions(problem, problem.max_cost_bytes).refute)
-    proven = max(problem.floor, piece_bound(problem))
+    proven = max(class_bound(problem), piece_bound(problem))
     for refute in refuters:
         low, high = proven, reached
         if low < high and refute(low):

@@ -35,7 +35,7 @@ def _placed(problem: Problem, key_groups: Ints, *, fullest: bool = False) -> Int
     for key_group in place_on_least_loaded(problem, allocation, key_groups, fullest=fullest):
         used = problem.usages(allocation) + problem.usage_on([key_group], np.arange(len(problem.capacity)))
         over = np.maximum(0.0, used - problem.limit) / np.maximum(problem.limit, 1e-300)
-        over = np.where(problem.removing, np.inf, over.sum(axis=0))
+        over = np.where(problem.removing | ~_may(problem, key_group), np.inf, over.sum(axis=0))
         allocation[key_group] = int(np.lexsort((problem.deviations(allocation), over))[0])
     return allocation
 
@@ -53,13 +53,13 @@ def place_on_least_loaded(
     Draining nodes receive nothing.  With `fullest` the node with the least sufficient room is taken instead.  Returns
     the key groups that no node has room for.
     """
-    if not len(problem.limit) and len(set(problem.capacity[problem.kept].tolist())) <= 1:
+    if problem.allowed is None and not len(problem.limit) and len(set(problem.capacity[problem.kept].tolist())) <= 1:
         return _place_by_heap(problem, allocation, key_groups)
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     refused, nodes = [], np.arange(len(problem.capacity))
     for key_group in key_groups:
         after = used + problem.usage_on([key_group], nodes)
-        barred: Bools = problem.removing | (after > limit).any(axis=0)
+        barred: Bools = problem.removing | (after > limit).any(axis=0) | ~_may(problem, key_group)
         if barred.all():
             refused.append(int(key_group))
             continue
@@ -71,6 +71,12 @@ def place_on_least_loaded(
         deviations[node] += problem.load[key_group] / problem.capacity[node]
         used[:, node] = after[:, node]
     return refused
+
+
+def _may(problem: Problem, key_group: int) -> Bools:
+    """(N,) the nodes that a key group may be on."""
+    everywhere = np.ones(len(problem.capacity), np.bool_)
+    return everywhere if problem.allowed is None else everywhere & problem.may(key_group, np.arange(len(everywhere)))
 
 
 def _place_by_heap(problem: Problem, allocation: Ints, key_groups: Iterable[int]) -> list[int]:

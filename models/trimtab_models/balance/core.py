@@ -66,8 +66,8 @@ def core_by_bytes(problem: Problem, proven: float) -> Core | None:
 
 def _allowed(problem: Problem, free: Bools, receivers: list[int]) -> list[list[int]]:
     return [
-        sorted({home, *receivers}) if leaves else [home]
-        for home, leaves in zip(problem.home.tolist(), free.tolist(), strict=True)
+        sorted({home, *(node for node in receivers if problem.may(key_group, node))}) if leaves else [home]
+        for key_group, (home, leaves) in enumerate(zip(problem.home.tolist(), free.tolist(), strict=True))
     ]
 
 

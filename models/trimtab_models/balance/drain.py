@@ -128,13 +128,15 @@ class Drain:
         problem, home = self._problem, self._problem.home[key_group]
         after = self._deviations[home] + problem.load[key_group] / problem.capacity[home]
         used = self._used[:, home] + problem.usage_on(key_group, home)
-        return bool(after <= band.over) and bool((used <= self._limit[:, home]).all())
+        fits = bool((used <= self._limit[:, home]).all()) and bool(problem.may(key_group, home))
+        return bool(after <= band.over) and fits
 
     def _may_take(self, key_group: int, node: int, *, instead_of: int) -> bool:
         problem = self._problem
         added: Floats = problem.prices[:, key_group] - problem.prices[:, instead_of]
         used = self._used[:, node] + problem.usage_on(key_group, node) - problem.usage_on(instead_of, node)
-        return bool((added <= self._left).all() and (used <= self._limit[:, node]).all())
+        fits = (used <= self._limit[:, node]).all() and problem.may(key_group, node)
+        return bool((added <= self._left).all() and fits)
 
     def _move(self, key_group: int, target: int) -> None:
         problem, source = self._problem, self.allocation[key_group]
@@ -162,7 +164,7 @@ def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, .
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
     room = float(((ceiling - deviations) * problem.capacity)[problem.kept].max())
     suspects = ~problem.movable | (problem.prices > problem.allowances[:, None]).any(axis=0) | (problem.load > room)
-    if len(problem.limit):
+    if len(problem.limit) or problem.allowed is not None:
         suspects[:] = True
     for key_group in np.flatnonzero(problem.to_leave(allocation) & suspects).tolist():
         fits = problem.kept & problem.nodes_with_room(key_group, used, limit)

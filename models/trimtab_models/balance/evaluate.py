@@ -40,9 +40,12 @@ def evaluate(problem: Problem, allocation: Ints) -> Score:
 
 
 def is_allowed(problem: Problem, allocation: Ints) -> bool:
-    """Whether `allocation` keeps every budget, pin and limit, and moves nothing to a draining node."""
+    """Whether `allocation` keeps every budget, pin and limit, and moves nothing to where it may not be."""
     changed = allocation != problem.home
     if (allocation == UNPLACED).any() or changed[~problem.movable].any() or problem.removing[allocation[changed]].any():
+        return False
+    moved = np.flatnonzero(changed)
+    if problem.allowed is not None and not problem.allowed.may(moved, allocation[moved]).all():
         return False
     spent = np.array([row[changed].sum() for row in problem.prices])
     if (spent > problem.allowances).any():

@@ -38,13 +38,12 @@ def everywhere(problem: Problem) -> list[list[int]]:
     """The nodes that the rules allow for each key group."""
     kept = np.flatnonzero(problem.kept).tolist()
     nodes = []
-    for home, movable in zip(problem.home.tolist(), problem.movable.tolist(), strict=True):
+    for key_group, (home, movable) in enumerate(zip(problem.home.tolist(), problem.movable.tolist(), strict=True)):
         if not movable:
             nodes.append([home])
-        elif home == UNPLACED or problem.kept[home]:
-            nodes.append(kept)
-        else:
-            nodes.append([*kept, home])
+            continue
+        there = kept if problem.allowed is None else [node for node in kept if problem.may(key_group, node)]
+        nodes.append(there if home == UNPLACED or home in there else [*there, home])
     return nodes
 
 

@@ -61,6 +61,8 @@ class _Flux:
             key_group = key_groups[position]
             used = self._used[:, target] + self._problem.usage_on(key_group, target)
             price = self._problem.prices[:, key_group]
+            if not self._problem.may(key_group, target):
+                continue
             if (used > self._limit[:, target]).any() or (price > self._left).any():
                 continue
             del key_groups[position], weights[position]

@@ -79,6 +79,7 @@ def _group(problem: Problem, nodes: Ints, key_groups: Ints, shares: Floats) -> G
         usage=problem.usage[:, key_groups],
         limit=problem.limit[:, nodes],
         spared=None if problem.spared is None else problem.spared.part(key_groups, nodes),
+        allowed=None if problem.allowed is None else problem.allowed.part(key_groups, nodes),
         evicted=None if problem.evicted is None else problem.evicted[key_groups],
         max_migrations=None if count is None else int(count * min(1.0, until)) - int(count * min(1.0, before)),
         max_cost_bytes=None if cost is None else cost * float(shares[-1]),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab_models.balance.allowed import AllowedNodes
 from trimtab_models.instances import BalanceInstance
 from trimtab_models.instances.host_limits import hosts_in
 from trimtab_models.solving.spared import Places, Spared, joined, usage_on
@@ -28,8 +29,8 @@ class Problem:
     `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
     away from home costs one migration and `cost_bytes`; placing an unplaced one costs nothing.  `removing` marks the
     draining nodes: they may lose key groups but not receive any.  `spared` = what key groups use less on certain nodes.
-    `evicted` = the key groups that are to leave their home, and may not come back; None = no one is.  `floor` = a bound
-    (pp) on the load distance of all allowed plans that whoever stated the problem has proven.
+    `allowed` = where key groups may go; None = anywhere.  `evicted` = those that are to leave their home, because they
+    may not be there; None = no one is.
     """
 
     load: Floats  # (K,)
@@ -42,11 +43,11 @@ class Problem:
     usage: Floats  # (R, K)
     limit: Floats  # (R, N), infinite = no limit
     spared: Spared | None = None
+    allowed: AllowedNodes | None = None
     evicted: Bools | None = None  # (K,)
     max_migrations: int | None = None
     max_cost_bytes: float | None = None
     max_load_distance: float = 10.0
-    floor: float = 0.0
     mean: float = field(init=False)
     movable: Bools = field(init=False)  # (K,); an unplaced key group is movable even if pinned
     prices: Floats = field(init=False)  # (B, K) cost of leaving home, for each of the B budgets that can bind
@@ -65,6 +66,9 @@ class Problem:
             raise ValueError("what is spared must be of these key groups, nodes and resources")
         if self.evicted is not None and self.evicted.shape != (key_groups,):
             raise ValueError("evicted must have one entry per key group")
+        allowed = self.allowed
+        if allowed is not None and (len(allowed.class_of), allowed.nodes.shape[1]) != (key_groups, nodes):
+            raise ValueError("allowed must be of these key groups and nodes")
         if key_groups and not (self.home.min() >= UNPLACED and self.home.max() < nodes):
             raise ValueError("home must name nodes")
         kept_capacity = float(self.capacity[~self.removing].sum())
@@ -117,14 +121,21 @@ class Problem:
         return usage_on(self.usage, self.spared, key_groups, nodes)
 
     def nodes_with_room(self, key_group: int, used: Floats, limit: Floats) -> Bools:
-        """(N,) the nodes on which a key group fits besides what is `used` (R, N), all of it within `limit` (R, N)."""
+        """(N,) the nodes that may take a key group, and have room for it.
+
+        Room is besides what is `used` (R, N), all of it within `limit` (R, N).
+        """
         rows = np.flatnonzero(self.usage[:, key_group])
         after = used[rows] + self.usage[rows, key_group, None]
         if self.spared is not None:
             nodes, less = self.spared.of_key_group(key_group)
             after[:, nodes] -= less[rows]
         room: Bools = np.logical_and.reduce(after <= limit[rows], axis=0)
-        return room
+        return room if self.allowed is None else room & self.allowed.may(key_group, np.arange(len(self.capacity)))
+
+    def may(self, key_groups: Places, nodes: Places) -> Bools | bool:
+        """Whether these key groups may come to these nodes, for both broadcast together."""
+        return True if self.allowed is None else self.allowed.may(key_groups, nodes)
 
     def with_limits(self, usage: Floats, limit: Floats, spared: Spared | None) -> "Problem":
         """The problem with further resources: `usage` (R, K), `limit` (R, N), and what is `spared` of these R alone."""
@@ -134,16 +145,6 @@ class Problem:
             limit=np.concatenate((self.limit, limit)),
             spared=joined(self.spared, len(self.limit), spared, len(limit)),
         )
-
-    def without_return(self, allocation: Ints) -> "Problem":
-        """The problem in which no evicted key group that has left its home in `allocation` finds room there again."""
-        spared = self.spared
-        if self.evicted is None or spared is None:
-            return self
-        left = self.evicted & (allocation != self.home)
-        stay = ~(left[spared.key_group] & (spared.node == self.home[spared.key_group]))
-        kept = Spared.of(spared.key_group[stay], spared.node[stay], spared.amount[:, stay], spared.size)
-        return replace(self, spared=kept)
 
     def tolerating(self, allocation: Ints) -> "Problem":
         """The problem with every limit that `allocation` exceeds raised to its usage, so that it cannot get worse."""

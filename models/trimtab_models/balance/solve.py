@@ -28,15 +28,16 @@ from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
 from trimtab_models.balance.drain import Drain, alerts, plain_drain
 from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
-from trimtab_models.balance.evaluate import Score, evaluate
+from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
+from trimtab_models.balance.mending import mended
 from trimtab_models.balance.problem import Bools, Ints, Problem
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.to_copies import to_copies
-from trimtab_models.balance.trim import trim
+from trimtab_models.balance.trim import held, trim
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop
 
@@ -78,7 +79,11 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     """The best plan found for one round.  The same seed gives the same plan unless `stop` ends the search early."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
-    return _Solver(problem, stop, seed, params).run()
+
+    def searched(part: Problem, until: Stop) -> BalanceResult:
+        return _Solver(part, until, seed, params).run()
+
+    return mended(problem, searched, stop) or searched(problem, stop)
 
 
 def solve_flux(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
@@ -94,7 +99,11 @@ def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult 
     """Flux and the drain rule of `solve`, without a search.  The fallback when `solve` fails."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
-    return _Solver(problem, stop, seed, DEFAULT_PARAMS).run_greedily()
+
+    def constructed(part: Problem, until: Stop) -> BalanceResult:
+        return _Solver(part, until, seed, DEFAULT_PARAMS).run_greedily()
+
+    return mended(problem, constructed, stop) or constructed(problem, stop)
 
 
 def infeasible(problem: Problem) -> str | None:
@@ -150,7 +159,6 @@ class _Solver:
         self._stop = whole
         self._drain(start, max(urgent, self._goal(), self._score.load_distance))
         self._prefer_emptier(plain, stayed)
-        self.problem = self.problem.without_return(self.best)
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
         self._finish(returning=False)
@@ -340,7 +348,7 @@ class _Solver:
             self._take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():
             self._stage = Stage.TRIMMED
-            band = _held(self._score, self._goal(), tolerance)
+            band = held(self._score, self._goal(), tolerance)
             self._adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
 
     def offer(self, allocation: Ints, stage: Stage) -> None:
@@ -388,9 +396,3 @@ class _Solver:
 def _part(stop: Stop, share: float) -> Stop:
     """`stop` after a share of the time that is left; without a deadline `stop` itself."""
     return stop.part(share) if isinstance(stop, Deadline) else stop
-
-
-def _held(score: Score, goal: float, tolerance: float) -> Band:
-    """The band that the third objective must keep: load distance up to `goal`, other side up to `tolerance`."""
-    tight, loose = max(score.load_distance, goal), max(min(score.over, score.under), min(goal, tolerance))
-    return Band(under=loose, over=tight) if score.over >= score.under else Band(under=tight, over=loose)

@@ -48,7 +48,7 @@ class SearchState:
         if not returning:
             self.returnable &= ~problem.to_leave(problem.home) | (allocation == problem.home)
         self.usage, self.limit = problem.usage, problem.limit + slack(problem)
-        self.spared = problem.spared
+        self.spared, self.allowed = problem.spared, problem.allowed
         scale = problem.prices.mean(axis=1, keepdims=True) if problem.prices.size else 1.0
         self.prices = problem.prices / scale  # an average move costs 1 in every budget
         self.allowances = problem.allowances / np.ravel(scale)[: len(problem.allowances)]
@@ -68,6 +68,7 @@ class SearchState:
         part.returnable = self.returnable[key_groups] & (part.home != UNPLACED)
         part.usage, part.limit = self.usage[:, key_groups], self.limit[:, nodes]
         part.spared = None if self.spared is None else self.spared.part(key_groups, nodes)
+        part.allowed = None if self.allowed is None else self.allowed.part(key_groups, nodes)
         part.used, part.deviations = self.used[:, nodes], self.deviations[nodes]
         part.prices = self.prices[:, key_groups]
         away = self.at[key_groups] != self.home[key_groups]
@@ -214,6 +215,8 @@ class Search:
         if len(state.limit):
             full = state.used[:, home] + state.usage_on(away, home) > state.limit[:, home]
             change[full.any(axis=0)] = np.inf
+        if state.allowed is not None:
+            change[~state.allowed.may(away, home)] = np.inf
         choice = int(change.argmin())
         return ((int(away[choice]), int(home[choice])),) if np.isfinite(change[choice]) else ()
 
@@ -231,6 +234,8 @@ class Search:
             added = state.usage_on(mine[:, None], partners)
             full = state.used[:, None, partners] + added > state.limit[:, None, partners]
             change[full.any(axis=0)] = np.inf
+        if state.allowed is not None:
+            change[~state.allowed.may(mine[:, None], partners)] = np.inf
         row, column = divmod(int(change.argmin()), len(partners))
         return float(change[row, column]), ((int(mine[row]), int(partners[column])),)
 
@@ -247,6 +252,8 @@ class Search:
         if len(state.limit):
             full = state.used[:, [node]] + state.usage_on(theirs, node) > state.limit[:, [node]]
             change[full.any(axis=0)] = np.inf
+        if state.allowed is not None:
+            change[~state.allowed.may(theirs, node)] = np.inf
         choice = int(change.argmin())
         return float(change[choice]), ((int(theirs[choice]), node),)
 
@@ -271,6 +278,9 @@ class Search:
             change += self._swap_penalty(node, mine, theirs, other)
         if len(state.limit):
             change[self._swap_too_full(node, mine, theirs, other)] = np.inf
+        if state.allowed is not None:
+            change[~state.allowed.may(mine[:, None], other)] = np.inf
+            change[:, ~state.allowed.may(theirs, node)] = np.inf
         row, column = divmod(int(change.argmin()), len(theirs))
         given, taken = int(mine[row]), int(theirs[column])
         return float(change[row, column]), ((given, int(other[column])), (taken, node))

@@ -34,7 +34,7 @@ def to_copies(problem: Problem, start: Ints, stop: Stop) -> Ints:
         source = allocation[key_group]
         above = loads / capacity - problem.mean
         gain = load * (2.0 * (above[source] - above[node]) - load * (1.0 / capacity[source] + 1.0 / capacity[node]))
-        fits = (used[:, node] + usage <= limit[:, node]).all(axis=0)
+        fits = (used[:, node] + usage <= limit[:, node]).all(axis=0) & problem.may(key_group, node)
         fits &= (problem.prices[:, key_group] <= left[:, None]).all(axis=0)
         at_home = (allocation[key_group] == problem.home[key_group]) | (problem.home[key_group] == UNPLACED)
         tried = np.flatnonzero((gain > least) & fits & at_home)

@@ -190,6 +190,8 @@ class Trader:
         possible = gain > EPSILON_PP
         if len(state.limit):
             possible &= ~self._too_full(given, taken, giver, taker)
+        if state.allowed is not None:
+            possible &= state.allowed.may(given, taker) & (~swap | state.allowed.may(taken, giver))
         kept = np.flatnonzero(possible)
         kept = kept[np.argsort(pair[kept], kind="stable")]
         gain = gain - 1e-6 * np.abs(load - partners.transfer[pair])  # among equals prefer the one that leaves most room

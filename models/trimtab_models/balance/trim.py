@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.evaluate import Score, slack
 from trimtab_models.balance.problem import UNPLACED, Ints, Problem
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving.stop import Stop
@@ -29,8 +29,16 @@ def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returnin
         usage = used[:, home] + problem.usage_on(key_group, home)
         if left < least[source] or filled > band.over or (usage > limit[:, home]).any():
             continue
+        if not problem.may(key_group, home):
+            continue
         trimmed[key_group] = home
         deviations[source], deviations[home] = left, filled
         used[:, home] = usage
         used[:, source] -= problem.usage_on(key_group, source)
     return trimmed
+
+
+def held(score: Score, goal: float, tolerance: float) -> Band:
+    """The band that the third objective must keep: load distance up to `goal`, other side up to `tolerance`."""
+    tight, loose = max(score.load_distance, goal), max(min(score.over, score.under), min(goal, tolerance))
+    return Band(under=loose, over=tight) if score.over >= score.under else Band(under=tight, over=loose)

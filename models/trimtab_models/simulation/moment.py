@@ -65,6 +65,7 @@ def with_nodes(moment: Moment, nodes: tuple[str, ...], *, pattern: Ints, removin
         capacity=balance.capacity[pattern],
         limit=balance.limit[:, pattern],
         removing=marks,
+        allowed=None if balance.allowed is None else balance.allowed.part(np.arange(len(balance.load)), pattern),
         home=renumbered(balance.home, moment.nodes, nodes),
     )
     problem = moment.problem

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_controller.solver.answer import Answer, Flows, Method, Question
+from trimtab_controller.solver.answer import Answer, Flows, Method, Placing, Question
 from trimtab_controller.solver.balance import answer, collocation_problem_of
 from trimtab_models import albic
 from trimtab_models.solving import Infeasible, Stop
@@ -53,3 +53,21 @@ def test_albic_without_time_is_no_worse_than_balance_alone(monkeypatch: pytest.M
     assert alone.predicted_load_distance > plain.load_distance + 0.5, "it had no time"
     assert hurried.load_distance == pytest.approx(plain.load_distance, abs=0.05)
     assert hurried.collocation is not None
+
+
+def test_albic_without_time_leaves_no_more_rules_broken_than_balance_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten key groups belong on the second half of the workers; thirteen moves mend that."""
+
+    def stopped(problem: albic.CollocationProblem, *, stop: Stop, seed: int) -> albic.AlbicResult | Infeasible:
+        return in_time(problem, stop=lambda: True, seed=seed)
+
+    in_time, asked = albic.solve, crowded()
+    monkeypatch.setattr(albic, "solve", stopped)
+    class_of = np.full(KEY_GROUPS, -1, np.int32)
+    class_of[np.flatnonzero(asked.owner < WORKERS // 2)[:10]] = 0
+    allowed = (np.arange(WORKERS) >= WORKERS // 2)[None, :]
+    placing = Placing(class_of=class_of, allowed=allowed, frozen=np.zeros(KEY_GROUPS, np.bool_))
+    found = answer(replace(asked, placing=placing, max_load_distance=100.0))
+    assert isinstance(found, Answer)
+    moved = dict(found.moves)
+    assert all(moved[each] >= WORKERS // 2 for each in np.flatnonzero(class_of == 0).tolist())
