@@ -2,7 +2,9 @@
 
 import pytest
 
+from tests.sim.ruled import found
 from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.ruled_defects import DEFECTS
 from tests.sim.simulated.ruled_rounds import Counts, RuledCluster
 from trimtab_controller.decider.decision import StandbysPlaced
 from trimtab_protocol.messages.names import WorkerId
@@ -17,7 +19,13 @@ def test_no_decision_breaks_a_rule() -> None:
         counts.add(RuledCluster(seed).run())
         seed += 1
     print(counts)
-    assert min(counts.judged, counts.fixed, counts.conflicts, counts.losses, counts.drains) > 0, "too quiet"
+    happened = (counts.judged, counts.fixed, counts.conflicts, counts.losses, counts.drains, counts.settled)
+    assert min(happened) > 0, "too quiet"
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_planted_defect_is_found(defect: str) -> None:
+    assert found(defect) is not None
 
 
 def test_the_judge_finds_what_breaks_a_rule() -> None:

@@ -15,6 +15,7 @@ from tests.sim.simulated.ledger import Violation
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.view import AppView
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent
@@ -22,13 +23,18 @@ from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 
 ROUNDS = 40
-"""Rounds of one cluster."""
+"""Rounds of one cluster in which something happens."""
+QUIET = 12
+"""Rounds after these: then key groups are where rules want them, with the smallest budget, too."""
 OPERATORS = ("sums", "joins")
 
 
 @dataclass(slots=True)
 class Counts:
-    """What happened.  `judged` = moves and new standbys that were compared with the rules."""
+    """What happened.  `judged` = moves and new standbys that were compared with the rules.
+
+    `settled` = key groups of which a rule says where they are, and which are there in the end.
+    """
 
     rounds: int = 0
     rules: int = 0
@@ -37,6 +43,7 @@ class Counts:
     conflicts: int = 0
     losses: int = 0
     drains: int = 0
+    settled: int = 0
 
     def add(self, other: "Counts") -> None:
         """Add those of another cluster."""
@@ -47,7 +54,8 @@ class Counts:
         return (
             f"{self.rounds} rounds, {self.rules} rules, {self.judged} moves and new standbys judged, "
             f"{self.fixed} key groups moved because of rules, {self.conflicts} rounds with conflicts, "
-            f"{self.losses} losses, {self.drains} drains: no breach"
+            f"{self.losses} losses, {self.drains} drains, {self.settled} key groups where rules want them in the end: "
+            "no breach"
         )
 
 
@@ -92,21 +100,26 @@ class RuledCluster:
     def run(self) -> Counts:
         """Raises Violation."""
         decider = self.job.decider(max_migrations=self.drawn.choice((3, 8, 50)), drain_load_distance=1000.0)
-        for _ in range(ROUNDS):
-            self._disturb()
-            self.job.place(decider)
-            decider.on_event(WINDOW_S * self.job.number, IntentsChanged(intents=tuple(self.said.values())))
-            before, followers = dict(self.job.owners), dict(self.job.followers)
-            decisions = self.job.round(decider)
-            rules = self.in_force(WINDOW_S * self.job.number)
-            for decision in decisions:
-                self._judge(decision, rules, before, followers)
-            told = any(each.kind is ConcernKind.RULES_CONFLICT for each in decider.known.concerns)
-            self.counts.rounds += 1
-            self.counts.conflicts += told
-            if isinstance(decider.known.views.get(APP), AppView):
-                self._compare(rules, told)
+        for round_ in range(ROUNDS + QUIET):
+            if round_ < ROUNDS:
+                self._disturb()
+            self._round(decider)
+        self._settle(self.in_force(WINDOW_S * self.job.number))
         return self.counts
+
+    def _round(self, decider: Decider) -> None:
+        self.job.place(decider)
+        decider.on_event(WINDOW_S * self.job.number, IntentsChanged(intents=tuple(self.said.values())))
+        before, followers = dict(self.job.owners), dict(self.job.followers)
+        decisions = self.job.round(decider)
+        rules = self.in_force(WINDOW_S * self.job.number)
+        for decision in decisions:
+            self._judge(decision, rules, before, followers)
+        told = any(each.kind is ConcernKind.RULES_CONFLICT for each in decider.known.concerns)
+        self.counts.rounds += 1
+        self.counts.conflicts += told
+        if isinstance(decider.known.views.get(APP), AppView):
+            self._compare(rules, told)
 
     def in_force(self, now: float) -> list[Rule]:
         """The rules that hold at the end of a window."""
@@ -234,6 +247,17 @@ class RuledCluster:
         stuck = [each for each in self.job.owners if not list(self._left(rules, each))]
         if stuck and not told:
             self._fail(f"rules leave no worker to {stuck[0]}, and nobody is told")
+
+    def _settle(self, rules: list[Rule]) -> None:
+        """After quiet rounds each key group is where its rules want it, if it may move and there is such a worker."""
+        drained = {each.worker for each in self.said.values() if isinstance(each, Drain)}
+        for key_group, owner in self.job.owners.items():
+            frozen = any(rule.kind is RuleKind.FREEZE for rule in self.about(rules, key_group))
+            if frozen or not set(self._left(rules, key_group)) - drained:
+                continue
+            if by := self.against(rules, key_group, owner, owns=True):
+                self._fail(f"{key_group} is still on {owner} against {', '.join(by)}")
+            self.counts.settled += any(rule.places for rule in self.about(rules, key_group))
 
     def _left(self, rules: list[Rule], key_group: KeyGroup) -> Iterator[WorkerId]:
         for worker in self.job.workers:
