@@ -118,7 +118,7 @@ class KeyGroupWhy:
     `owner` and `standbys` by the published placement, `reported` = its owner by the last window, whose end is
     `window_end`.  `since` = when it came there, by the plan `plan`; `story` = that in words.  `load_pct` in percent of
     a core.  `stays` = why it cannot be moved now.  `targets`, the best first, are some of `targets_total`; `moves`,
-    newest first, as far back as events are kept.
+    newest first, as far back as events are kept.  `rules` = those about it, in words.
     """
 
     key_group: str
@@ -137,3 +137,4 @@ class KeyGroupWhy:
     targets: Sequence[WhyTarget]
     targets_total: int
     moves: Sequence[WhyMove]
+    rules: Sequence[str] = ()

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import CommandError, Target, events_of
-from trimtab_controller.cli.operator import DONE, console, print_json, read_document
+from trimtab_controller.cli.operator import DONE, console, print_json, read_document, read_intents
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.kafka.reader import passing, reading, since
 from trimtab_controller.loop.inbox import Inbox
@@ -22,6 +22,7 @@ from trimtab_controller.replay.cluster import Pace
 from trimtab_controller.replay.outcome import Outcome, Tally, count_events, measured_pauses
 from trimtab_controller.replay.placed import evenness_of
 from trimtab_controller.replay.replay import Replay
+from trimtab_controller.replay.rules import recorded_rules
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -61,9 +62,11 @@ def run_replay(args: argparse.Namespace, target: Target) -> int:
     from trimtab_controller.solver.balance import answer  # loads the solvers, which the console's host may lack
 
     tried, now = alternatives(read_document(args), args.set), time.time()
-    events = [event for event in events_of(target, now) if event.at >= now - args.last]
+    told = events_of(target, now)
+    events = [event for event in told if event.at >= now - args.last]
+    rules = recorded_rules(told, read_intents(target).values())
     pace = Pace(pause_s=measured_pauses(events))
-    replays = {each.name: Replay(each.configuration, answer, pace) for each in tried}
+    replays = {each.name: Replay(each.configuration, answer, pace, rules) for each in tried}
     done, first, last = _replayed(recorded(target, now - args.last), replays, args.app)
     if first is None or last is None:
         raise CommandError(f"{target.topics.snapshots} has no window of the last {args.last:g} s")
@@ -75,10 +78,13 @@ def run_replay(args: argparse.Namespace, target: Target) -> int:
     if not apps:
         raise CommandError(f"found no app {args.app!r} in the windows, there is {', '.join(sorted(done)) or 'none'}")
     if args.json:
-        told = {name: {app: asdict(rows[app]) for app in apps if app in rows} for name, rows in columns.items()}
-        print_json({"start": begun, "end": last.end_ms / 1000.0, "columns": told})
+        found = {name: {app: asdict(rows[app]) for app in apps if app in rows} for name, rows in columns.items()}
+        end = last.end_ms / 1000.0
+        print_json({"start": begun, "end": end, "columns": found, "rules_unknown": rules.untold})
     else:
         show(apps, columns, f"{_clock(begun)} to {_clock(last.end_ms / 1000.0)}", console())
+        if rules.untold:
+            print(f"{rules.untold} rules of operators are not kept: the events of this time do not say what they are")
     return DONE
 
 
@@ -134,7 +140,7 @@ def show(apps: Sequence[AppId], columns: Mapping[str, Mapping[AppId, Outcome]], 
             if row.reasons:
                 most = list(row.reasons.items())[:SHOWN_REASONS]
                 out.print(Text(f"{name}: nothing was done for {', '.join(f'{why} ({n:,})' for why, n in most)}"))
-    out.print("Loads are those that were recorded. The number of workers is as recorded, and operators say nothing.")
+    out.print("Loads are those that were recorded. The number of workers is as recorded; operators only add rules.")
 
 
 def _clock(at: float) -> str:

@@ -53,6 +53,8 @@ def show(found: KeyGroupWhy, out: Console) -> None:
     load = "unknown" if found.load_pct is None else f"{found.load_pct:.2f} % of a core"
     size = "unknown" if found.state_bytes is None else f"{found.state_bytes:,} bytes"
     out.print(f"  load {load}, state {size}")
+    for rule in found.rules:
+        out.print(f"  {rule}", markup=False)
     if found.stays is not None:
         out.print(f"  it is not moved now: {found.stays}")
     if found.targets:

@@ -7,7 +7,7 @@ import numpy as np
 
 from trimtab_controller.decider.copies import Held, copies_of_one, state_held
 from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.rules.rule import names
+from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
@@ -67,6 +67,7 @@ def why_here(key_group: KeyGroup, known: Known, execution: Execution, events: Se
         targets=targets[:MAX_TARGETS],
         targets_total=len(targets),
         moves=[_told(event, move) for event, move in past[:MAX_MOVES]],
+        rules=list(_rules(key_group, view, owner or reported)) if isinstance(view, AppView) else [],
     )
 
 
@@ -199,6 +200,18 @@ def _by_rule(view: AppView, at: int, target: int, source: int) -> str | None:
         return None
     by = view.places.against(at, target)
     return f"{names(by)}: {'; '.join(rule.reason for rule in by)}" if by else None
+
+
+def _rules(key_group: KeyGroup, view: AppView, owner: WorkerId | None) -> Iterator[str]:
+    """The rules about a key group, and which of them its owner breaks."""
+    site = next((each for each in view.all_workers if each.id == owner), None)
+    for rule in view.rules:
+        if not is_about(rule, key_group):
+            continue
+        kind = f"{rule.kind} {rule.priority}" if rule.kind is RuleKind.PRIORITY else str(rule.kind)
+        broken = site is not None and not rule.allows(site.id, site.host, site.zone)
+        told = f"rule {rule.name} ({kind}): {rule.reason}"
+        yield f"{told}; it may not be on {owner}" if broken else told
 
 
 def _not_free(view: AppView, row: Owners) -> Iterator[WhyTarget]:

@@ -1,7 +1,8 @@
 """One controller over recorded windows: its decider, its execution, and a cluster that obeys.
 
-The number of workers is as recorded: nothing is scaled, and what operators asked for is not repeated.  A key group
-whose worker of the replay no longer runs goes where it was recorded, as the consumer group would have moved it.
+The number of workers is as recorded: nothing is scaled.  Of what operators asked for, their rules are kept while they
+were wanted; nothing else is repeated.  A key group whose worker of the replay no longer runs goes where it was
+recorded, as the consumer group would have moved it.
 """
 
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from trimtab_controller.loop.realize import realizing
 from trimtab_controller.replay.cluster import Pace, ReplayedCluster, Taken
 from trimtab_controller.replay.outcome import Outcome, Tally
 from trimtab_controller.replay.placed import evenness_of, placed, recorded_owners, running_workers
+from trimtab_controller.replay.rules import RecordedRules
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -36,8 +38,12 @@ class Replay:
     `owners` = the owner of each key group as it is placed now.
     """
 
-    def __init__(self, configuration: Configuration, solve: Solve, pace: Pace) -> None:
+    def __init__(
+        self, configuration: Configuration, solve: Solve, pace: Pace, rules: RecordedRules | None = None
+    ) -> None:
+        """`rules` = those of operators."""
         self._configuration = configuration
+        self._rules = rules or RecordedRules()
         self._solve = solve
         state = Execution(generation=1)
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, state)
@@ -67,6 +73,7 @@ class Replay:
             start_s = window.start_ms / 1000.0
             self._execute(now, executing.OwnershipSeen(start_s=start_s, owners=ownership(window)))
         self._execute(now, hosts_seen(window, self._configuration.balance.max_link))
+        self._decide(now, deciding.IntentsChanged(intents=self._rules.at(now)))
         self._decide(now, deciding.RestoresLearned(learned=self._execution.learned()))
         self._decide(now, deciding.SnapshotArrived(snapshot=window))
 

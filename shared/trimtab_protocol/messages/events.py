@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from trimtab_protocol.messages.decode import Fields, check_text, encode, parse
+from trimtab_protocol.messages.decode import BadMessage, Fields, check_text, encode, parse
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
+from trimtab_protocol.messages.rules import Rule, read_rule, rule_document
 
 VERSION = 1
 MAX_EVENT_BYTES = 1_000_000
@@ -101,6 +102,8 @@ class Event:
     Of plans: load distances `before`, as `planned`, `lower_bound`, `measured`; `mean_load` of the workers; `moves`
     (`moves_total` of them); `loads` of the workers that it changes or that differ most; `next` None: no single move
     would help, or it is not known.
+
+    Of an operator's rule that is added: the `rule`, as in controller.toml; `until` in epoch seconds.
     """
 
     id: str
@@ -123,6 +126,7 @@ class Event:
     moves_total: int | None = None
     loads: tuple[EventLoad, ...] = ()
     next: EventNext | None = None
+    rule: Rule | None = None
 
 
 def event_document(event: Event) -> dict[str, Any]:
@@ -133,6 +137,7 @@ def event_document(event: Event) -> dict[str, Any]:
         **({"moves": [_row(row) for row in event.moves]} if event.moves else {}),
         **({"loads": [_row(row) for row in event.loads]} if event.loads else {}),
         **({"next": _row(event.next)} if event.next else {}),
+        **({"rule": {**rule_document(event.rule), "reason": event.rule.reason}} if event.rule else {}),
     }
 
 
@@ -177,7 +182,16 @@ def decode_event(payload: bytes | None) -> Event:
         moves_total=row.optional("moves_total", row.integer),
         loads=_rows(row, "loads", MAX_LOADS, _read_load),
         next=row.optional("next", lambda name: _read_next(row.fields(name))),
+        rule=row.optional("rule", lambda name: _known_rule(row.fields(name))),
     )
+
+
+def _known_rule(row: Fields) -> Rule | None:
+    """The rule; None if it is one of a later version."""
+    try:
+        return read_rule(row)
+    except BadMessage:
+        return None
 
 
 def _rows(row: Fields, name: str, limit: int, read: Callable[[Fields], T]) -> tuple[T, ...]:

@@ -1,11 +1,14 @@
 """`trimtab why`: where a key group is, by which plan, and what moving it would do."""
 
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
+from trimtab_controller.cli.why import show
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.owned import Owned
 from trimtab_controller.decider.reasons import SkipReason
@@ -15,6 +18,7 @@ from trimtab_controller.loop.events.explanation import explain_plan, moves_of
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove, EventNext
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 WORKERS = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in (W0, W1, W2))
 LOADS = {0: (W0, 30.0), 1: (W0, 20.0), 2: (W1, 25.0), 3: (W2, 15.0)}
@@ -93,6 +97,27 @@ def test_which_limit_forbids_it() -> None:
         W2: "it would overfill CPU of h-w2 (0.35 of 0.30 cores)",
         "w3": "it takes no part in plans: worker_not_steering: old plug-in",
     }
+
+
+def test_which_rule_forbids_it() -> None:
+    rules = (
+        Rule(name="ssd", kind=RuleKind.PIN, reason="fast disks", key_groups=((0, 1),), workers=(W2,)),
+        Rule(name="racks", kind=RuleKind.ZONE, reason="power", zones=("rack-2", "rack-3")),
+        Rule(name="first", kind=RuleKind.PRIORITY, reason="billing", priority=7),
+        Rule(name="other", kind=RuleKind.FREEZE, reason="not about it", key_groups=((2, 9),)),
+    )
+    workers = tuple(replace(each, zone=f"rack-{place}") for place, each in enumerate(WORKERS, 1))
+    found = why_here(kg(1), known(replace(VIEW, workers=workers, rules=rules)), EXECUTION, ())
+    assert {row.worker: row.forbidden for row in found.targets} == {W0: None, W1: "rule ssd: fast disks", W2: None}
+    assert found.rules == [
+        "rule ssd (pin): fast disks; it may not be on w0",
+        "rule racks (zone): power; it may not be on w0",
+        "rule first (priority 7): billing",
+    ]
+    told = StringIO()
+    show(found, Console(file=told, width=200))
+    assert "rule racks (zone): power; it may not be on w0\n" in told.getvalue()
+    assert why_here(kg(1), known(), EXECUTION, ()).rules == []
 
 
 def test_by_which_plan_it_came_here_and_since_when() -> None:

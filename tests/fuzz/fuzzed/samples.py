@@ -232,5 +232,5 @@ EVENT = Event(
     moves=(EventMove(key_group=KeyGroup(APP, SUMS, 5), source=W0, target=W1, why="drain", warm="copy", load_pct=2.5,
         outcome="done", pause_s=0.25),),
     moves_total=1, loads=(EventLoad(worker=W0, before=50.0, planned=41.0, measured=40.5),),
-    next=EventNext(key_group=KeyGroup(APP, SUMS, 6), source=W0, target=W1, load_distance=0.75),
+    next=EventNext(key_group=KeyGroup(APP, SUMS, 6), source=W0, target=W1, load_distance=0.75), rule=RULE,
 )  # fmt: skip

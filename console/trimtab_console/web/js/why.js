@@ -49,6 +49,7 @@ const storyOf = (row) => [
   h("p", {}, row.story, row.plan ? [" (", h("a", { href: `#/plan/${name(row.plan)}` }, `plan ${row.plan}`), ")"] : ""),
   row.reported !== null && row.owner !== null && row.reported !== row.owner
     ? h("p", { class: "warn-text" }, `${row.reported} reports it: the placement is not followed yet.`) : null,
+  ...(row.rules || []).map((rule) => h("p", {}, rule)),
   row.stays ? h("p", { class: "warn-text" }, `It is not moved now: ${row.stays}.`) : null,
 ];
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.owned import Integers, OwnedTable
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, KeyGroup
 from trimtab_protocol.messages.rules import Rule as Rule
 from trimtab_protocol.messages.rules import RuleKind as RuleKind
 
@@ -22,6 +22,12 @@ def covers(rule: Rule, table: OwnedTable) -> NDArray[np.bool_]:
             inside |= (first <= table.partition) & (table.partition <= last)
         found &= inside
     return found
+
+
+def is_about(rule: Rule, key_group: KeyGroup) -> bool:
+    """Whether a rule is about this key group; its app is matched already."""
+    inside = not rule.key_groups or any(first <= key_group.partition <= last for first, last in rule.key_groups)
+    return inside and fnmatchcase(key_group.operator, rule.operator)
 
 
 def in_force(rules: Iterable[Rule], app: AppId, now: float) -> tuple[Rule, ...]:

@@ -97,7 +97,7 @@ def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> I
             key = f"intent/{intent.key}/{intent.at:.3f}"
             yield _event(
                 after, EventKind.INTENT, "given", text, id=key, app=app, worker=worker, by=intent.by,
-                reason=intent.key.split("/")[0],
+                reason=intent.key.split("/")[0], rule=intent.rule if isinstance(intent, AddRule) else None,
             )  # fmt: skip
         told[intent.key] = intent.at
     for key, at in told.items():
