@@ -24,12 +24,21 @@ ATTEMPT_LIMIT_S = 10.0
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
+ENDED_CODES = frozenset({KafkaError.INVALID_TXN_STATE})
+"""The broker knows of no transaction of this producer, as when a topic was deleted under it.  It looks for a newer user
+of the transactional id before that, so nobody had taken over."""
+
+
 class FencedError(Exception):
     """Another controller of the cluster has taken over; this one must stop."""
 
 
 class PublicationError(Exception):
     """The producer has failed for good; records that are not yet published will not be."""
+
+
+class ProducerEndedError(PublicationError):
+    """The broker has ended this producer, though nobody has taken over.  A new one can go on from the topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +83,8 @@ class Publisher:
     def publish(self, records: Sequence[Record]) -> None:
         """Write all records or none, but for those of the optional topic while that cannot be written to.
 
-        Raises FencedError, PublicationError, StoppedError.
+        Raises FencedError, ProducerEndedError, PublicationError, StoppedError.  After ProducerEndedError it is unknown
+        whether the records are published: only the topics say.
         """
         self._patiently("publish", lambda: self._transaction(self._writable(records)))
 
@@ -121,6 +131,8 @@ class Publisher:
             raise FencedError(
                 f"another controller has taken over, or the transaction expired: {fault.str()}"
             ) from error
+        if fault.fatal() and fault.code() in ENDED_CODES:
+            raise ProducerEndedError(f"the broker has ended the producer: {fault.str()}") from error
         if fault.fatal():
             raise PublicationError(f"the producer cannot continue: {fault.str()}") from error
         if resumable and not fault.retriable():

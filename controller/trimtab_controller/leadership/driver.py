@@ -15,7 +15,7 @@ from trimtab_controller.kafka.connection import (
     pause,
     wait_for_broker,
 )
-from trimtab_controller.kafka.publisher import FencedError
+from trimtab_controller.kafka.publisher import FencedError, ProducerEndedError
 from trimtab_controller.leadership.group import Membership, members, own_name
 from trimtab_controller.leadership.machine import (
     ENDED,
@@ -24,6 +24,7 @@ from trimtab_controller.leadership.machine import (
     Event,
     GroupEvent,
     LeadershipAction,
+    ProducerEnded,
     Role,
     StandDown,
     TermFenced,
@@ -44,7 +45,10 @@ class Term(Protocol):
     """One run of the controller."""
 
     def run(self) -> None:
-        """Run until the term is over.  Raises FencedError when another controller takes over."""
+        """Run until the term is over.
+
+        Raises FencedError when another controller takes over, ProducerEndedError when the broker ends its producer.
+        """
 
 
 class LeaseView(Protocol):
@@ -92,7 +96,7 @@ class Candidacy:
     def run(self) -> None:
         """Run until `stopping`.
 
-        Raises MembershipError, MissingTopicsError, and the errors of a term except FencedError.
+        Raises MembershipError, MissingTopicsError, and the errors of a term except those two.
         """
         try:
             while not self._stopping():
@@ -158,10 +162,10 @@ class Candidacy:
                     log.warning("the lease expired: no commands until it is known who leads")
                 case LeadershipAction.RESUME:
                     log.info("the lease is back: continuing; the next publication fails if another controller led")
-                case StandDown(reason=reason):
+                case StandDown(reason=reason, taken=taken):
                     # This term is over for good; the next election begins a new one.
                     self._elected, self._term_over = False, True
-                    if action is not ENDED:
+                    if taken:
                         self._metrics.stood_down.inc()
                     log.log(logging.INFO if action is ENDED else logging.WARNING, "no longer the leader: %s", reason)
                 case _:
@@ -191,6 +195,9 @@ class Candidacy:
             self._new_term(self).run()
         except FencedError as error:
             self._feed(TermFenced(detail=str(error)))
+        except ProducerEndedError as error:
+            self._metrics.producers_ended.inc()
+            self._feed(ProducerEnded(detail=str(error)))
         finally:
             self._metrics.show(None)
 

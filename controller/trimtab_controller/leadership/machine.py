@@ -5,6 +5,10 @@
 When the lease expires, the term is suspended: it sends no commands but keeps its state, since most often the broker was
 away and no other controller has the lease.  The term ends when the group grants the lease to another controller, or
 when another controller takes over the transactional id.
+
+It also ends when the broker ends the term's producer.  A new producer takes over the transactional id, which would
+fence whoever leads meanwhile.  So only a term that was elected makes one: the candidate leaves the group and joins it
+again, as one that was fenced does.
 """
 
 from collections.abc import Mapping
@@ -12,7 +16,11 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
 REJOIN_DELAY_S = 1.0
-"""How long a fenced controller, which leaves the group, waits before it joins again."""
+"""How long a controller that left the group waits before it joins again: fenced, or its producer ended."""
+LONGEST_REJOIN_DELAY_S = 30.0
+"""The delay doubles up to this while one producer after another ends."""
+LASTED_S = 120.0
+"""A producer that ended so long after the one before has nothing to do with it."""
 
 
 class Role(StrEnum):
@@ -43,7 +51,14 @@ class TermFenced:
     detail: str
 
 
-Event = GroupEvent | TermFenced
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerEnded:
+    """The broker has ended the term's producer, and so the term; nobody else has taken over."""
+
+    detail: str
+
+
+Event = GroupEvent | TermFenced | ProducerEnded
 
 
 class LeadershipAction(Enum):
@@ -59,16 +74,17 @@ class LeadershipAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandDown:
-    """End the term; `reason` for the log."""
+    """End the term; `reason` for the log.  `taken`: another controller has the lead now, or is about to."""
 
     reason: str
+    taken: bool = True
 
 
 Action = LeadershipAction | StandDown
 
 TAKEN = StandDown(reason="the lease expired and another controller has it now")
 GIVEN_AWAY = StandDown(reason="the group gave the lease to another controller")
-ENDED = StandDown(reason="asked to end")
+ENDED = StandDown(reason="asked to end", taken=False)
 
 TRANSITIONS: Mapping[tuple[Role, GroupEvent], tuple[Role, tuple[Action, ...]]] = {
     (Role.JOINING, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.LEAD,)),
@@ -94,6 +110,8 @@ class Candidate:
     def __init__(self) -> None:
         self.role = Role.AWAY
         self._join_at = 0.0
+        self._ended_at: float | None = None
+        self._delay_s = REJOIN_DELAY_S
 
     def on_tick(self, now: float) -> tuple[Action, ...]:
         """Join the group when it is time.  `now`: seconds of a monotonic clock."""
@@ -105,13 +123,18 @@ class Candidate:
     def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
         """Process an event and return the actions that follow."""
         if isinstance(event, TermFenced):
-            return self._fenced(now, event)
+            return self._leave(now, StandDown(reason=event.detail), REJOIN_DELAY_S)
+        if isinstance(event, ProducerEnded):
+            again = self._ended_at is not None and now - self._ended_at < LASTED_S
+            self._delay_s = min(LONGEST_REJOIN_DELAY_S, 2.0 * self._delay_s) if again else REJOIN_DELAY_S
+            self._ended_at = now
+            return self._leave(now, StandDown(reason=event.detail, taken=False), self._delay_s)
         self.role, actions = TRANSITIONS.get((self.role, event), (self.role, ()))
         return actions
 
-    def _fenced(self, now: float, event: TermFenced) -> tuple[Action, ...]:
+    def _leave(self, now: float, ended: StandDown, delay_s: float) -> tuple[Action, ...]:
         """Leave the group in any role, to join it again as a new member."""
         if self.role in (Role.AWAY, Role.RETIRED):
             return ()
-        self.role, self._join_at = Role.AWAY, now + REJOIN_DELAY_S
-        return (StandDown(reason=event.detail), LeadershipAction.LEAVE)
+        self.role, self._join_at = Role.AWAY, now + delay_s
+        return (ended, LeadershipAction.LEAVE)

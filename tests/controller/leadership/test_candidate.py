@@ -7,12 +7,15 @@ import pytest
 from trimtab_controller.leadership.machine import (
     ENDED,
     GIVEN_AWAY,
+    LASTED_S,
+    LONGEST_REJOIN_DELAY_S,
     REJOIN_DELAY_S,
     TAKEN,
     Candidate,
     Event,
     GroupEvent,
     LeadershipAction,
+    ProducerEnded,
     Role,
     StandDown,
     TermFenced,
@@ -20,7 +23,8 @@ from trimtab_controller.leadership.machine import (
 
 NOW = 100.0
 FENCED = TermFenced(detail="another controller has taken over")
-EVENTS: tuple[Event, ...] = (*GroupEvent, FENCED)
+PRODUCER_ENDED = ProducerEnded(detail="the broker has ended the producer")
+EVENTS: tuple[Event, ...] = (*GroupEvent, FENCED, PRODUCER_ENDED)
 
 
 def candidate(*events: Event) -> Candidate:
@@ -63,6 +67,28 @@ def test_who_is_fenced_stands_down_and_comes_back_as_a_new_member(before: tuple[
     assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (LeadershipAction.WAIT,)
 
 
+@pytest.mark.parametrize("before", [(), (GroupEvent.EXPIRED,)])
+def test_who_loses_its_producer_leads_again_only_if_it_is_elected_again(before: tuple[Event, ...]) -> None:
+    one = candidate(GroupEvent.GRANTED, *before)
+    ended = StandDown(reason=PRODUCER_ENDED.detail, taken=False)
+    assert one.on_event(NOW, PRODUCER_ENDED) == (ended, LeadershipAction.LEAVE)
+    assert one.on_event(NOW, GroupEvent.GRANTED) == (), "of the membership that was given up"
+    assert one.on_tick(NOW + REJOIN_DELAY_S) == (LeadershipAction.JOIN,)
+    assert one.on_event(NOW + 2, GroupEvent.NOTHING_GRANTED) == (LeadershipAction.WAIT,), "a standby leads"
+
+
+def test_one_producer_after_another_that_ends_doubles_the_wait() -> None:
+    one, at, waits = candidate(GroupEvent.GRANTED), NOW, []
+    for _ in range(7):
+        one.on_event(at, PRODUCER_ENDED)
+        waits.append(next(each for each in range(100) if one.on_tick(at + each)))
+        at += waits[-1]
+        one.on_event(at, GroupEvent.GRANTED)
+    assert waits == [1, 2, 4, 8, 16, 30, 30] == [*waits[:5], LONGEST_REJOIN_DELAY_S, LONGEST_REJOIN_DELAY_S]
+    one.on_event(at + LASTED_S, PRODUCER_ENDED)
+    assert one.on_tick(at + LASTED_S + REJOIN_DELAY_S) == (LeadershipAction.JOIN,), "the last one has lasted"
+
+
 def test_who_was_found_out_to_have_lost_the_lease_before_it_was_fenced_joins_anew_too() -> None:
     one = candidate(GroupEvent.GRANTED, GroupEvent.EXPIRED, GroupEvent.NOTHING_GRANTED)
     assert one.on_event(NOW, FENCED)[-1] == LeadershipAction.LEAVE
@@ -97,5 +123,5 @@ def test_terms_and_actions_agree_after_any_five_events() -> None:
                 if action is LeadershipAction.LEAD or isinstance(action, StandDown):
                     running = action is LeadershipAction.LEAD
             assert running is (one.role in (Role.LEADING, Role.SUSPENDED)), events
-            if event in (GroupEvent.EXPIRED, GroupEvent.MOVED, GroupEvent.END_ASKED, FENCED):
+            if event in (GroupEvent.EXPIRED, GroupEvent.MOVED, GroupEvent.END_ASKED, FENCED, PRODUCER_ENDED):
                 assert one.role is not Role.LEADING, events
