@@ -48,6 +48,7 @@ min_interval_s = 0.0
 min_windows = 1
 [execution]
 handovers_in_flight = 100
+restores_at_first = 100
 [metrics]
 listen = "127.0.0.1:{port}"
 """

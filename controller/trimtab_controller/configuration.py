@@ -193,6 +193,7 @@ def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
         handovers_in_cluster=_or(preset.handovers_in_cluster, fields, "handovers_in_cluster", count),
         max_pause_s=_or(preset.max_pause_s, fields, "max_pause_s", seconds),
         max_lag_s=_or(preset.max_lag_s, fields, "max_lag_s", seconds),
+        restores_at_first=_or(preset.restores_at_first, fields, "restores_at_first", count),
         restore_host_bytes_s=fields.optional("restore_host_bytes_s", bytes_s),
         restore_cluster_bytes_s=fields.optional("restore_cluster_bytes_s", bytes_s),
         key_groups_per_handover=_or(preset.key_groups_per_handover, fields, "key_groups_per_handover", count),

@@ -42,7 +42,10 @@ P99_LIMIT_S = 10.0
 IN_FLIGHT = 8
 
 PACED: Mapping[str, Any] = {"execution": {"max_lag_s": 2.0, "max_pause_s": 2.0}, "guard": {"windows": 2}}
-FIXED: Mapping[str, Any] = {"execution": {"max_lag_s": 86400.0, "max_pause_s": 86400.0}, "guard": {"mode": "off"}}
+FIXED: Mapping[str, Any] = {
+    "execution": {"max_lag_s": 86400.0, "max_pause_s": 86400.0, "restores_at_first": IN_FLIGHT},
+    "guard": {"mode": "off"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

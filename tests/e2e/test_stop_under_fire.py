@@ -83,7 +83,7 @@ def pass_window(world: World) -> None:
 def begin(world: World) -> Agents:
     """An operator moves 1,000 key groups from the first worker to the second."""
     world.owners = {key_group(number): "w0" for number in range(MOVES)}
-    many = "handovers_in_flight = 32\nhandovers_per_host = 32"
+    many = "handovers_in_flight = 32\nrestores_at_first = 32\nhandovers_per_host = 32"
     world.config.write_text(world.config.read_text().replace("handovers_in_flight = 1\n", f"{many}\n"))
     world.config.write_text(world.config.read_text() + "[plans]\nmode = 'approve'\n")  # it wants nothing by itself
     world.start()

@@ -25,7 +25,8 @@ class Limits:
 
     A hand-over whose key groups paused for more than `max_pause_s` halves the number of its app, and so does a window
     in which the app is behind by `max_lag_s` more than its plan found it (see `pace.py`, `lags.py`).  `guard`: what
-    becomes of a plan from which a job suffers all the same.
+    becomes of a plan from which a job suffers all the same.  A plan begins with `restores_at_first` restores, one on
+    each host, and with more as windows show the job calm; as many as `handovers_in_flight`: at full speed at once.
 
     Restores begin so that a host, and all hosts together, restore no more bytes per second on average (None: no limit;
     see `restore_rate.py`).
@@ -45,6 +46,7 @@ class Limits:
     handovers_in_cluster: int = 128
     max_pause_s: float = 5.0
     max_lag_s: float = 10.0
+    restores_at_first: int = 4
     restore_host_bytes_s: float | None = None
     restore_cluster_bytes_s: float | None = None
     key_groups_per_handover: int = 4
@@ -292,8 +294,8 @@ class RoundEnded:
 class PaceChanged:
     """From now on `after` hand-overs of the app may be in flight, until now `before`.
 
-    One paused for `pause_s` seconds, or the app is behind by `lag_s` seconds more than its plan found it.  For log and
-    metrics.
+    One paused for `pause_s` seconds, or the app, or this `worker` of it, is behind by `lag_s` seconds more than its
+    plan found it, or the `worker` does not report whole windows any more (neither).  For log and metrics.
     """
 
     app: AppId
@@ -301,6 +303,7 @@ class PaceChanged:
     after: int
     pause_s: float | None = None
     lag_s: float | None = None
+    worker: WorkerId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

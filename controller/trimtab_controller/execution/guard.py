@@ -1,8 +1,9 @@
 """The guard: it ends a plan from which its job suffers although the pace is at one hand-over at a time.  Pure.
 
-A job suffers in a window in which it is behind by more than the limit (`lags.py`), and by a hand-over whose key groups
-paused for longer than the limit.  Several in a row end the plan, as `trimtab stop` does.  Only plans that the job can
-do without are ended: drains, restores after a loss, and what operators and rules want go on, slowly.
+A job suffers in a window in which it, or a worker that receives key groups, is behind by more than the limit
+(`lags.py`), and by a hand-over whose key groups paused for longer than the limit.  Several in a row end the plan, as
+`trimtab stop` does.  A window that does not show how the job is neither counts nor ends the row.  Only plans that the
+job can do without are ended: drains, restores after a loss, and what operators and rules want go on, slowly.
 
 The first whole window after the end shows what the moves have done.  A key group goes back only if its new worker has
 fallen behind since, and is further behind than the old one, which still follows its state.  What is not known moves
@@ -17,7 +18,7 @@ from trimtab_controller.execution.events import Action, GuardActed, JobsSeen, Li
 from trimtab_controller.execution.guarding import GUARDED, GuardMode, GuardStop, Moved
 from trimtab_controller.execution.lags import Lag, Lags
 from trimtab_controller.execution.pace import Pace
-from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.wording import first_few
@@ -37,18 +38,20 @@ MOVED_OR_MAY = frozenset({HandoverPhase.DONE, HandoverPhase.RELEASING, HandoverP
 class Guard:
     """Watches the plans in flight.  The counts are not journalled: a new leader counts anew.
 
-    `lags_s` = how far each app was behind in the last window, as far as known.
+    `lags_s` = how far each app was behind in the last window, as far as known.  `window_s` = how long that was.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._lags = Lags()
         self.lags_s: Mapping[AppId, float] = {}
+        self.window_s: float | None = None
         self._windows: dict[AppId, int] = {}
         self._pauses: dict[AppId, int] = {}
 
     def see(self, step: Step, seen: JobsSeen, pace: Pace) -> list[Action]:
         """Take a window: it sets the pace, ends plans, and shows what ended ones have done."""
+        self.window_s = seen.end_s - seen.start_s
         rounds = {row.app: row for row in step.execution.in_flight}
         self._windows = {app: count for app, count in self._windows.items() if app in rounds}
         lags = self._lags.see(seen.end_s, seen.jobs, rounds.values())
@@ -57,15 +60,15 @@ class Guard:
         for app, lag in lags.items():
             row = rounds.get(app)
             at_least = pace.of(app) == 1
-            in_flight = 0 if row is None else sum(each.phase in IN_FLIGHT for each in row.handovers)
-            if (changed := pace.see_lag(step.now, app, seen.end_s, lag, in_flight)) is not None:
+            if (changed := pace.see_window(step.now, app, seen, lag, row)) is not None:
                 actions.append(changed)
             if row is None or lag.grown_s is None:
                 continue
             suffers = lag.grown_s > self._limits.max_lag_s
             self._windows[app] = self._windows.get(app, 0) + 1 if suffers and at_least else 0
             if self._windows[app] >= self._limits.guard.windows:
-                told = f"the job is {lag.grown_s:.1f} s further behind than its plan found it"
+                who = "the job" if lag.worst is None else f"{lag.worst}, which receives key groups,"
+                told = f"{who} is {lag.grown_s:.1f} s further behind than its plan found it"
                 actions += self._end(step, row, f"{told}, for {self._windows[app]} windows")
         return [*actions, *self._judge(step, seen, lags)]
 

@@ -5,11 +5,16 @@ had before, since a backlog divided by nothing says nothing.  An unknown backlog
 
 A plan is often made because a job falls behind, so only what comes on top counts: the *growth* is the lag less what the
 windows before the plan let expect, which is the lag then, and as much more as it grew by.
+
+A restore disturbs the worker that restores, and a few slow workers hardly show in the lag of a large app.  So each
+worker that receives key groups counts by itself, too.  It inherits what waits for them, so it may be as far behind as
+their old workers would be.  A worker that reported whole windows before the plan and does not now is *silent*: a
+worker that is kept from its work is kept from reporting, too.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -30,24 +35,35 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobWindow:
-    """An app in a window: all of it, and each worker."""
+    """An app in a window: all of it, and each worker.
+
+    The rate of a worker is what its key groups usually process, and its backlog is without the input that each of them
+    may be processing.  `measured` = the workers that have reported all of the window.
+    """
 
     whole: Waiting
     workers: Mapping[WorkerId, Waiting] = field(default_factory=dict)
+    measured: frozenset[WorkerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
     """How far an app is behind at the end of a window, in seconds; None = unknown.
 
-    `grown_s` = growth since the plan in flight began; None also without such a plan.  `falling`: it is less than in the
-    window before.  `workers_s` = of each worker of which it is known.
+    `grown_s` = growth since the plan in flight began, of the app or of `worst`, the worker that has grown most of those
+    that receive key groups; None also without such a plan.  `falling`: it is less than in the window before.
+    `workers_s` = of each worker of which it is known, `targets_s` = growth of those that receive key groups.  `silent`
+    = workers of the plan that have not reported all of this window, but did so before.  `whole`: everything is known.
     """
 
     lag_s: float | None
     grown_s: float | None = None
     falling: bool = False
     workers_s: Mapping[WorkerId, float] = field(default_factory=dict)
+    targets_s: Mapping[WorkerId, float] = field(default_factory=dict)
+    worst: WorkerId | None = None
+    silent: tuple[WorkerId, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +75,17 @@ class Base:
     lag_s: float
     trend: float
     workers_s: Mapping[WorkerId, float]
+    trends: Mapping[WorkerId, float] = field(default_factory=dict)
 
     def expected_s(self, at: float) -> float:
         """The lag that the job would have without the plan."""
         return self.lag_s + self.trend * max(0.0, at - self.at)
+
+    def expected_of(self, workers: Iterable[WorkerId], at: float) -> float | None:
+        """The largest lag that one of these workers would have without the plan; None: it is known of none."""
+        since_s = max(0.0, at - self.at)
+        known = [each for each in workers if each in self.workers_s]
+        return max((self.workers_s[each] + self.trends.get(each, 0.0) * since_s for each in known), default=None)
 
 
 class Lags:
@@ -72,6 +95,7 @@ class Lags:
         self._before: dict[AppId, deque[tuple[float, Lag]]] = {}
         self._rates: dict[AppId, float] = {}
         self._worker_rates: dict[tuple[AppId, WorkerId], float] = {}
+        self._measured: dict[AppId, frozenset[WorkerId]] = {}
         self.bases: dict[AppId, Base] = {}
 
     def see(self, end_s: float, jobs: Mapping[AppId, JobWindow], in_flight: Iterable[Round]) -> dict[AppId, Lag]:
@@ -80,20 +104,46 @@ class Lags:
         self._forget(jobs, rounds)
         found = {}
         for app, job in jobs.items():
-            lag = self._lag(app, job, busy=app in rounds)
+            row = rounds.get(app)
+            lag = self._lag(app, job, busy=row is not None)
             known = self._before.setdefault(app, deque(maxlen=KEPT))
+            lag = self._beside_base(app, end_s, lag, row, known)
+            if row is None:
+                self._measured[app] = job.measured
+            else:
+                lag = self._with_silent(lag, row, job.measured)
             if lag.lag_s is not None:
-                last = known[-1][1].lag_s if known else None
-                falling = last is not None and lag.lag_s < last
-                grown_s = self._grown(app, end_s, lag, rounds.get(app), known)
-                lag = Lag(lag_s=lag.lag_s, grown_s=grown_s, falling=falling, workers_s=lag.workers_s)
                 known.append((end_s, lag))
             found[app] = lag
         return found
 
+    def _beside_base(
+        self, app: AppId, end_s: float, lag: Lag, row: Round | None, known: Collection[tuple[float, Lag]]
+    ) -> Lag:
+        """The lag with what has grown since the plan began."""
+        before = list(known)[-1][1] if known else None
+        grown_s = self._grown(app, end_s, lag, row, known)
+        targets_s = self._targets(app, end_s, lag, row)
+        worst = max(targets_s, key=lambda each: targets_s[each], default=None)
+        if worst is not None and (grown_s is None or targets_s[worst] > grown_s):
+            was = None if before is None else before.workers_s.get(worst)
+            falling = was is not None and lag.workers_s[worst] < was
+            grown_s = targets_s[worst]
+        else:
+            was, worst = (None if before is None else before.lag_s), None
+            falling = lag.lag_s is not None and was is not None and lag.lag_s < was
+        return replace(lag, grown_s=grown_s, falling=falling, targets_s=targets_s, worst=worst)
+
+    def _with_silent(self, lag: Lag, row: Round, measured: frozenset[WorkerId]) -> Lag:
+        """The lag with the workers of the plan that have fallen silent, and whether all of it is known."""
+        begun = {end for each in row.handovers if each.attempt for end in (each.source, each.target)}
+        silent = tuple(sorted((begun & self._measured.get(row.app, frozenset())) - measured))
+        return replace(lag, silent=silent, whole=lag.lag_s is not None and begun <= measured)
+
     def _forget(self, jobs: Mapping[AppId, JobWindow], rounds: Mapping[AppId, Round]) -> None:
         self._before = {app: known for app, known in self._before.items() if app in jobs}
         self._rates = {app: rate for app, rate in self._rates.items() if app in jobs}
+        self._measured = {app: workers for app, workers in self._measured.items() if app in jobs}
         here = {(app, worker) for app, job in jobs.items() for worker in job.workers}
         self._worker_rates = {key: rate for key, rate in self._worker_rates.items() if key in here}
         self.bases = {app: base for app, base in self.bases.items() if app in rounds and rounds[app].plan == base.plan}
@@ -125,6 +175,22 @@ class Lags:
             )
         return lag.lag_s - self.bases[app].expected_s(end_s)
 
+    def _targets(self, app: AppId, end_s: float, lag: Lag, row: Round | None) -> dict[WorkerId, float]:
+        """By how much more each worker that receives key groups is behind than expected, as far as known."""
+        base = self.bases.get(app)
+        if row is None or base is None:
+            return {}
+        ends: dict[WorkerId, set[WorkerId]] = {}
+        for each in row.handovers if not row.lost else ():
+            if each.attempt:
+                ends.setdefault(each.target, {each.target}).add(each.source)
+        found = {}
+        for target, workers in ends.items():
+            expected_s = base.expected_of(workers, end_s)
+            if target in lag.workers_s and expected_s is not None:
+                found[target] = lag.workers_s[target] - expected_s
+        return found
+
 
 def _seconds(backlog: float | None, rate: float | None) -> float | None:
     if backlog is None or rate is None:
@@ -137,6 +203,17 @@ def _base(row: Round, earlier: list[tuple[float, Lag]]) -> Base | None:
     if not earlier:
         return None
     (first_at, first), (at, last) = earlier[0], earlier[-1]
-    rise = (last.lag_s or 0.0) - (first.lag_s or 0.0)
-    trend = max(0.0, rise / (at - first_at)) if at > first_at else 0.0
-    return Base(plan=row.plan, at=at, lag_s=last.lag_s or 0.0, trend=trend, workers_s=last.workers_s)
+
+    def trend(before_s: float | None, after_s: float | None) -> float:
+        rise_s = (after_s or 0.0) - (before_s or 0.0)
+        return max(0.0, rise_s / (at - first_at)) if at > first_at else 0.0
+
+    both = last.workers_s.keys() & first.workers_s.keys()
+    return Base(
+        plan=row.plan,
+        at=at,
+        lag_s=last.lag_s or 0.0,
+        trend=trend(first.lag_s, last.lag_s),
+        workers_s=last.workers_s,
+        trends={each: trend(first.workers_s[each], last.workers_s[each]) for each in both},
+    )

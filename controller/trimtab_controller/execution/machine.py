@@ -160,6 +160,7 @@ class ExecutionMachine:
         handovers.name_due(step)
         self._told += self._guard.see_ended(step, step.ended, self._pace)
         self._told += [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
+        self._pace.begin(step.now, step.execution.in_flight)
         self._start_waiting(step, gate)
         self._standbys.name_due(step, self._restoring_on(step.execution))
         proposing.let_go(step)
@@ -223,8 +224,17 @@ class ExecutionMachine:
             return row
         begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
         known = {**self._costs.links.cores, **cores}
-        building = self._standbys.running(now)
-        found = schedule(now, waiting, self._restoring(), known, self._limits, self._costs, building, lost=row.lost)
+        found = schedule(
+            now,
+            waiting,
+            self._restoring(),
+            known,
+            self._limits,
+            self._costs,
+            self._standbys.running(now),
+            lost=row.lost,
+            window_s=self._guard.window_s,
+        )
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
     def _restoring(self) -> list[Handover]:
@@ -250,9 +260,10 @@ class ExecutionMachine:
                     room.take(row, handover)
 
     def _next_restore(self, now: float) -> float | None:
-        """When the bytes per second allow the next restore; None if none waits for that."""
+        """When the bytes per second, or the rest of a worker, allow the next restore; None if none waits for that."""
         rows = ((row, each) for row in self.state.in_flight for each in row.handovers)
-        return self._rate.next_at((pair for pair in rows if pair[1].phase is HandoverPhase.WAITING), now)
+        by_rate = self._rate.next_at((pair for pair in rows if pair[1].phase is HandoverPhase.WAITING), now)
+        return min((at for at in (by_rate, self._pace.next_at(now)) if at is not None), default=None)
 
     def _hear(self, step: Step, ack: Ack) -> None:
         """Process an agent's ack."""
@@ -290,6 +301,12 @@ class ExecutionMachine:
     def lags_s(self) -> Mapping[AppId, float]:
         """How far each app was behind in the last window, in seconds of its processing rate, as far as known."""
         return self._guard.lags_s
+
+    @property
+    def restores_allowed(self) -> Mapping[AppId, int]:
+        """How many restores of each plan in flight may run, as far as fewer than the configuration allows."""
+        apps = (row.app for row in self.state.in_flight if not row.lost)
+        return {app: self._pace.restores(app) for app in apps if self._pace.is_slowed(app)}
 
     @property
     def full_links(self) -> tuple[HostId, ...]:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from trimtab_controller.execution.budget import Gate
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.pace import Pace
+from trimtab_controller.execution.pace import Pace, share_of_host, slow_start_s
 from trimtab_controller.execution.restore_rate import RestoreRate, limited_s
 from trimtab_controller.execution.restores import RestoreCosts, slots_of
-from trimtab_controller.execution.state import IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
+from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import AppId, HostId
@@ -43,11 +43,12 @@ def schedule(
     building: Mapping[HostId, Sequence[float]] = MappingProxyType({}),
     *,
     lost: bool = False,
+    window_s: float | None = None,
 ) -> Scheduled:
     """Schedule new hand-overs; `restoring` = those of all apps whose targets restore now.
 
-    `building` = the seconds left of the new standbys that restore now, by host.  `lost`: after a loss, so that no limit
-    of bytes per second counts.
+    `building` = the seconds left of the new standbys that restore now, by host.  `lost`: after a loss, so that neither
+    pace nor a limit of bytes per second counts.  `window_s` = the length of the windows that let a plan go faster.
     On each host local restores come first, then the largest.  Workers that also give key groups away receive last.
     Before all that, the highest priority comes first, whatever that promises.
     """
@@ -79,6 +80,10 @@ def schedule(
     for each, size in zip(handovers, lacking, strict=True):
         of_hosts.setdefault(each.target_host, []).append(0 if lost else size)
     limited, least_limited = (limited_s(limits, of_hosts, all_of_it=each) for each in (True, False))
+    slowly = [
+        0.0 if lost or window_s is None else _slow_start_s(problem, found.slots, costs_of, unit_s, limits, window_s)
+        for costs_of in ([each.median for each in fitted], problem.costs)
+    ]
     givers = {each.source for each in handovers}
     order = sorted(
         range(len(handovers)),
@@ -89,8 +94,8 @@ def schedule(
         recovery=Recovery(
             slots=dict(zip(hosts, found.slots.tolist(), strict=True)),
             began_at=now,
-            planned_s=max(limited, max(promised.makespan, expected) * unit_s),
-            high_s=max(limited, max(found.makespan, promised.makespan, slow) * unit_s),
+            planned_s=max(limited, max(promised.makespan, expected) * unit_s + slowly[0]),
+            high_s=max(limited, max(found.makespan, promised.makespan, slow) * unit_s + max(slowly)),
             bound_s=max(least_limited, max(promised.lower_bound, least) * unit_s),
             unknown_links=tuple(host for host in hosts if costs.links.of(host) is None),
         ),
@@ -117,6 +122,24 @@ def _waiting(
     return max(max(by_source.values()) / limits.handovers_per_host, float(taking.sum()) / limits.handovers_in_flight)
 
 
+def _slow_start_s(
+    problem: GivenProblem, slots: Ints, costs: Sequence[RemoteCost], unit_s: float, limits: Limits, window_s: float
+) -> float:
+    """How much longer the restores take because the plan begins slowly."""
+    hosts = np.unique(problem.server[~problem.local]).tolist()
+    if not hosts:
+        return 0.0
+
+    def speed(number: int) -> float:
+        """Restores alone that so many restores are worth; a host with n of them is worth n / g(n)."""
+        at_once = [max(1, min(int(slots[host]), share_of_host(number, len(hosts)))) for host in hosts]
+        worth = sum(float(each / costs[host].at(each)) for host, each in zip(hosts, at_once, strict=True))
+        return worth * min(1.0, number / sum(at_once))
+
+    work_s = float(problem.size[~problem.local].sum()) * unit_s
+    return slow_start_s(limits, work_s, len(hosts), speed, window_s)
+
+
 def lacking_bytes(handovers: Sequence[Handover]) -> list[int]:
     """The state that each target has to restore.  An unknown size counts as the largest known, not as nothing."""
     largest = max((each.state_bytes for each in handovers), default=0)
@@ -136,7 +159,8 @@ def _running(
 class Room:
     """How many more hand-overs may begin: within the limits, and within the slots that their round gives the target.
 
-    New standbys that restore already hold slots too, but never the last one of a host.
+    New standbys that restore already hold slots too, but never the last one of a host.  While an app may have fewer
+    restores in flight than the limit, the hosts that have something to restore share them evenly.
     """
 
     def __init__(
@@ -163,8 +187,13 @@ class Room:
         self._of_app: dict[AppId, int] = {}
         self._on_host: dict[HostId, int] = {}
         self._restoring: dict[HostId, int] = {}
+        self._restores: dict[AppId, dict[HostId, int]] = {}
+        """Hand-overs in flight whose target has something to restore, by app and host; 0: those wait."""
         for row in execution.in_flight:
+            of_app = self._restores.setdefault(row.app, {})
             for handover in row.handovers:
+                if handover.restores and handover.phase not in ENDED:
+                    of_app.setdefault(handover.target_host, 0)
                 if handover.phase in IN_FLIGHT:
                     restores = handover.phase is HandoverPhase.PREPARING and not is_warm(handover)
                     self._count(handover, restores=restores)
@@ -177,7 +206,7 @@ class Room:
             return False
         if not row.lost and sum(self._of_app.values()) >= limits.handovers_in_cluster:
             return False
-        if self._rate.holds(self._now, row, handover):
+        if self._rate.holds(self._now, row, handover) or self._is_slowed(row, handover):
             return False
         if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
             return False
@@ -187,9 +216,23 @@ class Room:
         restoring = self._restoring.get(handover.target_host, 0)
         return slots is None or restoring < max(1, slots - self._building.get(handover.target_host, 0))
 
+    def _is_slowed(self, row: Round, handover: Handover) -> bool:
+        """Whether the pace holds this restore back: in all, on its host, or because its target rests."""
+        if row.lost or not handover.restores:
+            return False
+        number, of_app = self._pace.restores(row.app), self._restores[row.app]
+        if self._pace.rests(self._now, row.app, handover.target):
+            return True
+        if not self._pace.is_slowed(row.app):
+            return False
+        share = share_of_host(number, len(of_app))
+        return sum(of_app.values()) >= number or of_app[handover.target_host] >= share
+
     def take(self, row: Round, handover: Handover) -> None:
         """Count a hand-over that begins."""
         self._count(handover, restores=True)
+        if handover.restores:
+            self._pace.begun(row.app, handover.target)
         if self._gate is not None:
             self._gate.begun(handover)
         if not row.lost:
@@ -200,6 +243,8 @@ class Room:
         self._of_app[handover.app] = self._of_app.get(handover.app, 0) + 1
         for host in handover.hosts:
             self._on_host[host] = self._on_host.get(host, 0) + 1
+        if handover.restores:
+            self._restores[handover.app][handover.target_host] += 1
         if restores:
             host = handover.target_host
             self._restoring[host] = self._restoring.get(host, 0) + 1

@@ -51,7 +51,7 @@ class RestoreRate:
 
     def holds(self, now: float, row: Round, handover: Handover) -> bool:
         """Whether the limit holds this hand-over back."""
-        if row.lost or handover.has_copy or handover.lacking_bytes == 0:
+        if row.lost or not handover.restores:
             return False
         return self.free_at([handover.target_host]) > now
 

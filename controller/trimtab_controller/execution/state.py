@@ -79,6 +79,11 @@ class Handover:
         """Whether the target was a standby of all its key groups before, so that it has little to restore."""
         return all(self.target in row for row in self.previous)
 
+    @property
+    def restores(self) -> bool:
+        """Whether the target has something to restore, as far as known."""
+        return not self.has_copy and self.lacking_bytes != 0
+
     def to_restore(self, unknown: int = 0) -> int:
         """Bytes that the target has to restore; `unknown` stands in for a state that was not measured."""
         if self.has_copy:

@@ -11,7 +11,7 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.instance import question_of
-from trimtab_controller.decider.job_windows import jobs_seen
+from trimtab_controller.decider.job_windows import JobWindows
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observe import ownership
 from trimtab_controller.decider.restores import hosts_seen
@@ -119,6 +119,7 @@ class ControlLoop:
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health
         )
+        self._job_windows = JobWindows()
         self._acks_read: dict[int, int] = {}
         self._begun = False
         self._stopped: set[Stop] = set()
@@ -195,8 +196,8 @@ class ControlLoop:
                     self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 if self._acting:
                     self._execute(hosts_seen(snapshot, self._configuration.balance.max_link))
-                    self._execute(jobs_seen(snapshot))
-                    self._telemetry.lags(self._execution.lags_s)
+                    self._execute(self._job_windows.see(snapshot))
+                    self._telemetry.lags(self._execution.lags_s, self._execution.restores_allowed)
                     self._telemetry.full_links(self._execution.full_links)
                 self._decide(deciding.RestoresLearned(learned=self._execution.learned()))
                 self._decide(event)

@@ -73,9 +73,9 @@ class Telemetry:
         self._status_builder.kept_concerns = self._lasting.kept
         self._see_concerns([*decider.known.concerns, *self._lasting.kept])
 
-    def lags(self, lags_s: Mapping[AppId, float]) -> None:
-        """Report how far each app is behind."""
-        self._metrics.handovers.see_lags(lags_s)
+    def lags(self, lags_s: Mapping[AppId, float], restores: Mapping[AppId, int]) -> None:
+        """Report how far each app is behind, and how many restores of its plan may run while that is limited."""
+        self._metrics.handovers.see_lags(lags_s, restores)
 
     def full_links(self, hosts: tuple[HostId, ...]) -> None:
         """Log the hosts on which new standbys wait since the foreground fills their links, when they change."""
@@ -109,7 +109,7 @@ class Telemetry:
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
             self._metrics.see(Known())
-            self._metrics.handovers.see_lags({})
+            self._metrics.handovers.see_lags({}, {})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
             self._metrics.planned.labels(decision.plan.app).set(decision.plan.planned)
@@ -158,12 +158,9 @@ class Telemetry:
         """Report how many hand-overs of an app may be in flight; only fewer are logged."""
         self._metrics.handovers.see_pace(event.app, event.after)
         if event.after < event.before:
-            why = (
-                f"it is {event.lag_s:.1f} s further behind than its plan found it"
-                if event.lag_s is not None
-                else f"a key group paused for {event.pause_s or 0.0:.1f} s"
+            log.warning(
+                "%s: %s: %d hand-overs at a time, until now %d", event.app, _why(event), event.after, event.before
             )
-            log.warning("%s: %s: %d hand-overs at a time, until now %d", event.app, why, event.after, event.before)
 
     def guard_acted(self, event: GuardActed) -> None:
         """Report that the guard has ended a plan, or judged what of it goes back."""
@@ -210,3 +207,13 @@ class Telemetry:
         self._metrics.handovers.see_disruption(decider.budget.use(now, execution, app) for app in decider.known.views)
         status = self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
         return replace(status, signatures=signature_status(inbox))
+
+
+def _why(event: PaceChanged) -> str:
+    """Why fewer hand-overs of an app may be in flight."""
+    if event.pause_s is not None:
+        return f"a key group paused for {event.pause_s:.1f} s"
+    who = "it" if event.worker is None else event.worker
+    if event.lag_s is None:
+        return f"{who}, which takes part in its plan, reports no whole windows any more"
+    return f"{who} is {event.lag_s:.1f} s further behind than its plan found it"

@@ -2,35 +2,73 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import window
-from trimtab_controller.decider.job_windows import jobs_seen
+from trimtab_controller.decider.job_windows import JobWindows
 from trimtab_controller.execution.events import JobsSeen
 from trimtab_controller.execution.lags import JobWindow, Waiting
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
 
 OWNERS = {kg(0): W0, kg(1): W0, kg(2): W1}
 
 
-def seen(*backlogs: int | None) -> JobsSeen:
+def made(*backlogs: int | None, rate: float | None = 1.0) -> Snapshot:
+    """A window in which each key group has this backlog and processes `rate` inputs per second."""
     snapshot = window(OWNERS).snapshot
-    rows = tuple(replace(row, backlog=each) for row, each in zip(snapshot.key_groups, backlogs, strict=True))
-    return jobs_seen(replace(snapshot, key_groups=rows))
+    rows = zip(snapshot.key_groups, backlogs, strict=True)
+    found = tuple(replace(row, backlog=each, tuples_in_s=rate) for row, each in rows)
+    return replace(snapshot, key_groups=found)
+
+
+def seen(*backlogs: int | None) -> JobsSeen:
+    return JobWindows().see(made(*backlogs))
 
 
 def test_backlogs_and_rates_are_summed_by_app_and_worker() -> None:
-    assert seen(5, 7, 9) == JobsSeen(
+    assert seen(5, 7, 0) == JobsSeen(
         start_s=1000.0,
         end_s=1010.0,
         jobs={
             APP: JobWindow(
-                whole=Waiting(backlog=21.0, rate=3.0),
-                workers={W0: Waiting(backlog=12.0, rate=2.0), W1: Waiting(backlog=9.0, rate=1.0)},
+                whole=Waiting(backlog=12.0, rate=3.0),
+                workers={W0: Waiting(backlog=10.0, rate=2.0), W1: Waiting(backlog=0.0, rate=1.0)},
+                measured=frozenset({W0, W1}),
             )
         },
-    )
+    ), "each key group of a worker may be processing one input"
 
 
 def test_what_is_unknown_of_one_key_group_is_unknown_of_its_worker_and_of_the_app() -> None:
     job = seen(5, None, 9).jobs[APP]
     assert (job.whole.backlog, job.whole.rate) == (None, 3.0)
-    assert {worker: row.backlog for worker, row in job.workers.items()} == {W0: None, W1: 9.0}
+    assert {worker: row.backlog for worker, row in job.workers.items()} == {W0: None, W1: 8.0}
+
+
+def test_a_worker_has_the_rate_that_its_key_groups_usually_have() -> None:
+    windows = JobWindows()
+    windows.see(made(0, 0, 0, rate=None))
+    assert windows.see(made(0, 0, 0, rate=10.0)).jobs[APP].workers[W0].rate == 20.0
+    job = windows.see(made(50, 50, 50, rate=0.0)).jobs[APP]
+    assert (job.whole.rate, job.workers[W0].rate) == (0.0, 16.0), "it stops, and what comes has not become less"
+    assert windows.see(made(0, 0, 0, rate=None)).jobs[APP].workers[W1].rate == 8.0
+    moved = replace(made(0, 0, 9, rate=0.0), key_groups=[replace(each, worker=W1) for each in made(0, 0, 9).key_groups])
+    assert windows.see(moved).jobs[APP].workers == {W1: Waiting(backlog=8.0, rate=pytest.approx(3 * 6.6))}
+
+
+def test_a_worker_that_reports_only_some_of_the_window_is_not_measured() -> None:
+    snapshot = made(0, 0, 0)
+
+    def measured(**changes: object) -> frozenset[str]:
+        nodes = [replace(each, **changes) if each.worker == W0 else each for each in snapshot.nodes]
+        return JobWindows().see(replace(snapshot, nodes=tuple(nodes))).jobs[APP].measured
+
+    assert measured() == {W0, W1}
+    assert measured(covered_s=5.0) == {W1}
+    assert measured(state=WorkerState.REBALANCING) == {W1}
+    assert measured(complete=False) == {W0, W1}, "its key groups cover the window"
+    rows = [replace(each, covered_s=5.0) for each in snapshot.key_groups]
+    snapshot = replace(snapshot, key_groups=rows)
+    assert measured(complete=False) == {W1}

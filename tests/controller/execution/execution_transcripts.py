@@ -36,6 +36,7 @@ UNCERTAIN = (
 LIMITS = Limits(
     schedule_restores=False,
     handovers_in_flight=1,
+    restores_at_first=100,
     key_groups_per_handover=2,
     prepare_timeout_s=60.0,
     handover_timeout_s=20.0,

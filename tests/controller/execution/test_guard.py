@@ -101,6 +101,22 @@ def test_a_plan_from_which_the_job_suffers_for_windows_is_ended() -> None:
     assert machine.state.guarded == {APP: STOP}
 
 
+def test_a_plan_from_which_only_a_worker_suffers_that_receives_key_groups_is_ended() -> None:
+    machine = begun()
+    assert acted(machine.on_event(T0 + 20, window(T0 + 18, 1.0, w1=13.0))) == []
+    [stop] = acted(machine.on_event(T0 + 30, window(T0 + 28, 1.0, w1=14.0)))
+    assert (
+        stop.detail == "w1, which receives key groups, is 13.0 s further behind than its plan found it, for 2 windows"
+    )
+
+
+def test_a_window_that_does_not_show_how_the_job_is_neither_counts_nor_ends_the_row() -> None:
+    machine = begun()
+    assert acted(machine.on_event(T0 + 20, window(T0 + 18, 15.0))) == []
+    assert acted(machine.on_event(T0 + 30, window(T0 + 28, None))) == []
+    assert len(acted(machine.on_event(T0 + 40, window(T0 + 38, 15.0)))) == 1
+
+
 def test_the_first_whole_window_after_the_end_shows_what_has_to_go_back() -> None:
     machine = begun()
     suffered(machine)

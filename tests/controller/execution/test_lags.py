@@ -71,3 +71,58 @@ def test_each_worker_has_its_lag_and_an_app_that_is_gone_is_forgotten() -> None:
     assert lags.see(T0 + 10, {}, []) == {}
     stopped = JobWindow(whole=job.whole, workers={W0: Waiting(backlog=50.0, rate=0.0)})
     assert lags.see(T0 + 20, {APP: stopped}, [])[APP].workers_s == {}
+
+
+def job(*, w0_s: float | None, w1_s: float | None, measured: tuple[WorkerId, ...] = (W0, W1)) -> JobWindow:
+    """An app that is not behind as a whole, and how far its workers are, in seconds."""
+    workers = {W0: w0_s, W1: w1_s}
+    return JobWindow(
+        whole=Waiting(backlog=0.0, rate=100.0),
+        workers={
+            name: Waiting(backlog=None if lag_s is None else 10.0 * lag_s, rate=10.0) for name, lag_s in workers.items()
+        },
+        measured=frozenset(measured),
+    )
+
+
+def see(lags: Lags, end_s: float, seen: JobWindow, *, busy: bool = True) -> Lag:
+    return lags.see(end_s, {APP: seen}, in_flight() if busy else [])[APP]
+
+
+def test_a_worker_that_receives_key_groups_counts_by_itself() -> None:
+    lags = Lags()
+    see(lags, T0 - 10, job(w0_s=1.0, w1_s=0.0), busy=False)
+    found = see(lags, T0 + 10, job(w0_s=30.0, w1_s=5.0))
+    assert (found.grown_s, found.worst, found.targets_s) == (4.0, W1, {W1: 4.0}), "w0 gives: it was behind by 1 s"
+    assert see(lags, T0 + 20, job(w0_s=30.0, w1_s=4.0)).falling
+    assert not see(lags, T0 + 30, job(w0_s=0.0, w1_s=4.5)).falling
+
+
+def test_a_worker_inherits_what_waits_for_the_key_groups_that_it_receives() -> None:
+    lags = Lags()
+    for at, lag_s in ((-20, 10.0), (-10, 15.0)):
+        see(lags, T0 + at, job(w0_s=lag_s, w1_s=0.0), busy=False)
+    found = see(lags, T0 + 10, job(w0_s=25.0, w1_s=25.0))
+    assert (found.grown_s, found.worst, found.targets_s) == (0.0, None, {W1: 0.0}), "w0 would be as far behind"
+
+
+def test_what_is_unknown_of_a_worker_is_no_growth() -> None:
+    lags = Lags()
+    see(lags, T0 - 10, job(w0_s=None, w1_s=None), busy=False)
+    assert see(lags, T0 + 10, job(w0_s=0.0, w1_s=9.0)).targets_s == {}, "nobody knows how it was before"
+    lags = Lags()
+    see(lags, T0 - 10, job(w0_s=0.0, w1_s=0.0), busy=False)
+    assert see(lags, T0 + 10, job(w0_s=0.0, w1_s=None)).targets_s == {}
+
+
+def test_workers_of_the_plan_that_do_not_report_whole_windows_any_more_are_silent() -> None:
+    lags = Lags()
+    see(lags, T0 - 10, job(w0_s=0.0, w1_s=0.0), busy=False)
+    found = see(lags, T0 + 10, job(w0_s=0.0, w1_s=0.0))
+    assert (found.silent, found.whole) == ((), True)
+    found = see(lags, T0 + 20, job(w0_s=0.0, w1_s=0.0, measured=(W0,)))
+    assert (found.silent, found.whole) == ((W1,), False)
+    lags = Lags()
+    see(lags, T0 - 10, job(w0_s=0.0, w1_s=0.0, measured=(W0,)), busy=False)
+    found = see(lags, T0 + 10, job(w0_s=0.0, w1_s=0.0, measured=(W0,)))
+    assert (found.silent, found.whole) == ((), False), "w1 did not do so before the plan either"

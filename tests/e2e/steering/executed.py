@@ -18,7 +18,10 @@ from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
-LISTED = executing.Limits(schedule_restores=False, key_groups_per_handover=1, prepare_timeout_s=90.0)
+LISTED = executing.Limits(
+    schedule_restores=False, key_groups_per_handover=1, prepare_timeout_s=90.0, restores_at_first=1000
+)
+"""Plans begin at full speed: no windows tell this execution how the job is."""
 WORKERS, FIRST_OWNS, LEARNED = 6, 24, 4
 UNIT_BYTES, LINK_BYTES_S = 100_000, 5e5
 CORES = 4.0

@@ -22,6 +22,8 @@ class HandoverMetrics:
         self._in_flight = declare.gauge("handovers_in_flight", text, "phase")
         text = "Hand-overs of the app that may be in flight, since it has suffered from some; absent before that."
         self._pace = declare.gauge("handovers_allowed", text, "app")
+        text = "Restores of the plan in flight that may run, while that is fewer than handovers_in_flight."
+        self._restores = declare.gauge("restores_allowed", text, "app")
         text = "Key-group seconds that the app has paused in the last hour, measured or assumed."
         self._disruption = declare.gauge("paused_key_group_seconds", text, "app")
         text = "Key-group seconds that the app may pause in an hour; absent without a limit."
@@ -73,8 +75,9 @@ class HandoverMetrics:
         """Set how many hand-overs of an app may be in flight."""
         self._pace.labels(app).set(number)
 
-    def see_lags(self, lags_s: Mapping[AppId, float]) -> None:
-        """Set how far apps are behind, for exactly these."""
+    def see_lags(self, lags_s: Mapping[AppId, float], restores: Mapping[AppId, int]) -> None:
+        """Set how far apps are behind, and how many restores of their plans may run, for exactly these."""
+        show(self._restores, {(app,): float(number) for app, number in restores.items()})
         show(self._lag, {(app,): lag_s for app, lag_s in lags_s.items()})
 
     def see_disruption(self, uses: Iterable[BudgetUse]) -> None:
