@@ -212,10 +212,12 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
             gaps={AppId("a0"): Gaps(stale=2)},
         )
     )
-    telemetry.lags({AppId("a0"): 3.0})
+    telemetry.lags({AppId("a0"): 3.0}, {AppId("a0"): 2})
+    assert metrics.registry.get_sample_value("trimtab_controller_restores_allowed", {"app": "a0"}) == 2
     stale = not_ready(NotReady(reason=SkipReason.STALE_SNAPSHOT, detail="the last window ended 90 s ago"))
     telemetry.decision(1000.0, stale, Execution(generation=1))
-    for name in ("load_distance_pp", "key_groups_without_standby", "stale_key_groups", "lag_seconds"):
+    gone = ("load_distance_pp", "key_groups_without_standby", "stale_key_groups", "lag_seconds", "restores_allowed")
+    for name in gone:
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
 
