@@ -13,7 +13,7 @@ export function demand() {
   over.hidden = true;
   let rows = [], judged = null;
   const series = [{ colour: "--accent" }, { colour: "--demand", dash: [5, 4] }, { colour: "--demand", band: true }, { colour: "--demand", band: true }, { colour: "--bad", width: 1 }];
-  const plot = chart(over, series, "cores", (at) => { said.textContent = at === null ? last() : told(rows[at]); });
+  const plot = chart(over, series, "cores", (at) => { said.textContent = at === null ? last() : told(rows[at]); }, 0.1);
   const last = () => told([...rows].reverse().find((row) => row.cores !== null));
 
   async function refresh(app) {
