@@ -301,7 +301,10 @@ OUTSIDE = Scenario(
     act=outside_reader,
 )
 NO_CYTHON = Scenario(
-    name="local: without Cython", setup=Setup(seed=62, rate=60.0, features=(Feature.NO_CYTHON,)), act=without_cython
+    name="local: without Cython",
+    setup=Setup(seed=62, rate=60.0, features=(Feature.NO_CYTHON,)),
+    act=without_cython,
+    stock=True,
 )
 STRONG = ("storm", "stops", "drains in vain", "kills among hand-overs", "kills, slow readers, few keys")
 """Also with one key per source partition: then each event must stay behind the one before."""

@@ -26,11 +26,6 @@ class Agent:
         """State and generation of each worker."""
         return {name: (each.state, each.generation) for name, (_, each) in self.statistics.items()}
 
-    def steers(self, name: WorkerId) -> bool:
-        """Whether the plug-in steers a worker, as it has said; stock Faust says nothing."""
-        hello = self.hellos.get(name)
-        return hello is not None and hello.steering
-
     async def serve(self, path: Path) -> asyncio.Server:
         return await asyncio.start_unix_server(self._connected, path=str(path), limit=1 << 24)
 

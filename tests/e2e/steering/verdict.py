@@ -18,7 +18,7 @@ from tests.e2e.steering.app_names import BUCKETS_PER_S, WINDOW_S, Feature, named
 from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.repeats import oldest_repeat_local_s, oldest_repeat_s
 from tests.e2e.steering.run_setup import EXTRAS, RENAMED, SOURCE, SUMS, WINDOWED, Setup
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, WorkerId
 
 STALL_LIMIT_S = 60.0
 """Workers that commit nothing for so long while something is left are not waited for."""
@@ -29,6 +29,8 @@ load of ten per core, a tenth of that on a quiet machine. It is begun once per c
 
 FLUSHED_S = 2.0
 """Until then what a worker has committed is in the log, too."""
+
+UNSTEERED = frozenset({Feature.STOCK, Feature.NO_CYTHON})
 
 EXAMPLES = 5
 
@@ -113,12 +115,19 @@ async def judge(cluster: Cluster) -> Verdict:
             best, since = now, time.monotonic()
     not_committed = left()
     owners = cluster.owners()
-    told = cluster.alive.keys() <= cluster.agent.statistics.keys()  # stock Faust says nothing
+    told = cluster.alive.keys() <= cluster.agent.statistics.keys() and all(
+        _is_steered(cluster, n) for n in cluster.alive
+    )
     owners_wrong = sum(len(owners[key_group]) != 1 for key_group in cluster.key_groups) if told else 0
     await _end(cluster)
     read = _read_all(cluster, cluster.app)
     every = range(len(cluster.load.sent))
     return _judged(cluster, read, _Inputs(numbers=every, regrouped=every), not_committed, owners_wrong)
+
+
+def _is_steered(cluster: Cluster, name: WorkerId) -> bool:
+    """Whether a worker's version of the job is one that the plug-in steers; else it does not say what it owns."""
+    return UNSTEERED.isdisjoint(cluster.versions[name])
 
 
 async def _end(cluster: Cluster) -> None:
@@ -127,10 +136,10 @@ async def _end(cluster: Cluster) -> None:
     A worker that is not steered is killed: Faust's own consumer may wait for ever for an event that one of two agents
     refused in a rebalance, and the other one finished.
     """
-    if not all(map(cluster.agent.steers, cluster.alive)):
+    if not all(_is_steered(cluster, name) for name in cluster.alive):
         await asyncio.sleep(FLUSHED_S)
     for name, child in list(cluster.alive.items()):
-        by = signal.SIGTERM if cluster.agent.steers(name) else signal.SIGKILL
+        by = signal.SIGTERM if _is_steered(cluster, name) else signal.SIGKILL
         if await cluster.end(child, by=by) is None:
             raise TimeoutError(f"{name} did not end")
         del cluster.alive[name]
