@@ -334,8 +334,7 @@ def test_the_command_says_exit_3_where_no_core_is_usable(solve):
     assert solve(document, "dyndl-off") == (3, "", "trimtab solve: no usable core\n")
 
 
-def test_the_command_names_path_found_and_expected(solve):
+def test_the_command_names_file_path_found_and_expected(solve, tmp_path):
     document = TABLE_2 | {"tasks": [{"id": "t1", "replicas": ["s7"]}]}
-    assert solve(document, "list") == (
-        2, "", 'trimtab solve: $.tasks[0].replicas[0]: found "s7", expected the id of a server\n'
-    )  # fmt: skip
+    message = '$.tasks[0].replicas[0]: found "s7", expected the id of a server'
+    assert solve(document, "list") == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")

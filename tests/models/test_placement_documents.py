@@ -89,10 +89,10 @@ def test_the_same_instance_gives_the_same_plan_whatever_the_seed_and_the_limit(s
     assert plans[0] == plans[1] == plans[2]
 
 
-def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve):
+def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve, tmp_path):
     document = DOCUMENT | {"slots": [*DOCUMENT["slots"], {"node": "n1", "port": 6700}]}
     message = "$.slots[3]: found port 6700 of this node a second time, expected each slot once"
-    assert solve(document) == (2, "", f"trimtab solve: {message}\n")
+    assert solve(document) == (2, "", f"trimtab solve: {tmp_path}/instance.json: {message}\n")
 
 
 OPERATORS = DOCUMENT["operators"]

@@ -139,12 +139,13 @@ def test_more_instances_than_any_number_can_hold_are_no_limit(solve):
     assert (code, json.loads(out)) == (0, json.loads(solve(without)[1]))
 
 
-def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve):
+def test_instance_counts_are_for_round_robin_alone_and_no_harm_to_hetero(solve, tmp_path):
     without = [{key: value for key, value in operator.items() if key != "instances"} for operator in (SPOUT, BOLT)]
     plan, bare = (json.loads(solve(document)[1]) for document in (DOCUMENT, DOCUMENT | {"operators": without}))
     assert plan["assignment"] == bare["assignment"]
     code, _, err = solve(DOCUMENT | {"operators": [SPOUT, without[1]]}, method="round-robin")
-    assert (code, err) == (2, "trimtab solve: $.operators[1].instances: found nothing, expected this key\n")
+    message = "$.operators[1].instances: found nothing, expected this key"
+    assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
 
 
 NUMBER, POSITIVE, UNKNOWN = "a finite number >= 0", "a finite number > 0", "an unknown key"
@@ -198,11 +199,11 @@ def test_a_document_that_breaks_the_contract_is_refused_by_path(change, path, fo
     assert (refusal.value.path, refusal.value.found, refusal.value.expected) == (path, found, expected)
 
 
-def test_costs_that_do_not_grow_with_the_rate_are_refused_for_no_rate_would_be_the_largest(solve):
+def test_costs_that_do_not_grow_with_the_rate_are_refused_for_no_rate_would_be_the_largest(solve, tmp_path):
     free = {"slow": 0, "fast": 0}
     code, _, err = solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT | {"cost": free}]})
-    found, expected = "no cost that grows with the source rate", "an operator with a cost > 0"
-    assert (code, err) == (2, f"trimtab solve: $.operators: found {found}, expected {expected}\n")
+    message = "$.operators: found no cost that grows with the source rate, expected an operator with a cost > 0"
+    assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
     assert solve(DOCUMENT | {"operators": [SPOUT | {"cost": free}, BOLT]})[0] == 0
 
 

@@ -41,12 +41,13 @@ def test_out_writes_the_plan_to_a_file(solve, tmp_path):
     assert json.loads((tmp_path / "plan.json").read_text())["load_distance"] == 0
 
 
-def test_bad_input_is_exit_2_and_one_line_with_path_found_and_expected(solve):
+def test_bad_input_is_exit_2_and_one_line_with_file_path_found_and_expected(solve, tmp_path):
     document = json.loads(json.dumps(CLUSTER))
     document["key_groups"][2]["load"] = -1
     code, out, err = solve(document)
     assert (code, out) == (2, "")
-    assert err == "trimtab solve: $.key_groups[2].load: found -1, expected a finite number >= 0\n"
+    message = "$.key_groups[2].load: found -1, expected a finite number >= 0"
+    assert err == f"trimtab solve: {tmp_path}/instance.json: {message}\n"
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"version": 1, "version": 1}', "[NaN]"])
@@ -55,13 +56,11 @@ def test_what_is_no_instance_is_exit_2(solve, text):
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-def test_sums_beyond_every_number_are_bad_input(solve):
+def test_sums_beyond_every_number_are_bad_input(solve, tmp_path):
     huge = [{**key_group, "load": 1e308} for key_group in CLUSTER["key_groups"]]  # type: ignore[attr-defined]
     code, _, err = solve(CLUSTER | {"key_groups": huge})
-    assert (code, err) == (
-        2,
-        "trimtab solve: $.key_groups: found a sum of load beyond every number, expected a finite sum\n",
-    )
+    message = "$.key_groups: found a sum of load beyond every number, expected a finite sum"
+    assert (code, err) == (2, f"trimtab solve: {tmp_path}/instance.json: {message}\n")
 
 
 def test_huge_loads_are_solved_all_the_same(solve):

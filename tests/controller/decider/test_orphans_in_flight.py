@@ -42,7 +42,9 @@ class Growing:
         """`busy` = a worker that is too busy to be given anything."""
         self.made = decider(standbys or {}, band=60.0 if busy else 5.0)
         self.busy = busy
-        self.execution = ExecutionMachine("c", Limits(key_groups_per_handover=1), self.made._execution)
+        self.execution = ExecutionMachine(
+            "c", Limits(key_groups_per_handover=1, restores_at_first=100), self.made._execution
+        )
         self.number = -1
 
     def window(self, *lost: WorkerId, joined: bool = False) -> object:

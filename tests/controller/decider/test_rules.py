@@ -358,7 +358,9 @@ def test_the_moves_of_a_plan_know_their_priority() -> None:
     first = Rule(name="gold", kind=RuleKind.PRIORITY, reason="pays", key_groups=((2, 2),), priority=7)
     of = job(FAST, first)
     [found, *_] = plans(of, of.decider(), 3)
-    assert {move.key_group.partition: move.priority for move in found.plan.moves} == {2: 7, 3: 0}
+    priorities = {move.key_group.partition: move.priority for move in found.plan.moves}
+    assert (priorities.pop(2), priorities.pop(3)) == (7, 0)
+    assert set(priorities.values()) <= {0}, "what else moves for balance has none"
 
 
 # --- places -----------------------------------------------------------------------------------------------------------

@@ -47,7 +47,6 @@ SILENT_S, FORGOTTEN_S = 40.0, 500.0
 BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min_windows=2)
 LIMITS = Limits(
     handovers_in_flight=2,
-    restores_at_first=1,
     key_groups_per_handover=2,
     prepare_timeout_s=15.0,
     handover_timeout_s=8.0,
