@@ -10,8 +10,8 @@ partition of all four on the same worker.  The paper has four instances of each 
 from itertools import product
 
 from trimtab_controller.decider.first import candidates
-from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("pages")

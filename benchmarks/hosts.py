@@ -18,10 +18,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab_controller.decider.headroom import capacity_of
-from trimtab_controller.decider.hosts import HostTracker
-from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.hosts.headroom import capacity_of
+from trimtab_controller.decider.hosts.hosts import HostTracker
+from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.solver.answer import Answer, Copies, Hosts, Question
 from trimtab_controller.solver.balance import answer, limits_of, problem_of
 from trimtab_protocol.messages.key_group_table import KeyGroupTable

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.copies import Held
-from trimtab_controller.decider.hosts import HostsSeen
-from trimtab_controller.decider.orphan_placing import OPERATIONS, Orphaned, place_orphans
-from trimtab_controller.decider.orphan_targets import OPERATIONS as IN_THE_LOOP
-from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.restores import Restores
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.hosts.hosts import HostsSeen
+from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
+from trimtab_controller.decider.orphans.restores import Restores
+from trimtab_controller.decider.orphans.targets import OPERATIONS as IN_THE_LOOP
+from trimtab_controller.decider.standbys.copies import Held
 from trimtab_controller.execution.restores import PRIOR, LearnedRestores
 from trimtab_models.dyndl import (
     GivenProblem,

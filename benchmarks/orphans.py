@@ -15,10 +15,10 @@ import time
 import numpy as np
 
 from trimtab_agent.engines.faust.group.placing import place
-from trimtab_controller.decider.hosts import HostsSeen
-from trimtab_controller.decider.orphan_placing import OPERATIONS, Orphaned, place_orphans
-from trimtab_controller.decider.owned import OwnedTable
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.hosts.hosts import HostsSeen
+from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")

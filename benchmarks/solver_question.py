@@ -18,9 +18,9 @@ import numpy as np
 from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.judgement import judge
-from trimtab_controller.decider.owned import OwnedTable
+from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_controller.solver.balance import answer, answer_greedily, collocation_problem_of, problem_of

@@ -9,7 +9,7 @@ import pytest
 from trimtab_controller.cli.controller import missing_for_forecasts
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.disruption import DisruptionSettings

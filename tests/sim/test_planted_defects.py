@@ -24,8 +24,9 @@ from trimtab_agent.commands.events import CommandReceived, Entry, SendAck
 from trimtab_agent.commands.events import Event as AgentEvent
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_controller.decider import observe, predictions
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observing import observe
+from trimtab_controller.decider.predictions import comparison as predictions
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -381,6 +382,4 @@ def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_opera
         told += [(status.decisions[-1].reason, world.checker.given[WorkerId("w1a")])] if "plans_miss" in kinds else []
     assert len(told) > 2
     assert ("plans_miss", 2) in told
-    assert {given for _, given in told} <= {1, 2}, (
-        "with a slow begin, a plan may end before it gives the worker anything"
-    )
+    assert {given for _, given in told} <= {1, 2}, "a plan that begins slowly may end before it gives anything"

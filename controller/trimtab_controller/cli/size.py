@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
-from trimtab_controller.decider.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
+from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 
 
 def run(args: argparse.Namespace) -> int:

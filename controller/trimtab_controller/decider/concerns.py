@@ -1,8 +1,8 @@
 """Concerns: conditions that an operator should know of while balancing continues.
 
-These are workers over their capacity, growing backlogs and blocked key groups.  Missed predictions (`predictions.py`),
-plans that the guard has ended (`guarded.py`) and losses that would overload a worker (`standby_rounds.py`), or did
-(`orphans.py`), are added to them.
+These are workers over their capacity, growing backlogs and blocked key groups.  Missed predictions
+(`predictions/comparison.py`), plans that the guard has ended (`guarded.py`) and losses that would overload a worker
+(`standbys/rounds.py`), or did (`orphans/orphans.py`), are added to them.
 
 The capacity of a worker is compared with the CPU of its process and with the demand for it, not with the sum of its key
 groups' loads.  The sum is smaller: rounds of the network belong to no key group, and in calm windows they are two
@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from trimtab_controller.decider.demand import Blocked, WorkerDemand
+from trimtab_controller.decider.observing.demand import Blocked, WorkerDemand
 from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import AppId, WorkerId

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from trimtab_controller.decider.pool import PoolWorker
+from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import NotReady
+from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.execution.state import SizeChange
 from trimtab_controller.plan import Plan

@@ -1,7 +1,7 @@
 """Workers to stop since they were drained, and to start since their drain has ended.  Pure functions."""
 
 from trimtab_controller.decider.decision import Scaled
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import HostId, WorkerId

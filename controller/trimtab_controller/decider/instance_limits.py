@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trimtab_controller.decider.owned import Floats
-from trimtab_controller.decider.view import AppView, Room
+from trimtab_controller.decider.observing.owned import Floats
+from trimtab_controller.decider.observing.view import AppView, Room
 from trimtab_models.instances.host_limits import KEPT, LOAD, of_host, of_node
 from trimtab_protocol.messages.names import HostId
 

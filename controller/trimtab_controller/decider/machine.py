@@ -39,13 +39,14 @@ from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.judgement import blocked_drains, judge_now, noted
-from trimtab_controller.decider.known import NOTHING_SEEN, Known
-from trimtab_controller.decider.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.observations import Observations, Recalled, too_early
-from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.operator_intents import OperatorIntents
-from trimtab_controller.decider.plan_times import frozen
-from trimtab_controller.decider.proposals import as_mode_says, told
+from trimtab_controller.decider.observing.known import NOTHING_SEEN, Known
+from trimtab_controller.decider.observing.observations import Observations, Recalled, too_early
+from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.operators.intents import OperatorIntents
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.operators.plan_times import frozen
+from trimtab_controller.decider.operators.proposals import as_mode_says, told
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.priority import later, with_priorities
 from trimtab_controller.decider.rules.rule import Rule
@@ -53,7 +54,6 @@ from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.decider.turns import Turns
-from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from trimtab_controller.decider.collocation import may_lower
-from trimtab_controller.decider.view import AppView, EndCosts, NotReady
+from trimtab_controller.decider.collocation.worth import may_lower
+from trimtab_controller.decider.observing.view import AppView, EndCosts, NotReady
 from trimtab_controller.solver.answer import Method
 
 NO_SAVING = "collocation: not used, no significant saving is measured"
@@ -24,10 +24,10 @@ class Settings:
 
     With ALBIC key groups also move inside the band if that raises collocation by `min_collocation_gain` (pp), lowers
     the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
-    because it goes to another worker is measured (`remote_costs.py`), unless an operator states it
-    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials (`trial.py`).  Reports
-    do not tell what a tuple costs the broker: an operator may state it (`broker_tuple_cpu_s`), and it counts in what
-    pays back.
+    because it goes to another worker is measured (`collocation/remote_costs.py`), unless an operator states it
+    (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials
+    (`collocation/trial.py`).  Reports do not tell what a tuple costs the broker: an operator may state it
+    (`broker_tuple_cpu_s`), and it counts in what pays back.
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,
     that plans fill at most: traffic comes in bursts.

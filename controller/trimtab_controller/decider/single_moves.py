@@ -11,9 +11,9 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_controller.decider.owned import Floats, Integers
-from trimtab_controller.decider.resources import Filled, Resource, filled_by, resources_of
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.hosts.resources import Filled, Resource, filled_by, resources_of
+from trimtab_controller.decider.observing.owned import Floats, Integers
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 MOST_CELLS = 500_000

@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from trimtab_controller.decider.evaluate import Evaluation
-from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.decider.observing.evaluate import Evaluation
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_protocol.messages.names import AppId
 
 

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Planned, Refused
-from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operator_moves import VALID_S, plan_of
-from trimtab_controller.decider.view import AppView, NotReady
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.operators.moves import VALID_S, plan_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, not_now, one, worker_named
 from trimtab_controller.plan import Plan

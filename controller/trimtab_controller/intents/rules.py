@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
 from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.decider.rules.rule import covers, in_force
-from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refusal, not_now, one, take_back
 from trimtab_controller.intents.plans import Looked
 from trimtab_controller.wording import first_few

@@ -1,6 +1,6 @@
 """What a predecessor's status says that its successor should not have to learn again."""
 
-from trimtab_controller.decider.remote_costs import Recalled
+from trimtab_controller.decider.collocation.remote_costs import Recalled
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_protocol.messages.status import Status
 from trimtab_protocol.messages.status_collocation import RemoteCostStatus

@@ -5,16 +5,16 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.collocation import Together
+from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.concerns import Concern
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.rolling import Restarting, restarts
+from trimtab_controller.decider.observing.view import NotReady
+from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.size.verdict import SizeVerdict
-from trimtab_controller.decider.view import NotReady
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
 from trimtab_controller.loop.status_disruption import disruption_status

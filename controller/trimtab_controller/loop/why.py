@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.copies import Held, copies_of_one, state_held
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady
 from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.single_moves import SingleMoves
-from trimtab_controller.decider.view import AppView, FixedWorker, NotReady
+from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget

@@ -13,9 +13,9 @@ from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Resized, Skip
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.modes import PlanSettings
-from trimtab_controller.decider.observe import ownership
-from trimtab_controller.decider.restores import hosts_seen
+from trimtab_controller.decider.observing.observe import ownership
+from trimtab_controller.decider.operators.modes import PlanSettings
+from trimtab_controller.decider.orphans.restores import hosts_seen
 from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine

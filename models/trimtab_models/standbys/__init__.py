@@ -1,6 +1,6 @@
 """The standby model: who takes over each key group when its owner is lost, so that the survivors stay balanced (N-1).
 
-The running controller calls it (`trimtab_controller.decider.standbys`).
+The running controller calls it (`trimtab_controller.decider.standbys.choice`).
 """
 
 from trimtab_models.standbys.baselines import fewest_key_groups, rack_aware_standbys

@@ -3,11 +3,17 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from trimtab_controller.decider.liveness import Liveness
-from trimtab_controller.decider.observe import Requirements, observe
+from trimtab_controller.decider.observing.liveness import Liveness
+from trimtab_controller.decider.observing.observe import Requirements, observe
+from trimtab_controller.decider.observing.unknown_load import (
+    Gaps,
+    LastLoads,
+    gaps_of,
+    too_much_unknown,
+    with_assumed_loads,
+)
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.unknown_load import Gaps, LastLoads, gaps_of, too_much_unknown, with_assumed_loads
-from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement

@@ -9,11 +9,11 @@ from trimtab_controller.decider.admission import SolveWanted, admit
 from trimtab_controller.decider.decision import Adopted, Scaled, Skip
 from trimtab_controller.decider.drained import to_stop
 from trimtab_controller.decider.drift import drift
-from trimtab_controller.decider.evaluate import Evaluation, evaluate
-from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.view import AppView, Worker
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method

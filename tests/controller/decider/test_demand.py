@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.saturated_job import APP, WINDOW_S, Job, kg
-from trimtab_controller.decider.demand import Blocked, Demands, follow_demand
-from trimtab_controller.decider.demand_history import NO_DEMAND_HISTORY
-from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.observing.demand import Blocked, Demands, follow_demand
+from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 

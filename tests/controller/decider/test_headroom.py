@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, two_types, view_of
-from trimtab_controller.decider.headroom import Headroom, headroom, times_placed
+from trimtab_controller.decider.hosts.headroom import Headroom, headroom, times_placed
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.size_resources import together
-from trimtab_controller.decider.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
+from trimtab_controller.decider.size.resources import together
+from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 

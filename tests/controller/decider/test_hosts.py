@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 

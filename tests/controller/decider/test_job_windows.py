@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import window
-from trimtab_controller.decider.job_windows import JobWindows
+from trimtab_controller.decider.observing.job_windows import JobWindows
 from trimtab_controller.execution.events import JobsSeen
 from trimtab_controller.execution.lags import JobWindow, Waiting
 from trimtab_protocol.messages.report import WorkerState

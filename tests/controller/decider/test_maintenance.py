@@ -6,9 +6,9 @@ from tests.controller.decider.decider_situations import W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, only, window
 from trimtab_controller.decider.decision import MaintenanceEnded, Scaled, Skip
 from trimtab_controller.decider.events import IntentsChanged, Solve
-from trimtab_controller.decider.liveness import Liveness
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observe import check_cluster
+from trimtab_controller.decider.observing.liveness import Liveness
+from trimtab_controller.decider.observing.observe import check_cluster
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Scaling, ScalingPhase
 from trimtab_protocol.messages.commands import CommandKind

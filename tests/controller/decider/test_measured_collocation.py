@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation import loads_foreseen, saved_since
+from trimtab_controller.decider.collocation.worth import loads_foreseen, saved_since
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.events import (
@@ -20,10 +20,10 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.instance import instance_of, question_of
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.view import AppView
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer

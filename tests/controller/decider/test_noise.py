@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from trimtab_controller.decider.evaluate import History, evaluate, follow
-from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.observed_snapshots import APP, W0, W1, WHOLE, kg, look, node, owned, reason_of, snapshot
-from trimtab_controller.decider.liveness import Liveness
+from trimtab_controller.decider.observing.liveness import Liveness
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_protocol.messages.report import WorkerState

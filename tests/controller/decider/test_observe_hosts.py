@@ -17,11 +17,11 @@ from tests.controller.decider.observed_snapshots import (
     reason_of,
     snapshot,
 )
-from trimtab_controller.decider.evaluate import evaluate
-from trimtab_controller.decider.liveness import Liveness
-from trimtab_controller.decider.observe import check_cluster, ownership
+from trimtab_controller.decider.observing.evaluate import evaluate
+from trimtab_controller.decider.observing.liveness import Liveness
+from trimtab_controller.decider.observing.observe import check_cluster, ownership
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 

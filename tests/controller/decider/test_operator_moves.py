@@ -8,9 +8,9 @@ from trimtab_controller.decider.decision import Planned, Refused, Skip
 from trimtab_controller.decider.events import Action, Decided, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.operator_moves import VALID_S, pinned_in
-from trimtab_controller.decider.view import AppView, Room
+from trimtab_controller.decider.observing.view import AppView, Room
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.operators.moves import VALID_S, pinned_in
 from trimtab_controller.execution.proposal import HandMoved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Answer

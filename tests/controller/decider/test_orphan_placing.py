@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.observed_snapshots import APP, kg
-from trimtab_controller.decider.copies import Held
-from trimtab_controller.decider.hosts import Host, HostsSeen
-from trimtab_controller.decider.orphan_placing import Orphaned, Placed, place_orphans
-from trimtab_controller.decider.owned import Owned, OwnedTable
-from trimtab_controller.decider.restores import Restores
-from trimtab_controller.decider.view import AppView, Room, Worker
+from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
+from trimtab_controller.decider.observing.owned import Owned, OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Room, Worker
+from trimtab_controller.decider.orphans.placing import Orphaned, Placed, place_orphans
+from trimtab_controller.decider.orphans.restores import Restores
+from trimtab_controller.decider.standbys.copies import Held
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow

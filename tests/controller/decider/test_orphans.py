@@ -143,7 +143,7 @@ def test_a_host_that_restores_faster_gets_the_large_state_while_the_balance_is_t
 
 
 def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimtab_controller.decider.orphans.MOST_SCHEDULED", 3)
+    monkeypatch.setattr("trimtab_controller.decider.orphans.orphans.MOST_SCHEDULED", 3)
     made = decider({})
     for number in (0, 1):
         decision_of(made, number, seen(number, lost=W0 if number else None))

@@ -114,7 +114,7 @@ def test_of_a_single_orphan_dyndlon_decides_by_what_hosts_restore_already(monkey
         asked.append(restore)
         return choose_online(restore)
 
-    monkeypatch.setattr("trimtab_controller.decider.orphan_targets.choose_online", noted)
+    monkeypatch.setattr("trimtab_controller.decider.orphans.targets.choose_online", noted)
     made = in_flight(Growing({kg(place): (W3, W1) for place in (13, 14, 15)}, busy=W3))
     assert set(made.targets.values()) == {W1, W2}
     assert asked == []
@@ -156,7 +156,7 @@ def test_nothing_is_added_to_a_plan_that_an_operator_has_stopped() -> None:
 
 
 def test_a_plan_does_not_grow_beyond_what_is_scheduled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimtab_controller.decider.orphans.MOST_SCHEDULED", 5)
+    monkeypatch.setattr("trimtab_controller.decider.orphans.orphans.MOST_SCHEDULED", 5)
     made = in_flight()
     for _ in range(3):
         assert isinstance(made.window(W0, W3), Skip)

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.evaluate import History, evaluate, follow
-from trimtab_controller.decider.owned import Owned, OwnedTable
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
+from trimtab_controller.decider.observing.owned import Owned, OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_protocol.messages.key_group_table import KeyGroupTable, KeyGroupWindow
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 

@@ -6,7 +6,7 @@ from tests.controller.decider.deciders import BALANCED, decider, execution, wind
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.pool import PoolWorker, crash_concerns, restartable, startable
+from trimtab_controller.decider.size.pool import PoolWorker, crash_concerns, restartable, startable
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState

@@ -5,10 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
 from trimtab_controller.decider.size.potential import Potential, potential_of
 from trimtab_controller.decider.size.smaller import can_be_spread
-from trimtab_controller.decider.view import AppView, EndCosts, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, HEAD, TAIL = AppId("app"), OperatorId("head"), OperatorId("tail")

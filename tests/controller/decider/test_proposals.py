@@ -24,10 +24,10 @@ from trimtab_controller.decider.events import (
     Solve,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.proposals import misfit
+from trimtab_controller.decider.observing.view import AppView, Room
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.operators.proposals import misfit
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import AppView, Room
 from trimtab_controller.execution.proposal import Proposal
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Plan, PlanReason

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.remote_costs import KEEP_S, MAX_OPERATORS, RemoteCosts
+from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, RemoteCosts
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
 from trimtab_controller.decider.size.potential import potential_of
-from trimtab_controller.decider.view import AppView, EndCosts, Worker
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_protocol.messages.names import HostId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot

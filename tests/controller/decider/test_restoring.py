@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.decider.admission import SolveWanted
-from trimtab_controller.decider.copies import Held
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.describe import describe
-from trimtab_controller.decider.owned import Owned
-from trimtab_controller.decider.restores import Restores
-from trimtab_controller.decider.restoring import onto_copies, with_restores
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.orphans.restores import Restores
+from trimtab_controller.decider.orphans.restoring import onto_copies, with_restores
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.standbys.copies import Held
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, node, snapshot
 from trimtab_controller.decider.decision import Restarted
-from trimtab_controller.decider.rolling import draining, restarted, restarts
+from trimtab_controller.decider.operators.rolling import draining, restarted, restarts
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.intents import Drain, RollingRestart

@@ -21,7 +21,7 @@ from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import ExecutionChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.standby_rounds import NAMED_S, ROUND, ROUND_INTERVAL_S
+from trimtab_controller.decider.standbys.rounds import NAMED_S, ROUND, ROUND_INTERVAL_S
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_agent.engines.faust.group.placing import Reason, place
-from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.standbys import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
-from trimtab_controller.decider.view import AppView, FixedWorker, Worker
+from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId

@@ -9,7 +9,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, W0, kg
 from tests.controller.decider.deciders import window
 from tests.controller.execution.execution_transcripts import BEGUN, PREPARING, T0
-from trimtab_controller.decider.collocation import Together
+from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind, Growth, WorkerUse
 from trimtab_controller.decider.decision import (
     Adopted,
@@ -30,20 +30,20 @@ from trimtab_controller.decider.decision import (
     not_ready,
 )
 from trimtab_controller.decider.describe import ALL_NAMES, names_of
-from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.rounds import ForecastTold
-from trimtab_controller.decider.headroom import NO_CAPACITY
-from trimtab_controller.decider.hosts import Host, HostsSeen
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.hosts.headroom import NO_CAPACITY
+from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observe import Requirements
-from trimtab_controller.decider.predictions import MispredictedWorker
+from trimtab_controller.decider.observing.evaluate import Evaluation
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.unknown_load import Gaps
+from trimtab_controller.decider.observing.view import FixedWorker, NotReady
+from trimtab_controller.decider.predictions.comparison import MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.verdict import SizeVerdict
-from trimtab_controller.decider.unknown_load import Gaps
-from trimtab_controller.decider.view import FixedWorker, NotReady
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox

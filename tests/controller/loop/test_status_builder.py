@@ -9,7 +9,7 @@ from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import Saving, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observe import Requirements
+from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.inheritance import Flaw, Hold

@@ -9,10 +9,10 @@ from rich.console import Console
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from trimtab_controller.cli.why import show
-from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.owned import Owned
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import UNLIMITED, AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.view import UNLIMITED, AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan, moves_of
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here

@@ -29,12 +29,12 @@ from tests.e2e.steering.run_setup import SOURCE
 from tests.e2e.steering.runs import run
 from tests.e2e.steering.scenarios import Scenario, begin
 from tests.e2e.steering.standbys import warm
-from trimtab_controller.decider.copies import Held
-from trimtab_controller.decider.hosts import HostsSeen
-from trimtab_controller.decider.orphan_placing import OPERATIONS, Orphaned, place_orphans
-from trimtab_controller.decider.owned import Owned, OwnedTable
-from trimtab_controller.decider.restores import Restores
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.hosts.hosts import HostsSeen
+from trimtab_controller.decider.observing.owned import Owned, OwnedTable
+from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
+from trimtab_controller.decider.orphans.restores import Restores
+from trimtab_controller.decider.standbys.copies import Held
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Recovery
 from trimtab_controller.plan import PlanReason

@@ -16,7 +16,7 @@ from trimtab_controller.decider.decision import Adopted, Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observe import Requirements, ownership
+from trimtab_controller.decider.observing.observe import Requirements, ownership
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution import events as executing

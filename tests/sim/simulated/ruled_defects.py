@@ -5,7 +5,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from trimtab_controller.decider import admission, instance, judgement, standbys
+from trimtab_controller.decider import admission, instance, judgement
+from trimtab_controller.decider.standbys import choice as standbys
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 

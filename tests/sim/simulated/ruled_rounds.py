@@ -16,7 +16,7 @@ from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.view import AppView
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId

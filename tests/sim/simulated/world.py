@@ -26,8 +26,8 @@ from tests.sim.simulated.stream import StreamModel
 from tests.sim.simulated.timeline import Timeline
 from tests.sim.simulated.worker import WorkerProcess
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.observe import LOST_HOSTS_SHARE, Requirements
+from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE, Requirements
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.guarding import GuardSettings

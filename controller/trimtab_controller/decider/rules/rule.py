@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_controller.decider.owned import Integers, OwnedTable
+from trimtab_controller.decider.observing.owned import Integers, OwnedTable
 from trimtab_protocol.messages.names import AppId, KeyGroup
 from trimtab_protocol.messages.rules import Rule as Rule
 from trimtab_protocol.messages.rules import RuleKind as RuleKind

@@ -1,8 +1,8 @@
 """What the size of an app is judged by, from a window.
 
-Demand is that of key groups, smoothed (`demand.py`).  What a worker uses besides, for heartbeats and rounds of the
-network, is its fixed use.  It comes with each worker, so more workers use more in all.  Where a process does not say
-what it uses, its key groups stand for it.
+Demand is that of key groups, smoothed (`observing/demand.py`).  What a worker uses besides, for heartbeats and rounds
+of the network, is its fixed use.  It comes with each worker, so more workers use more in all.  Where a process does not
+say what it uses, its key groups stand for it.
 """
 
 import math
@@ -15,11 +15,11 @@ import numpy as np
 
 from trimtab_controller.decider.concerns import ClusterUse
 from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead
-from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, OwnedTable
-from trimtab_controller.decider.pool import PoolWorker
-from trimtab_controller.decider.resources import free_disks
-from trimtab_controller.decider.unknown_load import Gaps
-from trimtab_controller.decider.view import AppView, Worker
+from trimtab_controller.decider.hosts.resources import free_disks
+from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, OwnedTable
+from trimtab_controller.decider.observing.unknown_load import Gaps
+from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.collocation import MAX_FLOWS, SCORE_FACTOR, costs_of_flows, flows_of
-from trimtab_controller.decider.owned import PERCENT_PER_CORE, Floats, Integers
+from trimtab_controller.decider.collocation.worth import MAX_FLOWS, SCORE_FACTOR, costs_of_flows, flows_of
+from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.size.smaller import can_be_spread
-from trimtab_controller.decider.view import AppView
 from trimtab_models.albic.scores import scored_among
 
 PARTS = (1.0, 0.5, 0.25, 0.125)

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
-from trimtab_controller.decider.evaluate import Evaluation
 from trimtab_controller.decider.forecast.rounds import Forecasts, Times
-from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.pool import PoolWorker, restartable
+from trimtab_controller.decider.observing.evaluate import Evaluation
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.unknown_load import Gaps
+from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
+from trimtab_controller.decider.size.pool import PoolWorker, restartable
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.starts import Starts
 from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
-from trimtab_controller.decider.unknown_load import Gaps
-from trimtab_controller.decider.view import AppView, NotReady
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind

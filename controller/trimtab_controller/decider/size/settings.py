@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from trimtab_controller.decider.periods import BadPeriod, Period
+from trimtab_controller.decider.operators.periods import BadPeriod, Period
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId

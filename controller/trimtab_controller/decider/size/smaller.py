@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimtab_controller.decider.owned import Floats
+from trimtab_controller.decider.observing.owned import Floats
 from trimtab_controller.decider.size.facts import Pool, SizedWorker, SizeFacts
 from trimtab_controller.decider.size.settings import ScalingSettings
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from trimtab_controller.decider.pool import PoolWorker
 from trimtab_controller.decider.size.facts import SizeFacts
+from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers
 from trimtab_controller.execution.state import SizeChange

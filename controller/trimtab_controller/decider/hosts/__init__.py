@@ -1,0 +1,1 @@
+"""Hosts: what they have, what fills them, how fast they are.  Pure."""

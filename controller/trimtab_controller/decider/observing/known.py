@@ -1,0 +1,66 @@
+"""What the last snapshot showed, for decisions and the status."""
+
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.collocation.worth import Together
+from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
+from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.hosts.headroom import NO_CAPACITY, Capacity
+from trimtab_controller.decider.hosts.levels import Levels, levels_of
+from trimtab_controller.decider.observing.evaluate import Evaluation
+from trimtab_controller.decider.observing.unknown_load import Gaps
+from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.rules.known import KnownRule
+from trimtab_controller.decider.size.pool import PoolWorker
+from trimtab_controller.decider.size.verdict import SizeVerdict
+from trimtab_controller.decider.standbys.choice import Survival
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
+
+
+@dataclass(slots=True)
+class Known:
+    """What the last snapshot showed, for the status.
+
+    `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
+    app, the number of key groups that have fewer standbys than the app asks for.  `pool`: per app, the workers that can
+    be started.  `survivals`: per app, what the loss of any one host leads to.  `sizes`: what should become of the
+    number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
+    tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
+    bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
+    `forecasts`: the demand to come of each app.
+    `rules`: those of controller.toml and of operators.
+    """
+
+    snapshot: Snapshot | None = None
+    views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
+    evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
+    use: ClusterUse = NO_USE
+    concerns: tuple[Concern, ...] = ()
+    not_ready: NotReady | None = NOTHING_SEEN
+    missing_standbys: dict[AppId, int] = field(default_factory=dict)
+    pool: dict[AppId, tuple[PoolWorker, ...]] = field(default_factory=dict)
+    gaps: dict[AppId, Gaps] = field(default_factory=dict)
+    survivals: dict[AppId, Survival] = field(default_factory=dict)
+    sizes: dict[AppId, SizeVerdict] = field(default_factory=dict)
+    capacity: Capacity = NO_CAPACITY
+    local_sends: dict[AppId, float] = field(default_factory=dict)
+    together: dict[AppId, Together] = field(default_factory=dict)
+    following: dict[AppId, float] = field(default_factory=dict)
+    forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
+    rules: tuple[KnownRule, ...] = ()
+
+    @property
+    def levels(self) -> Levels:
+        """How busy workers and hosts are."""
+        return levels_of(self.use, self.capacity.seen)
+
+    def without_news(self, now: float) -> NotReady:
+        """Why nothing is known of any app when no window has arrived for long; `now` in epoch seconds."""
+        if self.snapshot is None:
+            return NOTHING_SEEN
+        age_s = now - self.snapshot.end_ms / 1000.0
+        return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")

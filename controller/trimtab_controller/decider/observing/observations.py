@@ -1,0 +1,257 @@
+"""What the decider has seen: it learns from each window, and decides nothing."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from trimtab_controller.decider.admission import SolveWanted
+from trimtab_controller.decider.budget import as_a_whole, budget_concerns
+from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
+from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
+from trimtab_controller.decider.collocation.sends import local_sends
+from trimtab_controller.decider.collocation.trial import trial_in
+from trimtab_controller.decider.collocation.worth import end_costs, together_in
+from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
+from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.guarded import backs_off, guard_concerns
+from trimtab_controller.decider.hosts.headroom import capacity_of
+from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
+from trimtab_controller.decider.judgement import still_free
+from trimtab_controller.decider.observing.demand import Demands, follow_demand
+from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
+from trimtab_controller.decider.observing.evaluate import Histories
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.liveness import Liveness
+from trimtab_controller.decider.observing.observe import Requirements, check_cluster, observe, parts_of, placed_workers
+from trimtab_controller.decider.observing.readers import Readers
+from trimtab_controller.decider.observing.unknown_load import fill_gaps
+from trimtab_controller.decider.observing.view import AppView, NotReady, RestoreCost
+from trimtab_controller.decider.operators.maintenance import in_maintenance
+from trimtab_controller.decider.operators.moves import pinned_in
+from trimtab_controller.decider.orphans.orphans import Orphans
+from trimtab_controller.decider.orphans.restoring import with_restores
+from trimtab_controller.decider.predictions.tracker import PredictionTracker
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.rules.concerns import rule_concerns
+from trimtab_controller.decider.rules.known import followed, known_rules
+from trimtab_controller.decider.rules.rule import Rule, in_force
+from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.size.pool import crash_concerns, startable
+from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
+from trimtab_controller.decider.standbys.copies import state_held
+from trimtab_controller.decider.standbys.rounds import StandbyRounds
+from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.guarding import GuardStop
+from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.state import Execution
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+
+class Observations:
+    """Follows the cluster from window to window.  `known` = what the last one showed; the trackers remember more."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        needs: Requirements,
+        sizes: SizeRounds,
+        rules: tuple[Rule, ...] = (),
+        recalled: Recalled | None = None,
+        budget: Budget = Budget(),  # noqa: B008 - frozen
+    ) -> None:
+        self.budget = budget
+        self._own_rules = rules
+        self._rules = rules
+        self._settings = settings
+        self._needs = needs
+        self.sizes = sizes
+        self.liveness = Liveness()
+        self.history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
+        self._demand = NO_DEMAND_HISTORY
+        self.readers = Readers(allowed=needs.in_parts)
+        self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
+        self.standbys = StandbyRounds()
+        self.orphans = Orphans(band=settings.load_distance)
+        self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
+        self.remote_costs = RemoteCosts(recalled)
+        self.known = Known()
+        self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
+
+    def see(
+        self,
+        now: float,
+        snapshot: Snapshot,
+        execution: Execution,
+        intents: Sequence[Intent],
+        *,
+        draining: frozenset[WorkerId],
+        settled: Collection[AppId],
+    ) -> list[RoundMeasured]:
+        """Learn from a window newer than all previous ones; the results of rounds that it measures are returned.
+
+        `draining` = workers to empty, `settled` = apps for which a plan was last sought in vain.
+        """
+        rules = known_rules(self._own_rules, intents, snapshot.end_ms / 1000.0)
+        self._rules = followed(rules)
+        self.history.forget_before(snapshot.start_ms / 1000.0)
+        self.liveness.see(snapshot, placed_workers(execution.placements.values()))
+        self.readers.see(snapshot, execution.placements)
+        maintained = in_maintenance(intents)
+        missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
+        parts = {} if missing else parts_of(snapshot, execution.placements)
+        demands, self._demand = follow_demand(
+            snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
+        )
+        if self.hosts.see(snapshot, demands.workers):
+            self.history.clear()  # loads are counted in another unit now
+        self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
+        raw = {app: self._observe(app, part, demands, execution, draining) for app, part in parts.items()}
+        views = self.history.smoothed(raw)
+        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        filled = fill_gaps(known, self.history.last, self._needs.max_unknown)
+        self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, demands.workers)
+        raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
+        evaluations = self.history.evaluated(views)
+        self.standbys.see(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
+        use = follow_use(snapshot, self.known.use, demands.workers)
+        measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
+        self.predictions.review(raw, parts, use)
+        pool = startable(snapshot, draining - execution.leaving)
+        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
+        self.sizes.see(seen, execution, intents, settled)
+        off = {each for workers in maintained.values() for each in workers}
+        self.known = Known(
+            snapshot=snapshot,
+            views=views,
+            evaluations=evaluations,
+            use=use,
+            concerns=(
+                *concerns_of(use),
+                *rule_concerns(views, rules),
+                *self._concerns(now, snapshot, execution, views, off=off),
+            ),
+            rules=rules,
+            not_ready=missing,
+            missing_standbys=dict(self.standbys.missing),
+            pool=pool,
+            sizes=self.sizes.told,
+            survivals=dict(self.standbys.survivals),
+            following={app: share for app in views if (share := self.standbys.costs.of(app)) is not None},
+            gaps=dict(filled.gaps),
+            capacity=capacity_of(views, self.hosts),
+            local_sends=local_sends(snapshot),
+            together={
+                app: together_in(view, self.remote_costs.of(app))
+                for app, view in views.items()
+                if isinstance(view, AppView)
+            },
+            forecasts=self.sizes.forecasts.told(),
+        )
+        return measured
+
+    def _concerns(
+        self,
+        now: float,
+        snapshot: Snapshot,
+        execution: Execution,
+        views: Mapping[AppId, AppView | NotReady],
+        *,
+        off: set[WorkerId],
+    ) -> Iterator[Concern]:
+        """What the trackers want operators to look at; `off` = workers that are off for maintenance."""
+        yield from self.predictions.concerns
+        yield from guard_concerns(now, self._unforgiven(execution))
+        yield from self.standbys.concerns
+        yield from self.orphans.concerns
+        yield from self.sizes.concerns
+        yield from budget_concerns(now, self.budget, execution, views)
+        ran = {worker: row.app for worker, row in self.liveness.ran.items()}
+        yield from crash_concerns(snapshot, ran, off=off)
+
+    def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
+        """Forget an app or a worker that is gone for good; `reporting` = hosts that report."""
+        self.liveness.forget(app, worker, reporting)
+        self.history.forget(app)
+        self.remote_costs.forget(app)
+        if app is not None and worker is None:
+            self.sizes.forecasts.forget(app)
+
+    def to_plan(
+        self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores
+    ) -> AppView:
+        """The view as plans are made with it: what may not move, where state is already, and the room that is left.
+
+        `intents` = those in force; an operator may move more key groups at once than a plan for balance.  `learned` =
+        what restores cost.
+        """
+        view = with_arrivals(view, execution.in_flight, self.known.views, self.standbys.promised(now))
+        wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
+        most = max(self._settings.max_migrations, *wished, 0)
+        view = self.standbys.with_copies(view, execution.placements.get(view.app), self.known.snapshot, most)
+        restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
+        return replace(view, pinned=pinned_in(now, view, execution.hand_moved), restore=restore)
+
+    def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
+        """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
+        newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
+        held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
+        if together is None or not isinstance(newest, AppView) or held:
+            return None
+        found = trial_in(now, view, together.fits, execution, self._settings, idle)
+        if found is None or still_free(found, newest) is not None:
+            return None
+        fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
+        return self.with_restores(found, execution) if fits else None
+
+    def hold(self, now: float, wanted: SolveWanted, execution: Execution) -> Skip | None:
+        """The reason to make no plan for balance: the guard, or the last plans missed.  Drains continue."""
+        stop = self._unforgiven(execution).get(wanted.view.app)
+        return (None if wanted.must_move else backs_off(now, stop)) or self.predictions.hold(wanted)
+
+    def forgive(self, execution: Execution) -> None:
+        """Let no earlier plan hold up the next one, because an operator has resumed, who has looked at them."""
+        self.predictions.forgive()
+        self._forgiven = frozenset(stop.plan for stop in execution.guarded.values())
+
+    def _unforgiven(self, execution: Execution) -> dict[AppId, GuardStop]:
+        return {app: stop for app, stop in execution.guarded.items() if stop.plan not in self._forgiven}
+
+    def with_restores(self, planned: Planned, execution: Execution) -> Planned:
+        """The plan, with what its targets lack of the state."""
+        app, snapshot = planned.plan.app, self.known.snapshot
+        return with_restores(planned, snapshot, state_held(snapshot, app, execution.placements.get(app)))
+
+    def _observe(
+        self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
+    ) -> AppView | NotReady:
+        view = observe(
+            snapshot,
+            app,
+            placement=execution.placements.get(app),
+            draining=draining,
+            liveness=self.liveness,
+            needs=self._needs,
+            zones=self.liveness.zones,
+            older=None if self.readers.in_parts.get(app) else self.readers.older.get(app, ()),
+        )
+        if isinstance(view, NotReady):
+            return view
+        if (early := too_early(view, execution)) is not None:
+            return early
+        costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
+        view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
+        share = self.standbys.costs.of(app)
+        view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
+        view = replace(view, none_direct=self.remote_costs.none_direct(app))
+        return self._settings.with_stated_costs(view)
+
+
+def too_early(view: AppView, execution: Execution) -> NotReady | None:
+    """Why a view says nothing of the app any more: it began before its last change ended, and mixes two placements."""
+    changed_at = execution.changed_at(view.app)
+    if changed_at is None or view.start_s >= changed_at:
+        return None
+    detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+    return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)

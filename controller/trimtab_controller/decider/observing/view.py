@@ -1,0 +1,220 @@
+"""The decider's view of one app in one window, or the reason why it knows too little."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab_controller.decider.observing.owned import Integers, Owned, OwnedTable
+from trimtab_controller.decider.reasons import NOT_READY, SkipReason
+from trimtab_controller.decider.rules.placing import Places
+from trimtab_controller.decider.rules.rule import Rule
+from trimtab_controller.solver.answer import Copies
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotReady:
+    """Too little is known to plan for `app`; None = for any app of the cluster."""
+
+    reason: SkipReason
+    detail: str
+    app: AppId | None = None
+
+    def __post_init__(self) -> None:
+        if self.reason not in NOT_READY:
+            raise ValueError(f"{self.reason} says nothing about what is missing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the key groups of an app's workers may use together on a host; infinite = no limit is known.
+
+    `cpu` in the unit of loads; `memory` and `disk` in bytes of state; `received` and `sent` in bytes per second.
+    """
+
+    cpu: float
+    memory: float
+    received: float = math.inf
+    sent: float = math.inf
+    disk: float = math.inf
+
+
+UNLIMITED = Room(cpu=math.inf, memory=math.inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A worker.  `draining`: its key groups are to leave it; `zone` of its host: None if its agent names none.
+
+    `capacity`: the cores that it may use, or its share of what is left of its host, in reference cores
+    (`hosts/hosts.py`).
+    """
+
+    id: WorkerId
+    host: HostId
+    capacity: float
+    draining: bool
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndCosts:
+    """CPU seconds that a tuple costs an operator more because it goes to, or comes from, another worker."""
+
+    sending: float = 0.0
+    receiving: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreCost:
+    """What a move costs its target: a core for `unit_s` seconds, and for a second per `bytes_s` bytes of state."""
+
+    unit_s: float = 0.3
+    bytes_s: float = 10e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedWorker:
+    """A worker that takes no part in plans: its key groups stay where they are, and it gets none.
+
+    `reason`, `detail` say why.  `worker` is None if no host has reported it yet.
+    """
+
+    id: WorkerId
+    reason: SkipReason
+    detail: str
+    worker: Worker | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.detail})" if self.detail else self.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppView:
+    """What is planned with in one app: every key group has an owner and a load, every owner is a running worker.
+
+    Plans are made around `fixed` and its key groups, `kept`.  A kept key group has the owner that the placement should
+    name.  Its load is NaN if it was not measured, until `unknown_load` says what stands in for it.  `start_s`, `end_s`
+    bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
+    `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
+    `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
+    `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
+    owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
+    groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app; by them
+    the rows `later` of `key_groups` do not move yet, although they are to leave their workers.
+    `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
+    `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
+    nothing.  `none_direct`: plug-ins count the tuples that skip the broker, and have seen none.  `restore` = what
+    moving state costs.  `max_moves` = how many key groups a plan may move at most, None: as many as the settings say.
+    `following_share` = what it costs to follow a key group, as a share of its load; None = not measured.
+    """
+
+    app: AppId
+    start_s: float
+    end_s: float
+    workers: tuple[Worker, ...]
+    key_groups: Sequence[Owned]
+    flows: Mapping[tuple[KeyGroup, KeyGroup], float]
+    standbys: int | None = None
+    fixed: tuple[FixedWorker, ...] = ()
+    kept: Sequence[Owned] = ()
+    rooms: Mapping[HostId, Room] = field(default_factory=dict)
+    fresh: bool = False
+    copies: Copies | None = None
+    pinned: frozenset[KeyGroup] = frozenset()
+    rules: tuple[Rule, ...] = ()
+    later: tuple[int, ...] = ()
+    remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
+    by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
+    none_direct: bool = False
+    restore: RestoreCost = RestoreCost()
+    max_moves: int | None = None
+    following_share: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
+        object.__setattr__(self, "kept", OwnedTable.of(self.app, self.kept))
+        object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
+        object.__setattr__(self, "rooms", MappingProxyType(dict(self.rooms)))
+        object.__setattr__(self, "remote_costs", MappingProxyType(dict(self.remote_costs)))
+
+    @property
+    def owned(self) -> OwnedTable:
+        """`key_groups` as a table."""
+        return OwnedTable.of(self.app, self.key_groups)
+
+    @property
+    def owners(self) -> dict[KeyGroup, WorkerId]:
+        """The owner of each key group; large, and built at each call."""
+        return self.owned.owners
+
+    @property
+    def pinned_rows(self) -> Integers:
+        """The rows of the pinned key groups in `owned`."""
+        rows = self.owned.places_of(sorted(self.pinned))
+        return rows[rows >= 0]
+
+    @property
+    def kept_table(self) -> OwnedTable:
+        """`kept` as a table."""
+        return OwnedTable.of(self.app, self.kept)
+
+    @property
+    def placed(self) -> dict[KeyGroup, WorkerId]:
+        """The owner of each key group of the app, kept ones included; large, and built at each call."""
+        return {**self.owned.owners, **self.kept_table.owners}
+
+    @cached_property
+    def sizes(self) -> dict[OperatorId, int]:
+        """The number of key groups of each operator, kept ones included."""
+        found = Counter(self.owned.sizes)
+        found.update(self.kept_table.sizes)
+        return {operator: count for operator, count in found.items() if count}
+
+    @cached_property
+    def hosts(self) -> dict[WorkerId, HostId]:
+        """The host of every worker."""
+        return {worker.id: worker.host for worker in self.workers}
+
+    @cached_property
+    def places(self) -> Places:
+        """Where `key_groups` may be among `workers`, by the rules."""
+        return Places.of(self.rules, self.owned, [(each.id, each.host, each.zone) for each in self.workers])
+
+    @property
+    def misplaced(self) -> NDArray[np.bool_]:
+        """(K,) the key groups that are to leave their worker by a rule, if there is another one for them."""
+        table = self.owned
+        if not self.rules or not len(table):
+            return np.zeros(len(table), np.bool_)
+        places = {worker.id: place for place, worker in enumerate(self.workers)}
+        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
+        room = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
+        found: NDArray[np.bool_] = self.places.misplaced(owner) & room[self.places.class_of]
+        return found
+
+    @property
+    def all_workers(self) -> tuple[Worker, ...]:
+        """The workers, the fixed ones last as far as they are known."""
+        return (*self.workers, *(each.worker for each in self.fixed if each.worker is not None))
+
+    @property
+    def memory_stays(self) -> bool:
+        """Whether the old owner of a key group that moves goes on holding its state: it becomes the first standby."""
+        return self.standbys != 0
+
+    @property
+    def draining(self) -> tuple[WorkerId, ...]:
+        """The workers being drained."""
+        return tuple(worker.id for worker in self.workers if worker.draining)
+
+    def owned_by(self, worker: WorkerId) -> int:
+        """How many key groups the worker owns."""
+        return self.owned.owned_by(worker)

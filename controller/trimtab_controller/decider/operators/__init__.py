@@ -1,0 +1,1 @@
+"""What operators want: intents, approvals, restarts, maintenance, times without plans.  Pure."""

@@ -1,0 +1,72 @@
+"""The intents in force, and what the decider owes the operators who sent them."""
+
+from trimtab_controller.decider.decision import (
+    Decision,
+    Forgotten,
+    MaintenanceEnded,
+    Planned,
+    ProposalEnded,
+    Refused,
+    Restarted,
+)
+from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.operators.forgetting import to_forget
+from trimtab_controller.decider.operators.maintenance import maintenance_over
+from trimtab_controller.decider.operators.modes import PlanSettings
+from trimtab_controller.decider.operators.proposals import answer_to, any_at_once, wanted_by_operators
+from trimtab_controller.decider.operators.rolling import draining, restarted
+from trimtab_controller.execution.state import Execution
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+
+class OperatorIntents:
+    """The intents `in_force`; those that a decision answers end with it (`done_with`)."""
+
+    def __init__(self) -> None:
+        self.in_force: tuple[Intent, ...] = ()
+
+    @property
+    def paused(self) -> str | None:
+        """Who paused the controller and why, or None."""
+        return next((f"paused by {each.by}: {each.reason}" for each in self.in_force if isinstance(each, Pause)), None)
+
+    def change(self, intents: tuple[Intent, ...]) -> bool:
+        """Take the intents that are in force now; whether one of them wants an answer before the next window."""
+        known, self.in_force = self.in_force, intents
+        return any_at_once(known, intents)
+
+    def draining(self, execution: Execution, snapshot: Snapshot | None) -> frozenset[WorkerId]:
+        """The workers to empty and stop: those that operators drain or restart, and those that leave."""
+        return draining(self.in_force, execution, snapshot)
+
+    def apps_to_move(self) -> set[AppId]:
+        """The apps of which an operator wants key groups moved."""
+        return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
+
+    def to_forget(self, execution: Execution, known: Known) -> Forgotten | None:
+        """What an operator wants forgotten."""
+        return to_forget(self.in_force, execution, known.snapshot, known.not_ready)
+
+    def answer(self, now: float, execution: Execution, known: Known, plans: PlanSettings) -> Decision | None:
+        """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
+        return (
+            answer_to(now, self.in_force, execution.proposals, plans)
+            or restarted(self.in_force, execution, known.snapshot)
+            or maintenance_over(now, self.in_force)
+        )
+
+    def plan(
+        self, now: float, view: AppView, execution: Execution, plans: PlanSettings, *, band: float
+    ) -> Decision | None:
+        """The plan that an operator wants or approves, or what becomes of one that waits; `band` in pp."""
+        waiting = execution.proposals.get(view.app)
+        return wanted_by_operators(now, view, waiting, self.in_force, plans, band=band)
+
+    def done_with(self, found: Decision | None) -> None:
+        """End the intents that a decision answers."""
+        match found:
+            case Planned() | ProposalEnded() | Refused() | Restarted() | MaintenanceEnded() | Forgotten():
+                self.in_force = tuple(intent for intent in self.in_force if intent.key not in found.answered)

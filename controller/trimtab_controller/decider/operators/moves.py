@@ -1,0 +1,98 @@
+"""Moves that operators choose: a plan of their own, with the same checks as any other.
+
+What an operator has moved stays there for a while: the solver does not move it again until then.  It may leave all the
+same where its worker is drained or lost, or where its host is asked for more than it has.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from trimtab_controller.decider.chosen_moves import plan_for
+from trimtab_controller.decider.decision import Planned, Refused
+from trimtab_controller.decider.hosts.resources import ROUNDING, bottleneck_in, filled_by
+from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.rules.moves import broken_by
+from trimtab_controller.execution.proposal import HandMoved
+from trimtab_controller.plan import PlanReason
+from trimtab_controller.wording import first_few
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+
+VALID_S = 900.0
+"""How long a move that an operator asked for may wait until it begins."""
+
+
+def wish_for(app: AppId, intents: Iterable[Intent]) -> MoveKeyGroups | None:
+    """The oldest request to move key groups of this app."""
+    wishes = (each for each in intents if isinstance(each, MoveKeyGroups) and each.app == app)
+    return min(wishes, key=lambda each: each.at, default=None)
+
+
+def kind_of(wish: MoveKeyGroups) -> PlanReason:
+    """Whether an operator moves key groups, or takes back the moves of a plan."""
+    return PlanReason.MOVE if wish.undoes is None else PlanReason.UNDO
+
+
+def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Planned | Refused:
+    """The plan that does what an operator asks for, or why it cannot be done; all of it is done, or nothing."""
+    kind = kind_of(wish)
+    moves, wrong = _rows(view, wish)
+    if against := broken_by(view, moves):
+        wrong.append(against)
+    filled = filled_by(view, moves) if not wrong else []
+    wrong += [f"it would overfill {each}" for each in filled if each.overfills]
+    if wrong or not moves:
+        why = first_few(wrong) if wrong else "every key group is there already"
+        detail = f"{view.app}: {why}; asked for by {wish.by}: {wish.reason}"
+        return Refused(what=str(kind), detail=detail, answered=(wish.key,), app=view.app)
+    what = f"undo plan {wish.undoes}" if wish.undoes else f"{wish.by} moves it"
+    detail = f"{what}: {wish.reason}{bottleneck_in(filled)}"[:4000]
+    return Planned(plan=plan_for(view, moves, filled, kind, detail), keep_until=now + keep_s, answered=(wish.key,))
+
+
+def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list[str]]:
+    """The moves as row -> target, without those that are done already; and what is wrong with the others."""
+    workers = {worker.id: worker for worker in view.workers}
+    fixed = {each.id: each for each in view.fixed}
+    places = view.owned.places_of(each.key_group for each in wish.moves).tolist()
+    kept = view.kept_table.places_of(each.key_group for each in wish.moves).tolist()
+    table, moves, wrong = view.owned, dict[int, WorkerId](), list[str]()
+    for each, place, held in zip(wish.moves, places, kept, strict=True):
+        worker = workers.get(each.worker)
+        if place < 0:
+            owner = view.kept_table[held].owner if held >= 0 else None
+            why = f"its worker takes no part in plans: {fixed[owner]}" if owner in fixed else "its owner is not known"
+            wrong.append(f"{each.key_group} stays: {why}" if held >= 0 else f"there is no key group {each.key_group}")
+        elif worker is None:
+            why = f"takes no part in plans: {fixed[each.worker]}" if each.worker in fixed else "does not run"
+            wrong.append(f"{each.worker} {why}")
+        elif table.workers[table.owner[place]] != each.worker:
+            if worker.draining:
+                wrong.append(f"{each.worker} is being drained")
+            moves[place] = each.worker
+    return moves, list(dict.fromkeys(wrong))
+
+
+def pinned_in(now: float, view: AppView, hand_moved: Mapping[KeyGroup, HandMoved]) -> frozenset[KeyGroup]:
+    """The key groups that stay where an operator moved them.
+
+    Not on workers that drain, nor where a rule does not want them, nor on hosts over a limit.
+    """
+    wanted = {key_group: row for key_group, row in hand_moved.items() if key_group.app == view.app and row.until > now}
+    if not wanted:
+        return frozenset()
+    over = {each.host for each in filled_by(view, {}) if each.before > each.room * (1 + ROUNDING)}
+    free = _free(view, over)
+    table, key_groups, misplaced = view.owned, list(wanted), view.misplaced
+    places = table.places_of(key_groups).tolist()
+    return frozenset(
+        name
+        for name, place in zip(key_groups, places, strict=True)
+        if place >= 0
+        and not misplaced[place]
+        and table.workers[table.owner[place]] == wanted[name].worker
+        and wanted[name].worker in free
+    )
+
+
+def _free(view: AppView, over: Collection[str]) -> frozenset[WorkerId]:
+    return frozenset(each.id for each in view.workers if not each.draining and each.host not in over)

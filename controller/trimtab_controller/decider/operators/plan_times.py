@@ -1,0 +1,77 @@
+"""When plans for balance may begin: `freeze`, `windows` and `timezone` of the configuration's [plans]."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from trimtab_controller.decider.decision import Skip
+from trimtab_controller.decider.operators.periods import BadPeriod, Period, zone_of
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.names import AppId
+
+MAX_EXPRESSIONS = 100
+"""Expressions of `[plans] freeze`, and of `windows`."""
+FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
+"""What may wait for another time: nothing is broken, nobody has asked for it, and no rule wants it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTimes:
+    """In `freeze` no plan for balance begins; if there are `windows`, none begins outside them.  Raises BadPeriod."""
+
+    freeze: tuple[str, ...] = ()
+    windows: tuple[str, ...] = ()
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        zone_of(self.timezone)
+        self._periods(self.freeze + self.windows)
+
+    def _periods(self, expressions: tuple[str, ...]) -> list[Period]:
+        return [Period(expression=each, timezone=self.timezone) for each in expressions]
+
+    def closed(self, now: float) -> str | None:
+        """Why no plan for balance begins at this time (epoch seconds); None: it may."""
+        for each in self._periods(self.freeze):
+            if each.covers(now):
+                return f"[plans] freeze holds: {each.expression} ({self.timezone})"
+        windows = self._periods(self.windows)
+        if not windows or any(each.covers(now) for each in windows):
+            return None
+        begins = [at for each in windows if (at := each.next_begin(now)) is not None]
+        following = f"the next one begins in {_span(min(begins) - now)}" if begins else "no further one begins"
+        return f"it is outside [plans] windows, {following}"
+
+
+def _span(seconds: float) -> str:
+    minutes = max(1, round(seconds / 60.0))
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
+    """The decision to let a plan for balance wait for another time; None: it may begin."""
+    if reason not in FOR_BALANCE or (closed := times.closed(now)) is None:
+        return None
+    return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
+
+
+def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:
+    """The general times with those that are given in place of them.  Raises BadMessage."""
+
+    def texts(name: str) -> tuple[str, ...]:
+        return tuple(check_text(value, at, 1000) for at, value in fields.items(name, limit=MAX_EXPRESSIONS))
+
+    readers: dict[str, Callable[[str], Any]] = {
+        "freeze": texts,
+        "windows": texts,
+        "timezone": lambda name: fields.text(name, limit=100),
+    }
+    found = {name: read(name) for name, read in readers.items() if fields.has(name)}
+    try:
+        return replace(general, **found)
+    except BadPeriod as error:
+        wrong = next((name for name in ("freeze", "windows") if error.found in found.get(name, ())), "freeze")
+        key = "timezone" if error.is_zone else wrong
+        raise BadMessage(Fault.RANGE, fields.at(key), error.found, error.expected) from error

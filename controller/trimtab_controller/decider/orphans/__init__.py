@@ -1,0 +1,1 @@
+"""Key groups without an owner, and what restores of state take.  Pure."""

@@ -1,0 +1,276 @@
+"""Orphans: key groups whose owner is away and that nobody took over, while no standby of theirs runs.
+
+When the consumer group notices that the owner is gone (after the session time-out of the app), it gives each key group
+to the first worker in its row that is a member; where there is none, to the member with the fewest key groups.  So the
+controller adds a worker to the row of each orphan as soon as the owner has been away at the end of WINDOWS windows: an
+agent that restarts is back before.  The worker that was added begins to restore, and it is the next owner.  If the old
+one comes back first, it keeps its key groups.  This is a plan (`PlanReason.LOSS`), whose restores are scheduled.
+
+Such a plan grows while it is in flight: with orphans of a worker that is lost meanwhile, and with those whose next
+owner is.  When a worker joins, what has not begun to restore is placed anew.  Of a single one DynDLOn decides.
+
+The workers are chosen by the greedy matching of the Elastic Allocator (`trimtab_models.elastic`), from the demand of
+each key group, what is asked of each worker, and the memory, disks and links of the hosts.  Where it refuses a key
+group, since no worker is light, the key group goes where it does least harm, even beyond the limit of a disk: a key
+group without an owner is an outage.  This is then a concern.  DynDL may choose other targets within the band
+(`orphans/targets.py`).
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+
+from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.decision import PlanEnded, Planned, StandbysPlaced
+from trimtab_controller.decider.hosts.hosts import HostsSeen
+from trimtab_controller.decider.hosts.resources import with_less_disk
+from trimtab_controller.decider.observing.demand import WorkerDemand
+from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.orphans.placing import MOST_SCHEDULED, OPERATIONS, Orphaned, Placed, place_orphans
+from trimtab_controller.decider.orphans.restores import what_restores
+from trimtab_controller.decider.orphans.restoring import with_restores
+from trimtab_controller.decider.rules.priority import with_priorities
+from trimtab_controller.decider.standbys.copies import state_held
+from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
+from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.wording import first_few
+from trimtab_models.elastic import Level, level_of
+from trimtab_models.elastic.matching import HEAVY_FROM
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
+
+WINDOWS = 2
+"""In so many windows in a row a worker must be away to count as lost."""
+SOONER_S = 0.1
+
+
+class Orphans:
+    """Finds the orphans of all apps and gives them a next owner."""
+
+    def __init__(self, *, band: float = 0.0) -> None:
+        """`band`: how far a worker may get from the mean use for the sake of restores (pp)."""
+        self._band = band
+        self._windows: deque[Snapshot] = deque(maxlen=WINDOWS + 2)  # newest first: when a worker is lost, what it said
+        self._found: dict[AppId, tuple[AppView, Orphaned]] = {}
+        self._hosts = HostsSeen()
+        self._asked: dict[WorkerId, float] = {}
+        self._away: dict[WorkerId, int] = {}
+        self._crowded: dict[AppId, tuple[frozenset[WorkerId], Concern]] = {}
+        self._offered: dict[AppId, frozenset[WorkerId]] = {}  # the workers that the last plan could choose from
+        self._here: set[WorkerId] = set()
+
+    @property
+    def concerns(self) -> tuple[Concern, ...]:
+        """The apps whose orphans no worker had room for, until the workers that they lost are back or replaced."""
+        return tuple(concern for _, (_, concern) in sorted(self._crowded.items()))
+
+    def see(
+        self,
+        snapshot: Snapshot,
+        views: Mapping[AppId, AppView],
+        placements: Mapping[AppId, Placement],
+        hosts: HostsSeen,
+        demands: Mapping[WorkerId, WorkerDemand],
+    ) -> None:
+        """Find the orphans in a window; `views` have an assumed load for what was not measured."""
+        here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        owners = {worker for view in views.values() for worker in view.kept_table.workers}
+        self._away = {worker: self._away.get(worker, 0) + 1 for worker in owners - here}
+        here |= {worker for worker, windows in self._away.items() if windows < WINDOWS}
+        self._here = here
+        self._found = {}
+        for app, view in views.items():
+            placement = placements.get(app)
+            if placement is not None and not here.issuperset(view.kept_table.workers):
+                found = orphans_of(view, placement, here, snapshot)
+                if len(found.table):
+                    self._found[app] = view, found
+        self._hosts = hosts
+        self._windows.appendleft(snapshot)
+        self._asked = {worker: row.pct for worker, row in demands.items() if row.pct is not None}
+        away = {app: set(view.kept_table.workers) - here for app, view in views.items()}
+        self._crowded = {app: told for app, told in self._crowded.items() if told[0] & away.get(app, set())}
+
+    def place(
+        self, execution: Execution, learned: LearnedRestores, promised: Mapping[HostId, float]
+    ) -> Planned | StandbysPlaced | PlanEnded | None:
+        """Next owners for the first app with orphans that has no plan in flight, or one that takes more.
+
+        Any other plan of the app ends early for them.  `promised` = bytes on the disk of each host that standbys are
+        about to write.
+        """
+        for app, (seen, orphaned) in sorted(self._found.items()):
+            placement = execution.placements.get(app)
+            running = execution.rounds[app] if execution.busy(app) else None
+            if placement is None or (running is not None and not running.takes_more):
+                if placement is not None and running is not None and (ended := self._ended(running, seen, orphaned)):
+                    return ended
+                continue
+            settled, waiting = self._targets(seen, running)
+            view = with_less_disk(seen, _brought(running, settled, promised))
+            orphaned = orphaned.given(settled)
+            if not len(orphaned.table):
+                continue
+            newest, *before = self._windows
+            held = state_held(newest, app, placement, before)
+            restores = what_restores(newest, execution, learned, held, self._band)
+            placed = place_orphans(view, orphaned, self._hosts, self._asked, operations=OPERATIONS, restores=restores)
+            if placed is None:
+                continue
+            del self._found[app]
+            self._offered[app] = frozenset(view.hosts)
+            if placed.forced:
+                self._crowded[app] = frozenset(orphaned.owners), _concern(app, orphaned, placed)
+            changed = (each for each, target in placed.targets.items() if waiting.get(each) != target)
+            rows = {each: placement.of(each.operator, each.partition) for each in changed}
+            lost = {each: row for each, row in rows.items() if row[0] in orphaned.owners}  # else adopted meanwhile
+            if running is not None and len(lost) + len(settled) + len(waiting) > MOST_SCHEDULED:
+                continue  # when the plan in flight has ended
+            if len(lost) > MOST_SCHEDULED:
+                named = {each: next_owned(row, placed.targets[each]) for each, row in lost.items()}
+                return StandbysPlaced(app=app, rows=named, detail=_described(orphaned, placed))
+            if lost:
+                sources = {each: row[0] for each, row in lost.items()}
+                plan = with_priorities(view, _plan(view, orphaned, placed, sources))
+                if running is not None:
+                    plan = replace(plan, detail=f"{plan.detail}; added to plan {running.plan}")
+                planned = Planned(plan=plan)
+                found = with_restores(planned, newest, held)
+                assert isinstance(found, Planned)
+                return found
+        return None
+
+    def _ended(self, running: Round, view: AppView, orphaned: Orphaned) -> PlanEnded | None:
+        """The early end of a plan that next owners would have to wait for."""
+        if running.lost or running.stopped is not None or all(worker.draining for worker in view.workers):
+            return None
+        ends = {end for each in running.handovers for end in (each.source, each.target, *chain(*each.previous))}
+        detail = f"ended early, since {first_few(orphaned.owners)} is away and {len(orphaned.table)} key groups need"
+        return PlanEnded(app=view.app, lost=frozenset(ends - self._here), detail=f"{detail} a next owner")
+
+    def _targets(
+        self, view: AppView, running: Round | None
+    ) -> tuple[dict[KeyGroup, WorkerId], dict[KeyGroup, WorkerId]]:
+        """The targets that the plan in flight keeps, and those that may still change: a worker has joined."""
+        settled, waiting = dict[KeyGroup, WorkerId](), dict[KeyGroup, WorkerId]()
+        joined = bool(view.hosts.keys() - self._offered.get(view.app, view.hosts.keys()))
+        for handover in running.handovers if running is not None else ():
+            if handover.phase not in ENDED and handover.target in self._here:
+                found = waiting if joined and not handover.attempt else settled
+                found.update(dict.fromkeys(handover.key_groups, handover.target))
+        return settled, waiting
+
+
+def _brought(
+    running: Round | None, settled: Mapping[KeyGroup, WorkerId], promised: Mapping[HostId, float]
+) -> dict[HostId, float]:
+    """Bytes on the disk of each host that are promised, or that targets which stay are about to write."""
+    found = dict(promised)
+    for handover in running.handovers if running is not None else ():
+        if handover.phase not in ENDED and handover.key_groups[0] in settled:
+            found[handover.target_host] = found.get(handover.target_host, 0.0) + handover.to_restore()
+    return found
+
+
+def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapshot: Snapshot) -> Orphaned:
+    """The key groups of workers that are not `here`, which nobody who is has, and of which no standby is here."""
+    kept = view.kept_table
+    away = np.array([worker not in here for worker in kept.workers], np.bool_)[kept.owner]
+    table = kept.only(away)
+    seen = OwnedTable.of_blocks(view.app, [block for block in snapshot.blocks if block.app == view.app])
+    held = np.array([worker in here for worker in seen.workers] + [False], np.bool_)
+    holder = np.append(seen.owner, len(seen.workers))[table.places_in(seen)]
+    table = table.only(~held[holder])
+    loads = defaultdict[WorkerId, float](float)
+    lost = np.ones(len(table), np.bool_)
+    for place in range(len(table)):
+        row = placement.of(table.operators[table.operator[place]], int(table.partition[place]))
+        standby = next((worker for worker in row[1:] if worker in here), None)
+        if standby is not None:
+            lost[place] = False
+            loads[standby] += float(table.load[place])
+    orphans = table.only(lost)
+    return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state={})
+
+
+def _plan(view: AppView, orphaned: Orphaned, placed: Placed, sources: Mapping[KeyGroup, WorkerId]) -> Plan:
+    """The plan for these orphans and what they have lost, those with the highest demand first."""
+    table = orphaned.table
+    found = (table[place] for place in np.argsort(-table.load, kind="stable").tolist())
+    rows = [row for row in found if row.key_group in sources]
+    added: defaultdict[WorkerId, float] = defaultdict(float)
+    for row in rows:
+        added[placed.targets[row.key_group]] += row.load
+    return Plan(
+        app=view.app,
+        reason=PlanReason.LOSS,
+        detail=_described(orphaned, placed),
+        moves=tuple(
+            Move(
+                key_group=row.key_group,
+                source=sources[row.key_group],
+                target=placed.targets[row.key_group],
+                state_bytes=row.state_bytes,
+            )
+            for row in rows
+        ),
+        hosts=view.hosts,
+        before=_load_distance(view, {}),
+        planned=_load_distance(view, added),
+        lower_bound=0.0,
+        status="feasible",
+    )
+
+
+def _load_distance(view: AppView, added: Mapping[WorkerId, float]) -> float:
+    """The load distance of the workers that stay, with these loads besides (pp)."""
+    loads = view.owned.loads_of_workers()
+    kept = [worker for worker in view.workers if not worker.draining]
+    sums = {worker.id: loads.get(worker.id, 0.0) + added.get(worker.id, 0.0) for worker in kept}
+    mean = (sum(loads.values()) + sum(added.values())) / sum(worker.capacity for worker in kept)
+    return max(abs(sums[worker.id] / worker.capacity - mean) for worker in kept)
+
+
+def _described(orphaned: Orphaned, placed: Placed) -> str:
+    counts = Counter(placed.targets.values())
+    given = (f"{worker} {counts[worker]} ({busy:.0f} %)" for worker, busy in sorted(placed.busy_pct.items()))
+    left = len(orphaned.table) - len(placed.targets)
+    return (
+        f"{first_few(orphaned.owners)} is away and {len(orphaned.table)} of its key groups have no standby that runs: "
+        f"the Elastic Allocator names their next owners, {first_few(given, len(counts))}"
+        + _sooner(placed)
+        + (f"; {left} follow" if left else "")
+        + (f"; {_crowd(placed)}" if placed.forced else "")
+    )
+
+
+def _sooner(placed: Placed) -> str:
+    """What DynDL's own targets bring, in words; empty if that is less than a tenth of a second."""
+    found = placed.chosen
+    if found is None or found.given_s - found.seconds < SOONER_S:
+        return ""
+    return (
+        f" (targets by DynDL: warm in {found.seconds:.1f} s and not {found.given_s:.1f} s, "
+        f"bound {found.lower_bound_s:.1f} s)"
+    )
+
+
+def _crowd(placed: Placed) -> str:
+    return (
+        f"no worker is light or stays below {HEAVY_FROM:.0f} % with {len(placed.forced)} of them, such as "
+        f"{placed.forced[0]}, so they go where they do least harm"
+    )
+
+
+def _concern(app: AppId, orphaned: Orphaned, placed: Placed) -> Concern:
+    heavy = {worker: busy for worker, busy in placed.busy_pct.items() if level_of(busy) is Level.HEAVY}
+    said = first_few((f"{worker} {busy:.0f} %" for worker, busy in sorted(heavy.items())), len(heavy))
+    detail = f"after the loss of {first_few(orphaned.owners)}: {_crowd(placed)}; then used: {said}"
+    return Concern(kind=ConcernKind.ORPHANS_CROWD, app=app, workers=tuple(sorted(heavy)), detail=detail)

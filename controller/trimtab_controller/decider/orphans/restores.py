@@ -1,0 +1,64 @@
+"""What the decider knows of restores: what they cost, where state is already, and what hosts restore now."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from trimtab_controller.decider.standbys.copies import Held
+from trimtab_controller.execution.events import HostsSeen
+from trimtab_controller.execution.links import HostReport
+from trimtab_controller.execution.restores import LearnedRestores, slots_of
+from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_models.dyndl import pace_of
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restores:
+    """What is known of restores: their costs, copies on disks, cores of hosts, and what hosts restore already.
+
+    `running` = bytes that each restore on a host has still to read.  `band` = how far a worker may get from the mean
+    use, in percent of its capacity.
+    """
+
+    learned: LearnedRestores = field(default_factory=LearnedRestores)
+    held: Held = field(default_factory=Held)
+    cores: Mapping[HostId, float] = field(default_factory=dict)
+    running: Mapping[HostId, Sequence[int]] = field(default_factory=dict)
+    band: float = 0.0
+
+    def slots(self, host: HostId) -> int:
+        """How many restores the host runs at the same time at most."""
+        return slots_of(self.cores.get(host), self.learned.most_at_once)
+
+    def pace(self, host: HostId) -> float:
+        """Time per unit of size of the host, at its best number of restores at a time."""
+        return pace_of(self.learned.cost(host), self.slots(host))
+
+
+def what_restores(
+    snapshot: Snapshot | None, execution: Execution, learned: LearnedRestores, held: Held, band: float = 0.0
+) -> Restores:
+    """What the newest window, the plans in flight and the new standbys show."""
+    running = {host: list(sizes) for host, sizes in learned.building.items()}
+    for handover in (each for row in execution.in_flight for each in row.handovers):
+        if handover.phase is HandoverPhase.PREPARING:
+            running.setdefault(handover.target_host, []).append(handover.to_restore())
+    hosts = snapshot.hosts if snapshot else ()
+    cores = {row.host: row.cores for row in hosts if row.cores}
+    return Restores(learned=learned, held=held, cores=cores, running=running, band=band)
+
+
+def hosts_seen(snapshot: Snapshot, max_link: float) -> HostsSeen:
+    """What a window shows of the hosts; `max_link` = share of a link that may be filled."""
+    return HostsSeen(
+        start_s=snapshot.start_ms / 1000.0,
+        hosts={
+            row.host: HostReport(
+                cores=row.cores,
+                link_bytes_s=None if row.link_bytes_s is None else max_link * row.link_bytes_s,
+                received_bytes_s=row.received_bytes_s,
+            )
+            for row in snapshot.hosts
+        },
+    )

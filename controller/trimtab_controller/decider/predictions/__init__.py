@@ -1,0 +1,1 @@
+"""What plans predict, beside what is measured afterwards.  Pure."""

@@ -1,0 +1,158 @@
+"""Remembers what the last plan of each app predicted, and the apps whose plans missed.
+
+A new leader starts with an empty memory: it does not compare its predecessor's plan and knows of no earlier misses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from trimtab_controller.decider.admission import SolveWanted
+from trimtab_controller.decider.collocation.worth import saved_since
+from trimtab_controller.decider.concerns import ClusterUse, Concern
+from trimtab_controller.decider.decision import Skip
+from trimtab_controller.decider.events import RoundMeasured, Saving
+from trimtab_controller.decider.observing.evaluate import evaluate
+from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.predictions.comparison import (
+    Comparison,
+    MissedRounds,
+    Prediction,
+    compare,
+    follow_misses,
+    review,
+)
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.state import Round
+from trimtab_controller.plan import Collocation
+from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.snapshot import Snapshot
+
+Views = Mapping[AppId, AppView | NotReady]
+Parts = Mapping[AppId, Snapshot]
+
+
+class PredictionTracker:
+    """Compares each round with its plan.  `load_distance` is the band, `min_gain` the smallest useful gain (pp)."""
+
+    def __init__(self, *, load_distance: float, min_gain: float) -> None:
+        self._load_distance = load_distance
+        self._min_gain = min_gain
+        self._seen: dict[AppId, AppView] = {}
+        self._predictions: dict[AppId, Prediction] = {}
+        self._misses: dict[AppId, MissedRounds] = {}
+        self._compared: dict[AppId, str] = {}  # the last plan of each app that was compared
+
+    @property
+    def concerns(self) -> tuple[Concern, ...]:
+        """One concern for each app that gets no plans for balance at present."""
+        return tuple(misses.concern for misses in self._misses.values() if misses.holding)
+
+    def hold(self, wanted: SolveWanted) -> Skip | None:
+        """The reason to make no plan for balance, if the app's last plans missed.  Drains continue."""
+        misses = self._misses.get(wanted.view.app)
+        if wanted.must_move or misses is None or not misses.holding:
+            return None
+        detail = f"{wanted.view.app}: {wanted.detail}, but {misses.detail}; no further plan for balance"
+        return Skip(reason=SkipReason.PLANS_MISS, detail=detail, app=wanted.view.app)
+
+    def holds(self, app: AppId) -> bool:
+        """Whether the app gets no plan for balance, because its last plans missed."""
+        misses = self._misses.get(app)
+        return misses is not None and misses.holding
+
+    def forgive(self) -> None:
+        """Forget all misses, because an operator has resumed."""
+        self._misses.clear()
+
+    def plan(self, now: float, app: AppId, collocation: Collocation | None) -> None:
+        """Note that a plan was made for an app and will be carried out."""
+        self._predictions.pop(app, None)
+        if app in self._seen:
+            self._predictions[app] = Prediction(decided_at=now, view=self._seen[app], collocation=collocation)
+
+    def forget(self, app: AppId) -> None:
+        """Note that the next round of an app is not for balance, and promises nothing."""
+        self._predictions.pop(app, None)
+
+    def measure_rounds(
+        self, rounds: Mapping[AppId, Round], views: Views, parts: Parts, *, max_age_s: float
+    ) -> list[RoundMeasured]:
+        """Compare the last round of each app with the first whole window after it.
+
+        `views` are not smoothed.  A window that began more than `max_age_s` after the round says nothing about it.
+        """
+        self._compared = {app: plan for app, plan in self._compared.items() if app in rounds}
+        found = []
+        for app, row in rounds.items():
+            view = views.get(app)
+            if row.ended_at is None or row.plan == self._compared.get(app) or not isinstance(view, AppView):
+                continue
+            if view.start_s <= row.ended_at + max_age_s and (measured := self._measured(row, view, parts[app])):
+                self._compared[app] = row.plan
+                found.append(measured)
+        return found
+
+    def _measured(self, last: Round, view: AppView, part: Snapshot) -> RoundMeasured | None:
+        """What a round brought; None if the window does not show it."""
+        prediction = self._predictions.get(last.app)
+        found = self._measure(last, view, part)
+        if found.load_distance is None and found.incomparable is None:
+            return None
+        return RoundMeasured(
+            plan=last.plan,
+            app=last.app,
+            planned=last.planned,
+            load_distance=found.load_distance,
+            incomparable=found.incomparable,
+            missed=found.missed,
+            worker_loads=evaluate(view).worker_loads,
+            saving=_saving(prediction, view) if prediction and found.incomparable is None else None,
+        )
+
+    def _measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
+        """Compare the last round with the first whole window after it."""
+        prediction = self._predictions.get(last.app)
+        if prediction is None or prediction.decided_at > last.started_at:
+            return Comparison(load_distance=evaluate(view).load_distance)  # a predecessor's plan
+        found = compare(prediction, view, load_distance=self._load_distance, min_gain=self._min_gain)
+        misses = follow_misses(
+            self._misses.pop(last.app, None),
+            found,
+            plan=last.plan,
+            prediction=prediction,
+            generation=_generation(part),
+            now=view.end_s,
+        )
+        if misses is not None:
+            self._misses[last.app] = misses
+        return found
+
+    def review(self, views: Views, parts: Parts, use: ClusterUse) -> None:
+        """Update the misses with one more window (not smoothed); drop those of apps that are gone."""
+        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        # Flows are needed only where what they cost is known.
+        self._seen = {app: view if view.remote_costs else replace(view, flows={}) for app, view in known.items()}
+        if parts:
+            self._predictions = {app: each for app, each in self._predictions.items() if app in parts}
+        for app, misses in list(self._misses.items()):
+            view = views.get(app)
+            kept: MissedRounds | None = misses
+            if isinstance(view, AppView) and view.end_s > misses.at:
+                over, generation = use.over_capacity, _generation(parts[app])
+                kept = review(misses, view, generation=generation, over_capacity=over, now=view.end_s)
+            if kept is None or (parts and app not in parts):
+                del self._misses[app]
+            else:
+                self._misses[app] = kept
+
+
+def _saving(prediction: Prediction, view: AppView) -> Saving | None:
+    """What collocation was to save, and has saved."""
+    if prediction.collocation is None:
+        return None
+    return Saving(planned_pp=prediction.collocation.saved_pp, measured_pp=saved_since(prediction.view, view))
+
+
+def _generation(part: Snapshot) -> int | None:
+    """The generation of the consumer group, as the workers report it."""
+    return max((row.generation for row in part.nodes if row.generation is not None), default=None)

@@ -1,0 +1,1 @@
+"""Standbys: which workers follow which key groups, when, and at what cost.  Pure."""

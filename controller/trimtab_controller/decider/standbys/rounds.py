@@ -1,0 +1,296 @@
+"""Decides when to place standbys and how many at a time, so that restores do not overload the hosts.
+
+The execution names them when the hosts have room for the restores (`execution/standby_restores.py`).  The next round of
+an app is decided when all of the last one are named, or after NAMED_S: what is not named then is chosen anew.
+Gaps are filled as soon as possible.  Only when there are none, and nothing else is to be done, present standbys are
+replaced: where the loss of a host then leads to a load that is lower by about TOLERANCE_PCT.
+"""
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, ConcernKind
+from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
+from trimtab_controller.decider.hosts.resources import brought_by, free_disks, may_fill, with_less_disk
+from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.decider.standbys.choice import Following, StandbyRows, Survival
+from trimtab_controller.decider.standbys.copies import copies_of, state_held
+from trimtab_controller.decider.standbys.following_cost import FollowingCosts
+from trimtab_controller.execution.events import Lacking
+from trimtab_models.standbys import Budget
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
+"""The most restores that begin in one round: at a worker, which opens 20 databases in one or two seconds, and in all,
+which bounds the time that one decision takes."""
+ROUND_INTERVAL_S = 10.0
+"""Minimum time between two rounds of an app in which restores begin."""
+NAMED_S = 60.0
+"""How long the standbys of a round may wait to be named, such as for the restores of plans."""
+TOLERANCE_PCT = 5.0
+"""By how much less a worker is loaded after a loss, in percent of its capacity, for standbys to be replaced."""
+REPLACE_INTERVAL_S = 60.0
+"""Minimum time between two attempts to replace standbys of an app: loads change with every window."""
+WRITTEN_S = 600.0
+"""How long what new standbys will write counts as not yet measured: they are restored by then, and nobody says when."""
+MORE_ROOM = 1.1
+"""By how much more a disk must have free than when no gap could be filled, for it to be tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """What the standbys of an app depend on, beside the loads."""
+
+    placement: Placement
+    workers: tuple[Worker | FixedWorker, ...]
+    wanted: int
+    owned: OwnedTable
+
+    def is_still(self, other: "_Situation") -> bool:
+        """Whether nothing has changed."""
+        return (
+            self.placement is other.placement
+            and (self.wanted, self.workers) == (other.wanted, other.workers)
+            and (self.owned.operators, self.owned.workers) == (other.owned.operators, other.owned.workers)
+            and all(
+                np.array_equal(getattr(self.owned, name), getattr(other.owned, name))
+                for name in ("operator", "partition", "owner")
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """New standbys: `rows` with what they `lack`, decided `at` (epoch seconds)."""
+
+    app: AppId
+    at: float
+    rows: Mapping[KeyGroup, Owners]
+    lacking: Lacking
+
+    def waits(self, placement: Placement) -> bool:
+        """Whether a row is not named yet, and still could be."""
+        rows = ((placement.of(each.operator, each.partition), row) for each, row in self.rows.items())
+        return any(present != row and present[:1] == row[:1] for present, row in rows)
+
+    def named(self, placement: Placement) -> "_Round":
+        """Without the rows that the placement does not have."""
+        lacking = {
+            each: of
+            for each, of in self.lacking.items()
+            if placement.of(each.operator, each.partition) == self.rows[each]
+        }
+        return replace(self, rows={each: self.rows[each] for each in lacking}, lacking=lacking)
+
+
+@dataclass(slots=True)
+class _App:
+    """What is remembered of an app.
+
+    `settled`: no gap could be filled with so much free on disks.  `overloads` = windows in a row in which a loss would
+    overload a worker.
+    """
+
+    situation: _Situation
+    following: Following
+    missing: int
+    settled: Mapping[HostId, float] | None = None
+    survival: Survival | None = None
+    overloads: int = 0
+
+    def is_settled(self, free: Mapping[HostId, float]) -> bool:
+        """Whether no gap can be filled, with so much free on disks."""
+        before = self.settled
+        return before is not None and all(now <= MORE_ROOM * before.get(host, now) for host, now in free.items())
+
+
+class StandbyRounds:
+    """Plans the rounds.
+
+    `missing` = per known app, the number of key groups with too few standbys.  `survivals` = per app, what the loss of
+    any one host leads to.  `costs` = what following costs.
+    """
+
+    def __init__(self) -> None:
+        self.missing: dict[AppId, int] = {}
+        self.survivals: dict[AppId, Survival] = {}
+        self.costs = FollowingCosts()
+        self._apps: dict[AppId, _App] = {}
+        self._begun_at: dict[AppId, float] = {}
+        self._replaced_at: dict[AppId, float] = {}
+        self._rounds: deque[_Round] = deque()
+
+    def promised(self, now: float) -> Mapping[HostId, float]:
+        """Bytes on the disk of each host that new standbys may still write."""
+        while self._rounds and self._rounds[0].at <= now - WRITTEN_S:
+            self._rounds.popleft()
+        found: dict[HostId, float] = {}
+        for host, size in (
+            (host, size) for row in self._rounds for of in row.lacking.values() for host, size in of.items()
+        ):
+            found[host] = found.get(host, 0.0) + size
+        return found
+
+    @property
+    def concerns(self) -> tuple[Concern, ...]:
+        """The apps in which one loss would overload a worker, for several windows now."""
+        return tuple(
+            _concern(app, self.survivals[app]) for app in sorted(self.survivals) if self._apps[app].overloads >= WINDOWS
+        )
+
+    def see(
+        self,
+        views: Mapping[AppId, AppView | NotReady],
+        placements: Mapping[AppId, Placement],
+        nodes: Collection[NodeWindow] = (),
+        speeds: Mapping[HostId, float] = MappingProxyType({}),
+    ) -> None:
+        """Follow the apps that are known now: missing standbys, what a loss leads to, and what following costs."""
+        self.missing, self.survivals = {}, {}
+        for app, view in views.items():
+            known = self._known(view, placements.get(app)) if isinstance(view, AppView) else None
+            if known is None or not isinstance(view, AppView):
+                continue
+            self.missing[app] = known.missing
+            self.costs.see(app, known.following.load_followed(view), nodes, speeds)
+            known.survival = None if known.missing else known.following.survival(view, known.situation.wanted)
+            over = known.survival is not None and known.survival.worst_pct > FULL_PCT
+            known.overloads = known.overloads + 1 if over else 0
+            if known.survival is not None:
+                self.survivals[app] = known.survival
+        self.costs.keep(views)
+        for remembered in (self._apps, self._begun_at, self._replaced_at):
+            for gone in remembered.keys() - views.keys():
+                del remembered[gone]
+
+    def _known(self, view: AppView, placement: Placement | None) -> _App | None:
+        """What is known of an app's standbys; None if nobody says how many it asks for, or without a placement."""
+        if placement is None or view.standbys is None:
+            return None
+        owned = view.owned.joined(view.kept_table)
+        found = _Situation(placement, (*view.workers, *view.fixed), view.standbys, owned)
+        before = self._apps.get(view.app)
+        if before is not None and found.is_still(before.situation):
+            return before
+        following = Following.of(view, placement)
+        known = _App(situation=found, following=following, missing=following.missing(view, view.standbys))
+        if before is not None:
+            known.overloads = before.overloads
+        self._apps[view.app] = known
+        return known
+
+    def followed(self, view: AppView, placement: Placement | None) -> dict[WorkerId, float] | None:
+        """Bytes of state that each worker of an app follows; None if that is not known."""
+        known = self._known(view, placement)
+        return None if known is None else known.following.bytes_followed(view)
+
+    def next_round(
+        self, now: float, view: AppView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
+    ) -> StandbyRows:
+        """The rows that fill gaps now, without the key groups `besides`; empty if none do or it is too early."""
+        if view.standbys is None:
+            return StandbyRows()
+        known = self._known(view, placement)
+        free = free_disks(view)
+        if self._is_early(now, view.app, placement) or (known is not None and known.is_settled(free)):
+            return StandbyRows()
+        following = Following.of(view, placement) if known is None else known.following
+        chosen = following.choose(view, view.standbys, ROUND)
+        if known is not None and not chosen.rows:
+            known.settled = free
+        rows = {key_group: row for key_group, row in chosen.rows.items() if key_group not in besides}
+        lacking = {key_group: of for key_group, of in chosen.lacking.items() if key_group in rows}
+        return self._begun(now, view.app, placement, replace(chosen, rows=rows, lacking=lacking))
+
+    def _replacements(self, now: float, view: AppView, placement: Placement) -> StandbyRows:
+        """The rows that replace present standbys by better ones."""
+        known = self._known(view, placement)
+        early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(
+            now, view.app, placement
+        )
+        if early or known is None or known.survival is None or known.survival.excess_pct < TOLERANCE_PCT:
+            return StandbyRows()
+        self._replaced_at[view.app] = now
+        chosen = known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT)
+        return self._begun(now, view.app, placement, chosen)
+
+    def _is_early(self, now: float, app: AppId, placement: Placement | None) -> bool:
+        if now < self._begun_at.get(app, 0.0) + ROUND_INTERVAL_S:
+            return True
+        last = next((row for row in reversed(self._rounds) if row.app == app), None)
+        return last is not None and placement is not None and now < last.at + NAMED_S and last.waits(placement)
+
+    def _begun(self, now: float, app: AppId, placement: Placement | None, chosen: StandbyRows) -> StandbyRows:
+        if chosen.rows and chosen.added:
+            self._begun_at[app] = now
+            if placement is not None:  # what was not named will not be, since this round takes its place
+                self._rounds = deque(row.named(placement) if row.app == app else row for row in self._rounds)
+            rows = {each: chosen.rows[each] for each in chosen.lacking}
+            self._rounds.append(_Round(app, now, rows, chosen.lacking))
+        return chosen
+
+    def place(
+        self, now: float, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]
+    ) -> StandbysPlaced | None:
+        """New rows for the first app that has too few or too many standbys, else for one that can have better ones."""
+        promised = self.promised(now)
+        known = [
+            (with_less_disk(view, promised), placement)
+            for app, view in views.items()
+            if isinstance(view, AppView) and (placement := placements.get(app)) is not None
+        ]
+        for choose in (self.next_round, self._replacements):
+            for view, placement in known:
+                found = choose(now, view, placement)
+                if found.rows:
+                    return StandbysPlaced(
+                        app=view.app, rows=found.rows, lacking=found.lacking, detail=_described(found)
+                    )
+        return None
+
+    def with_copies(self, view: AppView, placement: Placement | None, snapshot: Snapshot | None, moves: int) -> AppView:
+        """The view, which knows where state is already if so many moves could fill a memory or a disk."""
+        if not may_fill(view, moves):
+            return view
+        known = self._known(view, placement)
+        following = Following.of(view, placement) if known is None else known.following
+        on_disk = state_held(snapshot, view.app, placement).on_disk
+        return replace(view, copies=copies_of(view, following.placed, on_disk))
+
+    def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
+        """The adoption, with new standbys in the same publication."""
+        found = self.next_round(now, with_less_disk(view, self.promised(now)), placement)
+        detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
+        return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking)
+
+    def with_plan(self, now: float, view: AppView, placement: Placement | None, planned: Planned) -> Planned:
+        """The plan, with new standbys for the key groups that it does not move in the same publication.
+
+        `view` = what the plan was made with: it has less room for what earlier standbys will write.
+        """
+        moved = {move.key_group for move in planned.plan.moves}
+        rows = {each: placement.of(each.operator, each.partition) if placement else () for each in moved}
+        written = [move for move in planned.plan.moves if move.target not in rows[move.key_group]]
+        left = with_less_disk(view, brought_by(view, written))
+        found = self.next_round(now, left, placement, besides=moved)
+        return replace(planned, standbys=found.rows, lacking=found.lacking)
+
+
+def _described(found: StandbyRows) -> str:
+    what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
+    if found.replaced:
+        what += f", {found.replaced} of them in place of others, so that less load meets at one worker after a loss"
+    return what + (f", {found.missing} key groups still lack one" if found.missing else "")
+
+
+def _concern(app: AppId, survival: Survival) -> Concern:
+    help_ = "other standbys can help" if survival.bound_pct <= FULL_PCT else "no choice of standbys prevents it"
+    return Concern(kind=ConcernKind.LOSS_OVERLOADS, app=app, workers=(survival.worker,), detail=f"{survival}; {help_}")
