@@ -6,7 +6,8 @@ refused if the group has moved on.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
@@ -111,7 +112,15 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async def call() -> Result:
             return step(*arguments)
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), self.thread_loop))
+        return await asyncio.wrap_future(self._submit(call()))
+
+    def _submit(self, step: Coroutine[Any, Any, Result]) -> "Future[Result]":
+        """Begin a coroutine in the thread.  Raises RuntimeError when its loop is closed, because the worker ends."""
+        try:
+            return asyncio.run_coroutine_threadsafe(step, self.thread_loop)
+        except RuntimeError:
+            step.close()  # or Python warns that it was never awaited
+            raise
 
     def partition_count(self, topic: str) -> int | None:
         """Number of partitions of a topic in the client's metadata; None if unknown.  Callable from any thread.
@@ -137,9 +146,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             )
             return {tp: first.offset for tp in times if (first := found.get(_key(tp))) is not None}
 
-        future = asyncio.run_coroutine_threadsafe(ask(), self.thread_loop)
         async with asyncio.timeout(limit_s):
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(self._submit(ask()))
 
     async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
         """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
@@ -160,9 +168,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             ends = await consumer.end_offsets([_key(tp) for tp in old]) if old else {}
             return {tp: ends[_key(tp)] for tp in old if _key(tp) in ends}
 
-        future = asyncio.run_coroutine_threadsafe(ask(), self.thread_loop)
         async with asyncio.timeout(limit_s):
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(self._submit(ask()))
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""
