@@ -2,11 +2,9 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +16,6 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.rules.placing import Places
-from trimtab_controller.decider.rules.reading import read_rules
 from trimtab_controller.decider.rules.rule import Rule, RuleKind
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.loop.why import why_here
@@ -26,9 +23,8 @@ from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer
 from trimtab_models.balance import problem_of
-from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.intents import Drain, Intent
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import HostId, WorkerId
 
 WORKERS = tuple(WorkerId(f"w{number}") for number in range(4))
 FAST = Rule(name="fast", kind=RuleKind.POOL, reason="SSDs", key_groups=((0, 3),), workers=("w0", "w1"))
@@ -73,70 +69,6 @@ def zone_of(of: HostedJob, worker: WorkerId) -> str | None:
 
 def plans(of: HostedJob, decider: Decider, rounds: int) -> list[Planned]:
     return [each for _ in range(rounds) for each in of.round(decider) if isinstance(each, Planned)]
-
-
-# --- configuration ----------------------------------------------------------------------------------------------------
-
-
-def read(*tables: dict[str, Any]) -> tuple[Rule, ...]:
-    return read_rules(Fields({"rule": list(tables)}, ""))
-
-
-def test_a_rule_is_read_with_all_that_it_can_say() -> None:
-    [rule] = read(
-        {
-            "name": "ssd", "kind": "pool", "reason": "fast disks", "app": "orders*", "operator": "sums",
-            "key_groups": "0-15, 40", "workers": ["ssd-*"], "hosts": ["h9"],
-            "until": datetime(2026, 12, 1, tzinfo=UTC),
-        }
-    )  # fmt: skip
-    assert rule == Rule(
-        name="ssd", kind=RuleKind.POOL, reason="fast disks", app="orders*", operator="sums",
-        key_groups=((0, 15), (40, 40)), workers=("ssd-*",), hosts=("h9",), until=1796083200.0,
-    )  # fmt: skip
-    assert read_rules(Fields({}, "")) == ()
-    assert (rule.holds(AppId("orders-2"), 0.0), rule.holds(AppId("o"), 0.0)) == (True, False)
-    assert not rule.holds(AppId("orders"), 1796083200.0)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"kind": "pool"}, "needs workers, hosts or zones"),
-        ({"kind": "freeze", "workers": ["w0"]}, "needs no workers, hosts or zones"),
-        ({"kind": "near", "workers": ["w0"]}, "one of pool, exclude, freeze, pin, zone, spread, priority"),
-        ({"kind": "pin", "workers": ["w*"]}, "needs the name of one worker"),
-        ({"kind": "pin", "workers": ["w0", "w1"]}, "needs the name of one worker"),
-        ({"kind": "pin", "hosts": ["h0"]}, "needs workers, and no hosts"),
-        ({"kind": "zone"}, "needs zones"),
-        ({"kind": "zone", "zones": ["a"], "hosts": ["b"]}, "needs zones, and no hosts"),
-        ({"kind": "spread", "zones": ["a"]}, "needs no workers, hosts or zones"),
-        ({"kind": "spread", "operator": "sums"}, "is about whole apps"),
-        ({"kind": "priority"}, "needs priority"),
-        ({"kind": "priority", "priority": 0}, "from -100 to 100, but 0"),
-        ({"kind": "priority", "priority": 101}, "from -100 to 100, but 0"),
-        ({"kind": "priority", "priority": True}, "from -100 to 100, but 0"),
-        ({"kind": "freeze", "key_groups": "3-1"}, "must not be above its last"),
-        ({"kind": "freeze", "key_groups": "a"}, "such as 0-15,40"),
-        ({"kind": "freeze", "key_groups": ",".join("0" for _ in range(101))}, "at most 100"),
-        ({"kind": "freeze", "until": "tomorrow"}, "a time with its zone"),
-        ({"kind": "freeze", "until": datetime(2026, 12, 1)}, "a time with its zone"),
-        ({"kind": "freeze", "why": "x"}, "why"),
-    ],
-)
-def test_a_wrong_rule_is_refused_with_what_was_found_and_expected(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadMessage, match=said):
-        read({"name": "a", "reason": "b", **wrong})
-
-
-def test_rules_have_names_of_their_own_and_reasons() -> None:
-    frozen = {"name": "a", "kind": "freeze", "reason": "b"}
-    with pytest.raises(BadMessage, match=r"rule\[1\].name: .*no other rule has"):
-        read(frozen, frozen)
-    with pytest.raises(BadMessage, match="reason"):
-        read({"name": "a", "kind": "freeze"})
-    with pytest.raises(BadMessage, match="a table"):
-        read("a")  # type: ignore[arg-type]
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
