@@ -92,6 +92,7 @@ def measured(snapshot: Snapshot) -> dict[str, tuple[float, float | None]]:
 WHOLE = {host: (float(WINDOW_S), 2.5 / INTERVAL_S) for host in HOSTS}
 
 
+@pytest.mark.scenario
 @pytest.mark.timeout(600)
 def test_from_off_to_enforce_without_a_lost_report_and_then_nobody_speaks_for_another_host(rig: Signing) -> None:
     # Off: nobody has a key.
