@@ -38,7 +38,8 @@ BALLAST, STALL_S = 400, 0.5
 """Records of a key group that its new worker restores: eight stalls, so 4 s of its disk."""
 MEASURED_S = 120.0
 """From the begin of the plan."""
-P99_LIMIT_S = 10.0
+P99_LIMIT_S = 6.0
+"""One restore holds its worker up for 4 s, which nothing spares; half as much again is allowed."""
 IN_FLIGHT = 8
 
 PACED: Mapping[str, Any] = {"execution": {"max_lag_s": 2.0, "max_pause_s": 2.0}, "guard": {"windows": 2}}
@@ -185,10 +186,6 @@ def told(name: str, found: Found) -> Found:
     return found
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="measured before plans began slowly: p99 20.9 s with pace and guard, 24.2 s without; not measured since",
-)
 def test_pace_and_guard_keep_the_latency_within_its_limit(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("guard")
     fixed = told("fixed pace, no guard", play(folder, "fixed", FIXED))
