@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from tests.controller.decider.hosted_job import APP, WINDOW_S, HostedJob, Machine, kg
 from tests.sim.simulated.ledger import Violation
 from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
+from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView
@@ -115,6 +115,8 @@ class RuledCluster:
         rules = self.in_force(WINDOW_S * self.job.number)
         for decision in decisions:
             self._judge(decision, rules, before, followers)
+            if isinstance(decision, Scaled):  # no agent stops it here: the operator is content that it is empty
+                self.said.pop(f"drain/{decision.worker}", None)
         told = any(each.kind is ConcernKind.RULES_CONFLICT for each in decider.known.concerns)
         self.counts.rounds += 1
         self.counts.conflicts += told
