@@ -1,6 +1,5 @@
 """The consumer's thread, with the ends of logs."""
 
-import asyncio
 from collections.abc import Collection
 
 from aiokafka.structs import TopicPartition
@@ -19,4 +18,4 @@ class LocalThread(SteeredThread):
             ends = await self._ensure_consumer().end_offsets([TopicPartition(*tp) for tp in tps])
             return {tp: ends[TopicPartition(*tp)] for tp in tps}
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(ask(), self.thread_loop))
+        return await self._in_thread(ask())

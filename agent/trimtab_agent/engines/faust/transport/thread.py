@@ -7,7 +7,6 @@ refused if the group has moved on.
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
@@ -100,8 +99,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
         """Wait until the broker knows these topics; returns those that are still unknown after `limit_s`."""
         assert self._topics is not None, "not started"
-        waiting = asyncio.run_coroutine_threadsafe(self._topics.wait_for(topics, limit_s), self.thread_loop)
-        return await asyncio.wrap_future(waiting)
+        return await self._in_thread(self._topics.wait_for(topics, limit_s))
 
     async def run(self, step: Callable[..., Result], *arguments: Any) -> Result:
         """Call a method of this class in the thread.
@@ -112,15 +110,16 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async def call() -> Result:
             return step(*arguments)
 
-        return await asyncio.wrap_future(self._submit(call()))
+        return await self._in_thread(call())
 
-    def _submit(self, step: Coroutine[Any, Any, Result]) -> "Future[Result]":
-        """Begin a coroutine in the thread.  Raises RuntimeError when its loop is closed, because the worker ends."""
+    async def _in_thread(self, step: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine in the thread.  Raises RuntimeError when its loop is closed, because the worker ends."""
         try:
-            return asyncio.run_coroutine_threadsafe(step, self.thread_loop)
+            future = asyncio.run_coroutine_threadsafe(step, self.thread_loop)
         except RuntimeError:
             step.close()  # or Python warns that it was never awaited
             raise
+        return await asyncio.wrap_future(future)
 
     def partition_count(self, topic: str) -> int | None:
         """Number of partitions of a topic in the client's metadata; None if unknown.  Callable from any thread.
@@ -147,7 +146,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             return {tp: first.offset for tp in times if (first := found.get(_key(tp))) is not None}
 
         async with asyncio.timeout(limit_s):
-            return await asyncio.wrap_future(self._submit(ask()))
+            return await self._in_thread(ask())
 
     async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
         """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
@@ -169,7 +168,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             return {tp: ends[_key(tp)] for tp in old if _key(tp) in ends}
 
         async with asyncio.timeout(limit_s):
-            return await asyncio.wrap_future(self._submit(ask()))
+            return await self._in_thread(ask())
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""
@@ -230,10 +229,9 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             await consumer._coordinator.commit_offsets(assignment, wire)
             self._live(generation)
 
-        future = asyncio.run_coroutine_threadsafe(commit(), self.thread_loop)
         try:
             async with asyncio.timeout(limit_s):
-                await asyncio.wrap_future(future)
+                await self._in_thread(commit())
         except (KafkaError, TimeoutError) as error:
             raise CommitRefused(f"the commit was not accepted: {error!r}") from error
 
