@@ -6,10 +6,8 @@ What was added before events are kept is known from the topic of intents, if it 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from trimtab_protocol.messages.events import Event, EventKind
+from trimtab_protocol.messages.events import INTENT_ENDED, Event, EventKind, intent_event_id
 from trimtab_protocol.messages.intents import AddRule, Intent
-
-ENDED = "/ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +42,7 @@ def recorded_rules(events: Iterable[Event], wanted: Iterable[Intent | None]) -> 
         if event.kind != EventKind.INTENT or event.reason != "rule":
             continue
         if event.phase == "ended":
-            id_ = event.id.removesuffix(ENDED)
+            id_ = event.id.removesuffix(INTENT_ENDED)
             if id_ in found and found[id_].ended_at is None:
                 found[id_] = replace(found[id_], ended_at=event.at)
         elif event.rule is None:
@@ -53,15 +51,10 @@ def recorded_rules(events: Iterable[Event], wanted: Iterable[Intent | None]) -> 
             added = AddRule(rule=event.rule, by=event.by or "", at=event.at, reason=event.rule.reason)
             found[event.id] = RecordedRule(added=added)
     for intent in wanted:
-        if isinstance(intent, AddRule) and (id_ := event_id(intent)) not in found:
+        if isinstance(intent, AddRule) and (id_ := intent_event_id(intent.key, intent.at)) not in found:
             found[id_] = RecordedRule(added=intent)
             untold.discard(id_)
     return RecordedRules(rules=tuple(_until_replaced(found.values())), untold=len(untold))
-
-
-def event_id(intent: Intent) -> str:
-    """The id of the event that tells what an operator wants."""
-    return f"intent/{intent.key}/{intent.at:.3f}"
 
 
 def _until_replaced(rules: Iterable[RecordedRule]) -> list[RecordedRule]:

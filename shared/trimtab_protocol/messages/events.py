@@ -17,6 +17,8 @@ from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key
 from trimtab_protocol.messages.rules import Rule, read_rule, rule_document
 
 VERSION = 1
+INTENT_ENDED = "/ended"
+"""How the id of the event ends that tells of the end of an intent."""
 MAX_EVENT_BYTES = 1_000_000
 """Size of one event."""
 MAX_MOVES = 1_000
@@ -127,6 +129,11 @@ class Event:
     loads: tuple[EventLoad, ...] = ()
     next: EventNext | None = None
     rule: Rule | None = None
+
+
+def intent_event_id(key: str, at: float) -> str:
+    """The id of the event that tells of an intent, by its key and time (epoch seconds).  Its end adds INTENT_ENDED."""
+    return f"intent/{key}/{at:.3f}"
 
 
 def event_document(event: Event) -> dict[str, Any]:

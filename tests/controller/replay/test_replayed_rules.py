@@ -7,9 +7,9 @@ from tests.controller.replay.test_replay import OVERLOADED, configured, window
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.replay.cluster import Pace
 from trimtab_controller.replay.replay import Replay
-from trimtab_controller.replay.rules import RecordedRule, RecordedRules, event_id, recorded_rules
+from trimtab_controller.replay.rules import RecordedRule, RecordedRules, recorded_rules
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.events import Event, decode_event, encode_event
+from trimtab_protocol.messages.events import Event, decode_event, encode_event, intent_event_id
 from trimtab_protocol.messages.intents import AddRule, Drain
 from trimtab_protocol.messages.names import Epoch
 from trimtab_protocol.messages.rules import Rule, RuleKind
@@ -56,7 +56,7 @@ def test_what_is_still_wanted_is_known_without_events() -> None:
 def test_a_rule_of_which_the_event_says_nothing_is_counted() -> None:
     [given] = told(status(90.0), status(100.0, ADDED), ADDED)
     silent = replace(given, rule=None)
-    assert given.id == event_id(ADDED)
+    assert given.id == intent_event_id(ADDED.key, ADDED.at)
     assert recorded_rules([silent, silent], []) == RecordedRules(untold=1)
     assert recorded_rules([silent], [ADDED]) == RecordedRules(rules=(RecordedRule(added=ADDED),)), "it is still wanted"
 

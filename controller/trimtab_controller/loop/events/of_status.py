@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
 from trimtab_controller.wording import first_few
-from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
+from trimtab_protocol.messages.events import INTENT_ENDED, MAX_TEXT, Event, EventKind, intent_event_id
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
     AddRule,
@@ -94,7 +94,7 @@ def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> I
         if told.get(intent.key) != intent.at:
             what, app, worker = worded(intent)
             text = f"{what}, by {intent.by}: {intent.reason}"
-            key = f"intent/{intent.key}/{intent.at:.3f}"
+            key = intent_event_id(intent.key, intent.at)
             yield _event(
                 after, EventKind.INTENT, "given", text, id=key, app=app, worker=worker, by=intent.by,
                 reason=intent.key.split("/")[0], rule=intent.rule if isinstance(intent, AddRule) else None,
@@ -103,9 +103,8 @@ def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> I
     for key, at in told.items():
         if key not in (after.intents or {}):
             text = f"{key} is no longer wanted: done, or taken back"
-            yield _event(
-                after, EventKind.INTENT, "ended", text, id=f"intent/{key}/{at:.3f}/ended", reason=key.split("/")[0]
-            )
+            id_ = intent_event_id(key, at) + INTENT_ENDED
+            yield _event(after, EventKind.INTENT, "ended", text, id=id_, reason=key.split("/")[0])
 
 
 def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
