@@ -1,11 +1,11 @@
 """The cluster as a whole, and its workers as bars: what the first page shows at once.  Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from trimtab_console.watch import Known
 from trimtab_protocol.capacity_documents import Bars
 from trimtab_protocol.console_documents import Cluster, Controller, Totals
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, HostId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
 
@@ -59,12 +59,22 @@ def cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
     return sum(known) if known else None
 
 
+def zones_of(status: Status) -> Mapping[HostId, str]:
+    """The zone of each host of which it is known."""
+    return {row.host: row.zone for row in status.hosts if row.zone is not None}
+
+
+def by_zone(zone: str | None) -> tuple[bool, str]:
+    """Orders zones by name, and what is in none that is known after them."""
+    return zone is None, zone or ""
+
+
 def bars(status: Status, app: AppId | None, most: int) -> Bars:
     """The workers of an app, or of all (None), as at most `most` bars."""
-    zones = {row.host: row.zone for row in status.hosts}
+    zones = zones_of(status)
     rows = sorted(
         (row for row in status.nodes if app in (None, row.app)),
-        key=lambda row: (zones.get(row.host) is None, zones.get(row.host) or "", row.host, row.worker),
+        key=lambda row: (by_zone(zones.get(row.host)), row.host, row.worker),
     )
     size = max(1, -(-len(rows) // most))
     groups = [rows[start : start + size] for start in range(0, len(rows), size)]

@@ -7,6 +7,7 @@ from trimtab_protocol.capacity_documents import Demand
 from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import AppStatus
+from trimtab_protocol.messages.status_forecast import ForecastStatus
 
 SHOWN_S = 86_400.0
 """How far back the demand is told."""
@@ -40,18 +41,23 @@ def demand_of(app: AppStatus, days: Mapping[int, DemandRecord], points: Sequence
     told = app.forecast
     recorded = [row for row in _recorded(days.values()) if row[0] > now - SHOWN_S]
     rows = [*recorded, *_since(recorded, points, now)]
-    begin, step_s = (told.ahead_at, told.step_s) if told is not None else (None, None)
+    ahead_at = _ahead_at(told)
     return Demand(
         text=OFF if told is None else told.text,
         used=told is not None and told.used,
         error=told.near.error if told is not None and told.near is not None else None,
         at=[at for at, _ in rows],
         cores=[cores for _, cores in rows],
-        ahead_at=[]
-        if told is None or begin is None or step_s is None
-        else [begin + (place + 0.5) * step_s for place in range(len(told.ahead))],
-        ahead=list(told.ahead) if told is not None and begin is not None and step_s is not None else [],
+        ahead_at=ahead_at,
+        ahead=list(told.ahead) if told is not None and ahead_at else [],
     )
+
+
+def _ahead_at(told: ForecastStatus | None) -> list[float]:
+    """The middle of each step of the forecast; none if there is no forecast."""
+    if told is None or told.ahead_at is None or told.step_s is None:
+        return []
+    return [told.ahead_at + (place + 0.5) * told.step_s for place in range(len(told.ahead))]
 
 
 def _recorded(records: Iterable[DemandRecord]) -> Iterator[tuple[float, float | None]]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from trimtab_console.cluster_view import cores
+from trimtab_console.cluster_view import by_zone, cores, zones_of
 from trimtab_protocol.capacity_documents import HostRow, ZoneRow
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import HostId
@@ -56,13 +56,8 @@ def zone_rows(status: Status) -> list[ZoneRow]:
         hosts[row.zone].add(row.host)
     if not zones:
         return []
-    names = sorted(hosts, key=lambda each: (each is None, each or ""))
+    names = sorted(hosts, key=by_zone)
     return [_zone(zone, len(hosts[zone]), workers[zone]) for zone in names]
-
-
-def zones_of(status: Status) -> Mapping[HostId, str]:
-    """The zone of each host of which it is known."""
-    return {row.host: row.zone for row in status.hosts if row.zone is not None}
 
 
 def _zone(zone: str | None, hosts: int, workers: list[NodeStatus]) -> ZoneRow:

@@ -36,17 +36,17 @@ def mended(problem: Problem, search: Search, stop: Stop) -> BalanceResult | None
     """A plan of `search` in which as many key groups leave as the budget allows; None if there is none of this kind."""
     if problem.evicted is None:
         return None
-    start = place_unplaced(problem)
+    start, due = place_unplaced(problem), problem.evicted & problem.movable
     problem = problem.tolerating(start)
     ceiling = max(evaluate(problem, start).load_distance, problem.max_load_distance)
-    leaving = np.flatnonzero(_due(problem))
+    leaving = np.flatnonzero(due)
     heaviest_first = leaving[np.argsort(-problem.load[leaving], kind="stable")]
     leaving = affordable(problem, heaviest_first, problem.allowances, stop)
     for attempt in range(ATTEMPTS):
         if not len(leaving) or (attempt and stop()):
             break
         until = stop.part(ATTEMPT_SHARE) if isinstance(stop, Deadline) else stop
-        result = search(_left(problem, leaving), until)
+        result = search(_left(problem, due, leaving), until)
         staying = _too_many(problem, leaving, result.allocation, ceiling)
         if not staying.any() and evaluate(problem, result.allocation).allowed:
             return _judged(problem, result, stop, complete=len(leaving) == len(heaviest_first))
@@ -54,16 +54,10 @@ def mended(problem: Problem, search: Search, stop: Stop) -> BalanceResult | None
     return None
 
 
-def _due(problem: Problem) -> Bools:
-    """(K,) the key groups that are to leave, and may move."""
-    nobody = np.zeros(len(problem.load), np.bool_)
-    return nobody if problem.evicted is None else problem.evicted & problem.movable
-
-
-def _left(problem: Problem, leaving: Ints) -> Problem:
-    """The problem in which these have left their nodes, and are paid for; what else should leave stays."""
+def _left(problem: Problem, due: Bools, leaving: Ints) -> Problem:
+    """The problem in which these of `due` (K,) have left their nodes, and are paid for; the others of them stay."""
     assert problem.allowed is not None
-    home, pinned = problem.home.copy(), problem.pinned | _due(problem)
+    home, pinned = problem.home.copy(), problem.pinned | due
     rows = problem.allowed.nodes & problem.kept
     only = np.where(rows.sum(axis=1) == 1, rows.argmax(axis=1), UNPLACED)
     home[leaving] = only[problem.allowed.class_of[leaving]]
