@@ -15,10 +15,10 @@ from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_controller.wording import first_few
 from trimtab_process.credential_files import load_signing_key, load_trust
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
+from trimtab_protocol.wording import first_few
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 UNSEEN = "with --key-file and --trust-file instead of --config, placements are not checked"

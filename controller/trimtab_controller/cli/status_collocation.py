@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.status import AppStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, RemoteCostStatus
+from trimtab_protocol.wording import first_few
 
 US = 1e6
 

@@ -6,10 +6,10 @@ import time
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import Status
+from trimtab_protocol.wording import first_few
 
 SHOWN_ROUNDS = 3
 SHOWN_PLANS = 5

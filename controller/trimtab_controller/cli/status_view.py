@@ -23,11 +23,11 @@ from trimtab_controller.cli.status_hosts import (
 from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight, waiting_plans
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
-from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Level
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.wording import first_few
 
 SHOWN_DECISIONS = 5
 SHOWN_REASONS = 10

@@ -13,8 +13,8 @@ from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.plan import PlanReason
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import first_few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,11 @@ from types import MappingProxyType
 import numpy as np
 
 from trimtab_controller.decider.observing.demand import Blocked, WorkerDemand
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+from trimtab_protocol.wording import first_few
 
 WINDOWS = 3
 """Number of windows in a row after which a worker over its capacity, or a growing backlog, is reported."""

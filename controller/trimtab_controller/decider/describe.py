@@ -22,9 +22,9 @@ from trimtab_controller.decider.decision import (
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import first_few
 
 REFUSED = ("move", "undo", "approve", "reject")
 """What an operator may ask for that is refused."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from trimtab_controller.decider.decision import Adopted
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.wording import first_few
 
 
 def drift(view: AppView, placement: Placement | None) -> Adopted | None:

@@ -24,8 +24,8 @@ from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.solver.answer import Answer
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.wording import first_few
 
 
 def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | Skip:

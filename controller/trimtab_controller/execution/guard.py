@@ -21,8 +21,8 @@ from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import PlanReason
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.wording import first_few
 
 JUDGED_WITHIN_S = 120.0
 """A window that began so long after the end of a plan does not show what its moves have done."""

@@ -15,7 +15,6 @@ from trimtab_controller.intents.change import (
     worker_named,
 )
 from trimtab_controller.seen import SILENT_AFTER_S
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import (
     MAX_WORKERS,
     PAUSE_KEY,
@@ -33,6 +32,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus
+from trimtab_protocol.wording import first_few
 
 ZONE = "zone:"
 """Before the name of a zone, so that it is told from a worker and a host: no name has a colon."""

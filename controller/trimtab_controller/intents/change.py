@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trimtab_controller.seen import Seen, State
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.status import NodeStatus, Status
+from trimtab_protocol.wording import first_few
 
 Record = tuple[str, Intent | None]
 """Key of an intent and the intent; None revokes it."""

@@ -4,9 +4,9 @@ from collections.abc import Sized
 
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.wording import first_few
 
 LONGEST_S = 30 * 86_400.0
 

@@ -12,7 +12,6 @@ from trimtab_controller.decider.operators.moves import VALID_S, plan_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, not_now, one, worker_named
 from trimtab_controller.plan import Plan
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
 from trimtab_protocol.messages.intents import (
@@ -26,6 +25,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.wording import first_few
 
 KEY_GROUP = "APP/OPERATOR/N"
 

@@ -11,9 +11,9 @@ from trimtab_controller.intents.change import (
     one,
     take_back,
 )
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, restart_key
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.wording import first_few
 
 
 def rolling_restart(asked: Asked, app: str) -> Change:

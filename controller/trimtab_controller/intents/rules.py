@@ -9,10 +9,10 @@ from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.decider.rules.rule import covers, in_force
 from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refusal, not_now, one, take_back
 from trimtab_controller.intents.plans import Looked
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import AddRule, rule_key
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import MAX_RULES, Rule
+from trimtab_protocol.wording import first_few
 
 UNSEEN = "it is not known how many key groups have to move"
 

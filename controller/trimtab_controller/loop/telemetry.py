@@ -23,10 +23,10 @@ from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.loop.status_signatures import signature_status
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, HostId, Topics
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import Status
+from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 

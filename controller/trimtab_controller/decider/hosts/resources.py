@@ -16,9 +16,9 @@ import numpy as np
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.observing.view import AppView, Room
 from trimtab_controller.plan import Move
-from trimtab_controller.wording import first_few
 from trimtab_models.balance import Spared
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.wording import first_few
 
 CPU, MEMORY, LINK, DISK = "CPU", "memory", "link", "disk"
 ROUNDING = 1e-6

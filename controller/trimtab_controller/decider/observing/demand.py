@@ -41,12 +41,12 @@ from trimtab_controller.decider.observing.demand_history import (
 )
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.wording import NAMED
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.wording import NAMED
 
 BUSY_SHARE = 0.8
 """Share of its capacity from which a worker is busy: bursts leave idle moments in a window even when inputs wait."""

@@ -16,13 +16,13 @@ import numpy as np
 from trimtab_controller.decider.observing.owned import Integers, OwnedTable
 from trimtab_controller.decider.observing.view import FixedWorker, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
+from trimtab_protocol.wording import first_few
 
 MEANING = {
     SkipReason.WORKER_MISSING: "own key groups but are away",

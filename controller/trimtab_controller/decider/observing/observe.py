@@ -14,7 +14,6 @@ from trimtab_controller.decider.observing.fixed import Reported, check_agreement
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -22,6 +21,7 @@ from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDB
 from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
+from trimtab_protocol.wording import first_few
 
 LOST_HOSTS_SHARE = 0.4
 """Share of lost hosts from which on nothing is done: the network has more likely failed than the hosts."""

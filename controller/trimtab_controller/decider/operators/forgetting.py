@@ -7,10 +7,10 @@ from trimtab_controller.decider.decision import Forgotten
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import first_few
 
 
 def to_forget(

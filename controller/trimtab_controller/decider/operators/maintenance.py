@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from trimtab_controller.decider.decision import MaintenanceEnded
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.wording import first_few
 
 
 def in_maintenance(intents: Iterable[Intent]) -> dict[HostId, frozenset[WorkerId]]:

@@ -13,9 +13,9 @@ from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.execution.proposal import HandMoved
 from trimtab_controller.plan import PlanReason
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.wording import first_few
 
 VALID_S = 900.0
 """How long a move that an operator asked for may wait until it begins."""

@@ -19,9 +19,9 @@ from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.execution.proposal import Proposal
 from trimtab_controller.plan import PlanReason, PlanWhy
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.wording import first_few
 
 AT_ONCE = (Approve, Reject, MoveKeyGroups)
 """What is decided without waiting for the next window."""

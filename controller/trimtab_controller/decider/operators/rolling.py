@@ -13,12 +13,12 @@ from enum import Enum, auto
 
 from trimtab_controller.decider.decision import Restarted
 from trimtab_controller.execution.state import Execution, ScalingPhase
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+from trimtab_protocol.wording import first_few
 
 
 class Stage(Enum):

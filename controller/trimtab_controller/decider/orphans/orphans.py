@@ -38,13 +38,13 @@ from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_controller.wording import first_few
 from trimtab_models.elastic import Level, level_of
 from trimtab_models.elastic.matching import HEAVY_FROM
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import first_few
 
 WINDOWS = 2
 """In so many windows in a row a worker must be away to count as lost."""

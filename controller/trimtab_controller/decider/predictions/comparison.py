@@ -35,8 +35,8 @@ from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, evaluate
 from trimtab_controller.decider.observing.owned import Floats
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.plan import Collocation
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.wording import first_few
 
 MISSES_BEFORE_HOLD = 2
 """Number of missed rounds in a row after which no plan is made for balance.  A single miss may be chance."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.rules.rule import names
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.wording import first_few
 
 
 def broken_by(view: AppView, moves: Mapping[int, WorkerId]) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+from trimtab_protocol.wording import first_few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,8 @@ from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.hosts.resources import DISK, LINK, MEMORY, sums_of_workers
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.wording import first_few
 
 MAX_WORKERS = 10_000
 """Workers that `trimtab size` goes up to."""

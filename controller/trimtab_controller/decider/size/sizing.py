@@ -28,9 +28,9 @@ from trimtab_controller.decider.size.resources import (
     shares_of,
     together,
 )
-from trimtab_controller.wording import first_few
 from trimtab_models.sizing import Problem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.wording import first_few
 
 TARGET = 0.7
 """Share of its capacity that a worker is to use."""

@@ -15,9 +15,9 @@ from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers
 from trimtab_controller.execution.state import SizeChange
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.wording import first_few
 
 HOUR_S = 3600.0
 GAP_S = 120.0

@@ -28,7 +28,6 @@ from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.placing import Places
 from trimtab_controller.decider.rules.rule import spreads
-from trimtab_controller.wording import first_few
 from trimtab_models.standbys import (
     HOST,
     UNPLACED,
@@ -44,6 +43,7 @@ from trimtab_models.standbys import (
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.wording import first_few
 
 FOLLOWING_SHARE = 0.2
 """Cost of following a key group, as a share of its load, until it is measured.  Applying a record without processing it

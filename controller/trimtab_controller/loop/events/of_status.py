@@ -6,7 +6,6 @@ A new leader begins with the last status of its predecessor.  So nothing is told
 from collections.abc import Iterator, Sequence
 from typing import Any, assert_never
 
-from trimtab_controller.wording import first_few
 from trimtab_protocol.messages.events import INTENT_ENDED, MAX_TEXT, Event, EventKind, intent_event_id
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
@@ -26,6 +25,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.status import DecisionStatus, Status
+from trimtab_protocol.wording import first_few
 
 TOLD_BY_EXECUTION = frozenset({"plan", "propose", "proposal"})
 """Kinds of decisions that the execution tells of, with their moves."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member
 from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.wording import first_few
 
 MAX_NAMED = 3
 """Largest number of versions, and of workers per version, named in the message about differing members."""
@@ -92,5 +93,4 @@ def difference(layouts: Mapping[Member, Layout], names: Mapping[Member, str]) ->
 
 
 def _first(workers: list[str]) -> str:
-    more = len(workers) - MAX_NAMED
-    return ", ".join(sorted(workers)[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_few(sorted(workers), most=MAX_NAMED)

@@ -11,6 +11,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_protocol.messages.names import KeyGroup
+from trimtab_protocol.wording import first_few
 
 MAX_NAMED = 3
 """Key groups that the message names."""
@@ -29,9 +30,8 @@ def done_again(
     )
     if not found:
         return None
-    more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     return (
-        f"{', '.join(map(str, found[:MAX_NAMED]))}{more}: the consumer group has no offsets of their topics, but their "
+        f"{first_few(found, most=MAX_NAMED)}: the consumer group has no offsets of their topics, but their "
         "tables have state. All records that the topics still have are processed again, and state counts them twice. "
         "Were the offsets deleted, or the app stopped for longer than offsets.retention.minutes? (The same is said "
         "after an app has ended before its first commit.)"

@@ -8,9 +8,8 @@ from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.wording import first_few
 
-NAMED = 5
-"""Largest number of missing topics that the message names."""
 FRESH_S = 300.0
 """How long after its start a worker says that its app had no state then."""
 NOT_WHOLE = "parts of the newest placement are missing: it follows the one before"
@@ -39,9 +38,8 @@ class FaustWorkerStatus:
         if self._shared.flaw is not None:
             return NOT_WHOLE
         missing = sorted(self._ownership.missing)
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         if missing:
-            return f"the broker does not know these topics: {', '.join(missing[:NAMED])}{more}"
+            return f"the broker does not know these topics: {first_few(missing)}"
         return self._shared.not_local
 
     @property
