@@ -30,6 +30,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, source_of
 from tests.programs import program
+from trimtab_console.guard import PER_S
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_protocol.messages.names import MAX_PARTITIONS, OperatorId
@@ -187,6 +188,7 @@ def view(browser: Browser, address: str) -> dict[str, float]:
         again: dict[str, float] = page.evaluate(PARTS)
     finally:
         page.close()
+    time.sleep((found["requests"] + again["requests"]) / PER_S)  # it asks no faster than one address may
     parts = {name: value if name == "requests" else value / 1000 for name, value in found.items()}
     return {
         **parts,

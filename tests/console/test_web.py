@@ -28,9 +28,9 @@ def test_nothing_is_inline_and_nothing_comes_from_elsewhere() -> None:
         assert re.findall(r"https?://|innerHTML|insertAdjacentHTML|\beval\(", path.read_text()) == [], path.name
 
 
-def test_all_modules_are_asked_for_at_once() -> None:
+def test_all_modules_of_the_first_page_are_asked_for_at_once() -> None:
     """Else the browser finds them one after the other, as their importers arrive."""
-    found, waiting = set[str](), ["main.js"]
+    found, waiting = set[str](), ["main.js", "cluster.js"]
     while waiting:
         name = waiting.pop()
         found.add(name)
@@ -38,6 +38,15 @@ def test_all_modules_are_asked_for_at_once() -> None:
         waiting += [each for each in imported if each not in found]
     preloaded = re.findall(r'<link rel="modulepreload" href="js/([^"]+)">', (WEB / "index.html").read_text())
     assert sorted(preloaded) == sorted(found - {"main.js"})
+
+
+def test_every_page_is_a_module_with_a_function_of_its_name() -> None:
+    main = (WEB / "js" / "main.js").read_text()
+    (titles,) = re.findall(r"^const TITLES = \{(.+)\};$", main, re.MULTILINE)
+    pages = re.findall(r"(\w+): ", titles)
+    assert pages == re.findall(r'href="#/(\w+)"', (WEB / "index.html").read_text())
+    for page in pages:
+        assert f"export function {page}(" in (WEB / "js" / f"{page}.js").read_text(), page
 
 
 @pytest.fixture

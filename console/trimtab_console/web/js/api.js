@@ -11,7 +11,17 @@ async function answered(response) {
   throw new Problem(response.status, problem.detail);
 }
 
-export const get = async (path) => answered(await fetch(`api/v1/${path}`, { headers: { accept: "application/json" } }));
+const TRIES = 3;
+const wait = (seconds) => new Promise((done) => { setTimeout(done, 1000 * seconds); });
+
+// Asks again where the console has had too many requests from this address, as behind a proxy that many share.
+export async function get(path) {
+  for (let left = TRIES - 1; ; left -= 1) {
+    const response = await fetch(`api/v1/${path}`, { headers: { accept: "application/json" } });
+    if (response.status !== 429 || !left) return answered(response);
+    await wait(Number(response.headers.get("retry-after")) || 1);
+  }
+}
 
 // Asks for a change.  A page of another site cannot send these headers.
 export const send = async (method, path, body, headers = {}) => answered(await fetch(`api/v1/${path}`, {

@@ -1,22 +1,14 @@
 // Chooses the page by the address, and refreshes it while the cluster changes.
 import { get, live, setNow } from "./api.js";
-import { app } from "./app.js";
-import { cluster } from "./cluster.js";
 import { ago } from "./dom.js";
-import { events } from "./events.js";
-import { health } from "./health.js";
-import { login } from "./login.js";
-import { plan } from "./plan.js";
-import { rules } from "./rules.js";
 import { ask, logIn, logOut, person, takeToken } from "./session.js";
-import { why } from "./why.js";
 
-const PAGES = { cluster, app, plan, events, why, rules, health };
+// Each page is a module of that name, read when it is first opened.
 const TITLES = { cluster: "Cluster", app: "Apps", plan: "Plans", events: "Events", why: "Why", rules: "Rules", health: "Health" };
 const KINDS = { acting: "good", "dry run": "", paused: "warn", hold: "bad", silent: "bad" };
 const main = document.getElementById("main"), banner = document.getElementById("banner");
 const who = document.getElementById("who"), out = document.getElementById("log-out");
-let refresh = async () => {}, running = false, again = false, ticket = 0, silence = null, current = null;
+let entered = false, refresh = null, running = false, again = false, ticket = 0, silence = null, current = null;
 
 // Shows the pages, or asks for a token first.
 async function start() {
@@ -35,6 +27,7 @@ async function start() {
 }
 
 function enter() {
+  entered = true;
   warn(null);
   who.textContent = person().name ? `${person().name} (${person().role})` : "";
   who.title = person().why_not ?? "";
@@ -43,31 +36,43 @@ function enter() {
   open();
 }
 
-function askForToken(said) {
+function leave() {
+  entered = false;
   silence?.();
-  silence = null;
+  silence = refresh = null;
   ticket += 1;
-  refresh = null;
+}
+
+async function askForToken(said) {
+  leave();
   warn(null);
   who.textContent = "";
   out.hidden = true;
   document.title = "Log in – Trimtab";
   document.getElementById("state").textContent = "not logged in";
   for (const link of document.querySelectorAll("nav a")) link.removeAttribute("aria-current");
-  login(main, said, enter);
+  const mine = ticket, { login } = await import("./login.js");
+  if (mine === ticket) login(main, said, enter);
 }
 
-function open() {
-  const [, page = "cluster", argument] = location.hash.split("/");
-  const chosen = page in PAGES ? page : "cluster";
+async function open() {
+  const [, page, argument] = location.hash.split("/");
+  const chosen = Object.hasOwn(TITLES, page) ? page : "cluster";
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#/${chosen}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.title = `${TITLES[chosen]} – Trimtab`;
-  ticket += 1;
-  refresh = PAGES[chosen](main, argument ? decodeURIComponent(argument) : undefined);
-  update();
+  refresh = null;
+  const mine = ++ticket;
+  try {
+    const module = await import(`./${chosen}.js`);
+    if (mine !== ticket) return;
+    refresh = module[chosen](main, argument ? decodeURIComponent(argument) : undefined);
+    update();
+  } catch (error) {
+    if (mine === ticket) warn(`The page cannot be opened: ${error.message}. Load it again.`);
+  }
 }
 
 function update() {
@@ -109,10 +114,9 @@ function warn(text) {
   if (banner.textContent !== (text ?? "")) banner.textContent = text ?? "";
 }
 
-addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) start(); else if (refresh && (location.hash.startsWith("#/") || !location.hash)) { open(); main.focus(); } });
+addEventListener("hashchange", () => { if (location.hash.startsWith("#token=")) start(); else if (entered && (location.hash.startsWith("#/") || !location.hash)) { open(); main.focus(); } });
 out.addEventListener("click", async () => {
-  refresh = null;
-  silence?.();
+  leave();
   await current; // what is being asked still needs the session
   await logOut().catch(() => {});
   askForToken(null);
