@@ -51,16 +51,14 @@ def stages() -> list[list[list[Part]]]:
     """Stages, one after the other, of lanes that run at the same time; the parts of a lane run one after the other."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
     return [
+        [[Part("jars", ("make", "--no-print-directory", "jars"), live=True)]],
         [
-            [Part("jars", ("make", "--no-print-directory", "jars"), live=True)],
             [
                 Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
                 Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
                 Part("types", (*IDLE, str(BIN / "mypy"))),
                 Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
             ],
-        ],
-        [
             [Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True)],
             [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
             [Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600"))],

@@ -35,6 +35,8 @@ PAGES = {
     "rules": "Rules",
     "health": "What is missing",
 }
+LOOKED_AT_LATER = {"app", "plan", "events", "why"}
+"""Pages that are looked at when there is something on them."""
 PHONE, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
 SERIOUS = {"moderate", "serious", "critical"}
 REFUSED = "409 (Conflict)"
@@ -97,7 +99,8 @@ def check_pages(cluster: Cluster) -> None:
             page.goto(f"{asker.address}/#/{name}")
             expect(page.get_by_role("heading", name=heading).first).to_be_visible()
             page.wait_for_selector("main[data-version]")
-            look(page, name)
+            if name not in LOOKED_AT_LATER:
+                look(page, name)
         see_live_values(page, asker)
         act(page, asker)
         with Client(Access(address=asker.address, token=access.token)) as console:
