@@ -208,10 +208,19 @@ class Reads:
         return self._link.get(PlanExplanation, "plans", plan, "explanation")
 
     def events(
-        self, *, app: str | None = None, kind: str | None = None, plan: str | None = None, since: float | None = None
+        self,
+        *,
+        app: str | None = None,
+        kind: str | None = None,
+        plan: str | None = None,
+        since: float | None = None,
+        text: str | None = None,
     ) -> Iterator[EventDocument]:
-        """The newest events first, of one app, kind or plan if it is named; `since` = epoch seconds."""
-        return self._pages(EventDocument, "events", app=app, kind=kind, plan=plan, since=since)
+        """The newest events first, of one app, kind or plan if it is named; `since` = epoch seconds.
+
+        `text` = a part of what they tell, such as a worker's name; upper and lower case are the same.
+        """
+        return self._pages(EventDocument, "events", app=app, kind=kind, plan=plan, since=since, text=text)
 
     def why(self, app: str, operator: str, partition: int) -> KeyGroupWhy:
         """Where a key group is, since when and by which plan, and what moving it to each worker would do."""

@@ -102,7 +102,7 @@ def use_everything(client: Client) -> None:
         client.flows(APP),
         client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
-        client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600),
+        client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600, text="moves"),
     ):  # fmt: skip
         assert next(rows)
     why = {"reason": "test", "dry_run": True}

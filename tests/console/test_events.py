@@ -62,6 +62,7 @@ def test_events_come_newest_first(client: TestClient) -> None:
         (f"since={NOW - 30}", ["size", "scaling"]),
         (f"app={APP}&kind=decision", ["decision"]),
         ("app=nobody", []),
+        ("text=Kernel%20update", ["intent"]),
         ("limit=1&offset=1", ["scaling"]),
     ],
 )

@@ -24,10 +24,15 @@ def get_events(
     kind: str | None = None,
     plan: str | None = None,
     since: float | None = None,
+    text: str = "",
     offset: Offset = 0,
     limit: Limit = 100,
 ) -> Page[EventDocument]:
-    """The newest events first, of one app, kind or plan if it is named; `since` = epoch seconds."""
+    """The newest events first, of one app, kind or plan if it is named; `since` = epoch seconds.
+
+    `text` = a part of what they tell, such as a worker's name; upper and lower case are the same.
+    """
+    sought = text.casefold()
     wanted = [
         event
         for event in reversed(source.watch.events)
@@ -35,6 +40,7 @@ def get_events(
         and kind in (None, event.kind)
         and plan in (None, event.plan)
         and (since is None or event.at >= since)
+        and sought in event.text.casefold()
     ]
     page = page_of(wanted, offset, limit)
     return Page(items=[event_row(event) for event in page.items], total=page.total, offset=page.offset)

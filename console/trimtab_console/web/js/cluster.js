@@ -18,7 +18,7 @@ export function cluster(root) {
   const apps = card("Apps", "", h("div")), over = h("div", { class: "chart" });
   const none = h("p", { class: "empty" }, "The load distance of two windows, at least, is not known yet.");
   const figures = h("p", { class: "said" });
-  const history = card("Load distance over time", "", none, over, figures), top = card("Most asked of", "", h("div"));
+  const history = card("Load distance over time", "", none, over, figures), top = card("Highest demand", "", h("div"));
   const decisions = card("Last decisions", "", h("div")), byHost = hosts();
   over.hidden = true;
   history.firstChild.append(key("line", "load distance"), key("dashes", "bound of the last plan"));

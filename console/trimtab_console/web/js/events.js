@@ -2,7 +2,7 @@
 import { maybe, name, now } from "./api.js";
 import { ago, card, clock, h, number, show } from "./dom.js";
 
-const PAGE = 100;
+const PAGE = 100, PATIENCE_MS = 300;
 const KINDS = ["decision", "plan", "move", "scaling", "size", "concern", "intent", "hold", "leader"];
 const COLOURS = { concern: "warn", hold: "bad", move: "bad", intent: "warn", plan: "good", leader: "good" };
 
@@ -10,14 +10,16 @@ export function events(root) {
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Kind of event" });
   const apps = h("div", { class: "chips", role: "group", "aria-label": "App" });
   const list = card("What happened", "", h("div"));
-  list.firstChild.append(h("span", { class: "note" }, "the newest first"));
+  let due = null;
+  const find = h("input", { type: "search", class: "find", placeholder: "part of a text", "aria-label": "Find events by a part of their text", maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(() => choose(() => {}), PATIENCE_MS); } });
+  list.firstChild.append(h("span", { class: "note" }, "the newest first"), find);
   root.replaceChildren(h("h1", {}, "Events"), chips, apps, list);
   let kind = null, app = null, offset = 0;
   const choose = (change) => { change(); offset = 0; refresh(); };
   const chip = (text, pressed, click) => h("button", { "aria-pressed": String(pressed), "data-key": text, onclick: click }, text);
 
   async function refresh() {
-    const query = [["kind", kind], ["app", app], ["offset", offset], ["limit", PAGE]].filter(([, value]) => value !== null);
+    const query = [["kind", kind], ["app", app], ["text", find.value.trim() || null], ["offset", offset], ["limit", PAGE]].filter(([, value]) => value !== null);
     const [found, known] = await Promise.all([
       maybe(`events?${query.map(([key, value]) => `${key}=${name(value)}`).join("&")}`, { items: [], total: 0, offset: 0 }), maybe("apps", { items: [] }),
     ]);

@@ -18,7 +18,7 @@ export function hosts() {
     const none = { items: [], total: 0 }, sought = find.value.trim();
     const [byZone, found] = await Promise.all([maybe("zones?limit=1000", none), maybe(`hosts?order=demand&limit=${SHOWN}&name=${name(sought)}`, none)]);
     place.hidden = !found.total && !sought;
-    note.textContent = found.total > found.items.length ? `the ${found.items.length} most asked of ${number(found.total)}` : plural(found.total, "host");
+    note.textContent = found.total > found.items.length ? `the ${found.items.length} of ${number(found.total)} with the highest demand` : plural(found.total, "host");
     zones.hidden = !byZone.items.length;
     show(zones, byZone.items, () => zonesTable(byZone.items));
     show(rows, found.items, () => hostsTable(found.items, byZone.items.length > 0));
