@@ -357,6 +357,16 @@ def test_a_changelog_that_loses_state_is_told(settings: dict[str, str], level: L
     assert findings[0].text.startswith(f"shop-sums-changelog: {told}")
 
 
+@pytest.mark.parametrize(("policy", "found"), [("compact", [Level.WARNING]), ("compact,delete", [Level.OK])])
+def test_records_that_a_compacted_changelog_has_lost_are_told(policy: str, found: list[Level]) -> None:
+    cut = replace(changelog("shop-sums-changelog", cleanup_policy=policy), starts={0: 0, 1: 7, 2: 9})
+
+    findings = list(judge_changelogs({"shop"}, [cut]))
+
+    assert levels(findings) == found
+    assert ("partitions 1, 2" in findings[0].text) == (policy == "compact")
+
+
 def test_changelogs_that_this_user_may_not_see_are_not_checked() -> None:
     hidden = TopicSeen(name="shop-sums-changelog", partitions=(), unreadable="Topic authorization failed.")
     assert levels(list(judge_changelogs({"shop"}, []))) == [Level.NOT_CHECKED]

@@ -236,9 +236,9 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         aiokafka.consumer.fetcher.Fetcher,
         (Patch.IDLE_WORKER,),
-        "dropping prefetched records of a partition that arrives or leaves",
+        "dropping prefetched records of a partition that arrives or leaves; noticing that records are gone",
         ("_records", "_wait_consume_future", "_subscriptions"),
-        (("_notify", ("future",)),),
+        (("_notify", ("future",)), ("_proc_fetch_request", ("assignment", "node_id", "request"))),
     ),
     Private(
         COORDINATOR,
@@ -259,7 +259,7 @@ PRIVATES: tuple[Private, ...] = (
         STATE.TopicPartitionState,
         (),
         "setting a partition's position",
-        (),
+        ("awaiting_reset",),
         (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
     ),
 )

@@ -44,6 +44,14 @@ def _judge(seen: TopicSeen) -> Iterator[Finding]:
             "worker that restores the table lacks them without noticing"
         )
         yield fault(Check.CHANGELOGS, text, f"{alter} cleanup.policy=compact (of a windowed table: [compact,delete])")
+    cut = sorted(partition for partition, start in seen.starts.items() if start > 0)
+    if cut and policies == ["compact"]:
+        text = (
+            f"{seen.name}: records were deleted from partitions {listed(map(str, cut))}, though it is only compacted "
+            "now: workers that have restored the table since lack values"
+        )
+        remedy = "if a worker's log says `state is lost`, begin again with new changelogs (docs/guides/upgrade.md)"
+        yield warning(Check.CHANGELOGS, text, remedy)
     kept_ms = int(settings.get("delete.retention.ms", COPIES_COUNT_MS))
     if kept_ms < COPIES_COUNT_MS:
         text = (

@@ -1,16 +1,22 @@
 """Inspects Kafka, the agents and the controllers.  It only reads: it joins no group and takes over no id."""
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, KafkaException, Message, TopicCollection
-from confluent_kafka.admin import (
-    AdminClient,
-    ConfigResource,
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
 )
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
 from trimtab_controller.cli.doctor.changelog_checks import CHANGELOG
@@ -135,10 +141,27 @@ class ClusterReader:
         present = self._admin.list_topics(timeout=ANSWER_LIMIT_S).topics
         names = sorted(name for name in present if name.startswith(named) and name.endswith(CHANGELOG))
         settings = self._settings_of(names)
+        starts = self._starts_of({name: present[name].partitions for name in names})
         return tuple(
-            TopicSeen(name=name, partitions=(), settings=settings[name][0], unreadable=settings[name][1])
+            TopicSeen(
+                name=name,
+                partitions=(),
+                settings=settings[name][0],
+                unreadable=settings[name][1],
+                starts=starts[name],
+            )
             for name in names
         )
+
+    def _starts_of(self, partitions: Mapping[str, Iterable[int]]) -> dict[str, dict[int, int]]:
+        """Where the logs of these topics' partitions begin; without those that the brokers do not tell."""
+        found: dict[str, dict[int, int]] = {name: {} for name in partitions}
+        asked = {TopicPartition(name, each): OffsetSpec.earliest() for name in partitions for each in partitions[name]}
+        answers = self._admin.list_offsets(asked, request_timeout=ANSWER_LIMIT_S) if asked else {}
+        for place, answer in answers.items():
+            with contextlib.suppress(KafkaException, TimeoutError):
+                found[place.topic][place.partition] = answer.result(ANSWER_LIMIT_S).offset
+        return found
 
     def _settings_of(self, names: Sequence[str]) -> dict[str, tuple[dict[str, str] | None, str]]:
         """Each topic's settings, or why they are not shown."""

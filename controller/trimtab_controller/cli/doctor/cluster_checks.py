@@ -1,7 +1,7 @@
 """Judges what was found about Kafka.  No I/O here."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
 from trimtab_controller.security.acl import Operation, Resource, Rule
@@ -51,12 +51,16 @@ class PartitionSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSeen:
-    """A topic.  `settings` None: the brokers did not show them; `unreadable` says why."""
+    """A topic.  `settings` None: the brokers did not show them; `unreadable` says why.
+
+    `starts` = where the log of each partition begins, as far as it was asked for and answered.
+    """
 
     name: str
     partitions: tuple[PartitionSeen, ...]
     settings: Mapping[str, str] | None = None
     unreadable: str = ""
+    starts: Mapping[int, int] = field(default_factory=dict)
 
 
 def judge_brokers(seen: BrokersSeen) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
+from trimtab_agent.engines.faust.tables.lost_changes import look_for_gaps
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,11 @@ def watch(app: Any) -> None:
 def _open_or_begin_anew(app: Any, table: Any, on_rebalance: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
     async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
         tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
+        opened = {tp: table for tp in tables if tp.partition not in table.data._dbs}
         written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
         await on_rebalance(assigned, *others, **options)
         await _replace_those_of_other_logs(app.consumer, tables, written)
+        await look_for_gaps(app.consumer, {tp: table for tp in opened if tp.partition in table.data._dbs})
 
     return open_or_begin_anew
 

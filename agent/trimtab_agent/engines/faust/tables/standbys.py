@@ -11,6 +11,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
+from trimtab_agent.engines.faust.tables.lost_changes import gap, tell
 from trimtab_agent.engines.faust.tables.other_logs import first_since, last_writes
 from trimtab_protocol.messages.names import KeyGroup
 
@@ -43,17 +44,21 @@ class Standbys:
         starts, ends, since = await asyncio.gather(
             consumer.earliest_offsets(*todo), consumer.highwaters(*todo), first_since(consumer, written)
         )
+        gaps: list[str] = []
         for tp in sorted(todo):
             check()
             table = tables[tp]
             await self._open(table, tp.partition, ends[tp], since.get(tp), check)
             if self._ownership.is_active(tp):
                 continue  # taken over while its database was being opened
+            if found := gap(tp, table, starts[tp]):
+                gaps.append(found)
             persisted = table.persisted_offset(tp)
             applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
             if applied > ends[tp] - 1:
                 raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
             self._reader.follow(tp, table, applied)
+        tell(gaps)
 
     async def _open(self, table: Any, partition: int, end: int, since: int | None, check: Check) -> None:
         """Open one database in an executor: it takes 35 to 70 ms, and longer if an old one is deleted first."""

@@ -19,6 +19,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
 Result = TypeVar("Result")
@@ -60,6 +61,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         await super().on_start()
         coordinator = self._consumer._coordinator
         known = self._topics = TopicMetadata(self._consumer._client)
+        LostInputs(self._consumer, lambda topic: topic not in self.app.tables.changelog_topics)
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
 

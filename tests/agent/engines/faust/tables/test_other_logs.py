@@ -20,8 +20,8 @@ OFFSET = 7
 class Broker:
     """Answers which record is the first since a time; `fault` instead, if there is one."""
 
-    def __init__(self, first: int | None, fault: Exception | None = None) -> None:
-        self.first, self.fault = first, fault
+    def __init__(self, first: int | None, fault: Exception | None = None, start: int = 0) -> None:
+        self.first, self.fault, self.start = first, fault, start
         self.asked: list[Mapping[TP, float]] = []
 
     async def offsets_since(self, times: Mapping[TP, float], limit_s: float) -> dict[TP, int]:
@@ -30,12 +30,17 @@ class Broker:
             raise self.fault
         return {} if self.first is None else dict.fromkeys(times, self.first)
 
+    async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
+        if self.fault is not None:
+            raise self.fault
+        return dict.fromkeys(tps, self.start)
+
 
 def a_worker(folder: Path, broker: Broker) -> Any:
     """The store of a table whose worker has just started."""
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder))
     table = app.Table("sums", partitions=1)
-    app._consumer = SimpleNamespace(thread=broker)
+    app._consumer = SimpleNamespace(thread=broker, earliest_offsets=broker.earliest_offsets)
     app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
     watch(app)
     return table.data
@@ -98,3 +103,41 @@ def test_a_new_disk_and_an_open_database_are_not_asked_about(tmp_path: Path) -> 
     assert broker.asked == []
     assert store.persisted_offset(LOG) == OFFSET
     store._dbs.pop(0).close()
+
+
+@pytest.mark.parametrize(
+    ("start", "old_disk", "said"),
+    [
+        pytest.param(OFFSET + 2, True, "ks-sums-changelog/0 (begins at 9, read up to 7)", id="a gap"),
+        pytest.param(OFFSET + 1, True, None, id="the next record is there"),
+        pytest.param(1, False, "ks-sums-changelog/0 (begins at 1, read from the beginning)", id="a new disk"),
+        pytest.param(0, False, None, id="a new disk and a whole changelog"),
+    ],
+)
+def test_records_that_a_changelog_has_lost_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, start: int, old_disk: bool, said: str | None
+) -> None:
+    if old_disk:
+        with_state(tmp_path)
+    store = a_worker(tmp_path, Broker(None, start=start))
+
+    asyncio.run(assigned(store))
+
+    told = [record.getMessage() for record in caplog.records if "state is lost" in record.getMessage()]
+    assert told == [] if said is None else said in told[0]
+    store._dbs.pop(0).close()
+
+
+def test_a_changelog_that_deletes_by_design_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
+    table = app.Table("sums", partitions=1).tumbling(10.0, expires=60.0).table
+    broker = Broker(None, start=5)
+    app._consumer = SimpleNamespace(thread=broker, earliest_offsets=broker.earliest_offsets)
+    app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
+    watch(app)
+
+    asyncio.run(assigned(table.data))
+
+    assert 0 in table.data._dbs
+    assert not [record for record in caplog.records if "state is lost" in record.getMessage()]
+    table.data._dbs.pop(0).close()

@@ -1,0 +1,101 @@
+"""Says that inputs are lost, because the broker no longer has the record that a worker is to read next.
+
+aiokafka goes on elsewhere and logs that at level INFO only, without a number.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from trimtab_protocol.wording import first_few
+
+log = logging.getLogger(__name__)
+
+LIMIT_S = 5.0
+"""How long the broker may take to say where the logs begin and end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """The record `offset` of a partition was to be read next, but the log has those from `start` to `end` - 1."""
+
+    partition: TopicPartition
+    offset: int
+    start: int
+    end: int
+
+
+def describe_lost(missed: Collection[Missed]) -> Iterator[str]:
+    """What to tell of partitions whose next record is gone."""
+    deleted = {_name(each): each.start - each.offset for each in missed if each.offset < each.start}
+    if deleted:
+        yield (
+            f"{sum(deleted.values())} inputs are lost: they were deleted before this worker read them, from "
+            f"{first_few(sorted(deleted))}. Do the topics keep records for longer than the app may be stopped or "
+            "behind (retention.ms, retention.bytes)?"
+        )
+    shorter = [each for each in missed if each.offset > each.end]
+    if shorter:
+        names = first_few(sorted(f"{_name(each)} ({each.end} instead of {each.offset})" for each in shorter))
+        yield (
+            f"logs end before what was processed already: {names}. They have lost records (an unclean leader "
+            "election, a broker's disk), or their offsets were set by mistake. New records count as processed until "
+            "the logs are as long as before"
+        )
+
+
+def _name(missed: Missed) -> str:
+    return f"{missed.partition.topic}/{missed.partition.partition}"
+
+
+class LostInputs:
+    """Watches the fetches of an aiokafka consumer, on its event loop.  `counts` = whether a topic's records are inputs.
+
+    A changelog may begin behind the offset that Faust seeks; that is no loss.
+    """
+
+    def __init__(self, consumer: Any, counts: Callable[[str], bool]) -> None:
+        self._consumer = consumer
+        self._counts = counts
+        self._asking: set[asyncio.Task[None]] = set()
+        process = consumer._fetcher._proc_fetch_request
+
+        async def process_and_look(assignment: Any, node_id: Any, request: Any) -> Any:
+            answer = await process(assignment, node_id, request)
+            self._look(assignment, request.topics)
+            return answer
+
+        consumer._fetcher._proc_fetch_request = process_and_look
+
+    def _look(self, assignment: Any, asked: Collection[Any]) -> None:
+        """A partition that was fetched has a position, unless the broker has just said that it is out of range."""
+        offsets = {
+            tp: offset
+            for topic, partitions in asked
+            for partition, offset, *_ in partitions
+            if (state := assignment._tp_state.get(tp := TopicPartition(topic, partition))) is not None
+            and state.awaiting_reset
+            and self._counts(topic)
+        }
+        if offsets:
+            task = asyncio.ensure_future(self._tell(offsets))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
+    async def _tell(self, offsets: Mapping[TopicPartition, int]) -> None:
+        names = first_few(sorted(f"{tp.topic}/{tp.partition}" for tp in offsets))
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                starts = await self._consumer.beginning_offsets(list(offsets))
+                ends = await self._consumer.end_offsets(list(offsets))
+        except (KafkaError, TimeoutError) as fault:
+            log.warning("inputs may be lost: the broker no longer has the next record of %s (%r)", names, fault)
+            return
+        missed = [Missed(partition=tp, offset=at, start=starts[tp], end=ends[tp]) for tp, at in offsets.items()]
+        for text in describe_lost(missed):
+            log.warning("%s", text)
