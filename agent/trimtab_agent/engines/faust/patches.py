@@ -30,8 +30,10 @@ topic has finished it. It is never acknowledged, and the rebalance hangs. | Begu
 | `fence-after-session` | A worker that was stopped for longer than its session goes on with its queued events and \
 overwrites the new owner's changelog. | It starts no event and sends nothing until it has rejoined. | \
 `safety/fence.py` |
-| `end-when-state-is-not-written` | An event whose state could not be written (disk full) counts as done. | The worker \
-ends without a commit. | `safety/store_guard.py` |
+| `end-when-state-is-not-written` | An event whose state could not be written (disk full, a changelog record that the \
+broker refuses) counts as done. | The worker ends without a commit. | `safety/store_guard.py`, `transport/producer.py` |
+| `go-on-after-refusal` | The broker refuses all records of a partition after one that it has refused, because an \
+idempotent producer has counted that one. | The next record gets its number. | `transport/producer.py` |
 | `end-before-state-is-overwritten` | A changelog may be applied to a partition that this worker writes. | The worker \
 ends before that. | `safety/store_guard.py` |
 | `end-before-foreign-state-is-written` | After partitions were added to a source topic of a table, two workers may \
@@ -59,6 +61,7 @@ class Patch(StrEnum):
     FIRST_GAP = "commit-up-to-first-gap"
     FENCE = "fence-after-session"
     STATE_NOT_WRITTEN = "end-when-state-is-not-written"
+    AFTER_REFUSAL = "go-on-after-refusal"
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"
     FOREIGN_STATE = "end-before-foreign-state-is-written"
     TOPICS_KNOWN = "topics-known-before-assignment"

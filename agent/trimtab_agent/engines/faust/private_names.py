@@ -26,6 +26,8 @@ import faust.transport.consumer
 import faust.transport.drivers.aiokafka
 import faust.transport.producer
 import mode.utils.queues
+from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.protocol.produce import ProduceRequest
 
 from trimtab_agent.engines.faust.patches import Patch
 
@@ -88,10 +90,10 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         THREAD,
-        (Patch.FENCE,),
+        (Patch.FENCE, Patch.STATE_NOT_WRITTEN),
         "shorter long polls; the plug-in's assignor also without tables",
         ("_consumer", "_assignor"),
-        (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ())),
+        (("_create_worker_consumer", ("transport",)), ("_ensure_consumer", ()), ("commit", ("offsets",))),
     ),
     Private(
         faust.transport.drivers.aiokafka.Producer,
@@ -102,7 +104,7 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.transport.producer.ProducerBuffer,
-        (Patch.FLUSH,),
+        (Patch.FLUSH, Patch.STATE_NOT_WRITTEN),
         "a mark that passes through it in order with the messages",
         ("message", "channel", "publish_message"),
         (("put", ("fut",)), ("_send_pending", ("fut",))),
@@ -206,6 +208,15 @@ PRIVATES: tuple[Private, ...] = (
         ),
     ),
     Private(
+        faust.Topic,
+        (Patch.STATE_NOT_WRITTEN,),
+        "",
+        (),
+        (("_on_published", ("fut", "message", "producer", "state")),),
+    ),
+    Private(ProduceRequest, (Patch.AFTER_REFUSAL,), "", ("_topics",)),
+    Private(TransactionManager, (Patch.AFTER_REFUSAL,), "", ("_sequence_numbers",)),
+    Private(
         faust.types.Message,
         (),
         "direct events",
@@ -214,9 +225,9 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.AIOKafkaProducer,
-        (),
+        (Patch.AFTER_REFUSAL,),
         "the partition of direct events",
-        ("_metadata",),
+        ("_metadata", "_txn_manager"),
         (("_partition", ("topic", "partition", "key", "value", "serialized_key", "serialized_value")),),
     ),
     Private(

@@ -13,10 +13,18 @@ A worker whose state cannot be written (disk full) is fenced for good: another w
 import time
 from typing import Any
 
+from aiokafka.errors import KafkaError
+
 
 def uptime() -> float:
     """Monotonic seconds, including time in which the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Fenced(KafkaError):  # type: ignore[misc]
+    """A record was not sent: the worker is no longer a member of the group, or its state is broken."""
+
+    retriable = False
 
 
 class Fence:

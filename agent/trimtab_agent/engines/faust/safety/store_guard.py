@@ -1,10 +1,13 @@
 """Ends a worker before a table becomes wrong.
 
-The guard watches the stores themselves for three faults, independently of the layers above:
+The guard watches the stores and changelogs themselves for four faults, independently of the layers above:
 
 - A write fails, for example on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass
   through the app's agent like any other: the event counts as done, the agent restarts, and the worker goes on without
   the state that it could not write.
+- A changelog record is refused by the broker, for example because it is too large, its topic may not be written, or
+  the host's clock is an hour fast (patch end-when-state-is-not-written).  Faust logs a warning and goes on: the state
+  is on this disk only, and gone as soon as another worker takes over.
 - A changelog record is applied to a partition that is active here (patch end-before-state-is-overwritten).  The worker
   would read back its own older writes and overwrite newer ones.  Faust legitimately does that only to restore, before
   any source is open.
@@ -29,7 +32,7 @@ from faust.stores.rocksdb import Store
 from faust.streams import current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,8 @@ class StoreGuard:
                 store.apply_changelog_batch = self._apply_or_end(
                     table.changelog_topic_name, store.apply_changelog_batch
                 )
+                topic = table.changelog_topic
+                topic._on_published = self._published_or_end(table.changelog_topic_name, topic._on_published)
                 if not (table.is_global or table.use_partitioner):
                     table.partition_for_key = self._own_or_end(table.changelog_topic_name, table.partition_for_key)
 
@@ -73,6 +78,16 @@ class StoreGuard:
                 raise
 
         return write_or_end
+
+    def _published_or_end(self, changelog: str, on_published: Callable[..., None]) -> Callable[..., None]:
+        def published_or_end(sent: asyncio.Future[Any], message: Any, **known: Any) -> None:
+            on_published(sent, message=message, **known)
+            error = None if sent.cancelled() else sent.exception()
+            if isinstance(error, Exception) and not isinstance(error, Fenced):
+                record = f"{changelog}/{message.message.partition}"
+                self._end(f"a record of changelog {record} was not written, this worker ends: %s", error)
+
+        return published_or_end
 
     def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:

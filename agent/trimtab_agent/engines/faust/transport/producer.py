@@ -1,26 +1,31 @@
 """Producer whose flush covers everything sent before it, and that sends nothing while the worker is fenced.
 
-(patch flush-waits-for-all, patch fence-after-session)
+It goes on after a refused record, and no offset is committed after it has failed.
+
+(patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-is-not-written)
 """
 
 import asyncio
+import logging
+import struct
 from collections.abc import Mapping
 from typing import Any, Self
 
 import aiokafka
-from aiokafka.errors import KafkaError
 from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
-from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+
+log = logging.getLogger(__name__)
 
 POLL_S = 0.001
-
-
-class Fenced(KafkaError):  # type: ignore[misc]
-    """The record was not sent: the worker is no longer a member of the group, or its state is broken."""
-
-    retriable = False
+REFUSALS = frozenset({10, 17, 18, 29, 31, 32, 44, 87})
+"""Error codes with which a broker refuses a batch and writes nothing of it: too large, invalid topic, batch too large,
+topic or cluster not authorized, invalid timestamp, against a policy, invalid record."""
+BASE_SEQUENCE_AT = 53
+"""Where a batch (format 2) has its first sequence number, a signed 32-bit integer."""
 
 
 class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
@@ -33,11 +38,26 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         send = self.client.send
 
         async def send_if_member(node_id: int, request: Any, **options: Any) -> Any:
-            if isinstance(request, ProduceRequest):
-                await self._pass_fence()
-            return await send(node_id, request, **options)
+            if not isinstance(request, ProduceRequest):
+                return await send(node_id, request, **options)
+            await self._pass_fence()
+            response = await send(node_id, request, **options)
+            self._reuse_refused_numbers(request._topics, response.topics)
+            return response
 
         self.client.send = send_if_member
+
+    def _reuse_refused_numbers(self, sent: Any, answered: Any) -> None:
+        """Give the next batch of a partition the number of one that was refused (patch go-on-after-refusal).
+
+        A partition has one batch in flight, so no later batch has a number yet.
+        """
+        for topic, partitions in answered:
+            for partition, code, *_ in partitions:
+                if code in REFUSALS and self._txn_manager is not None:
+                    [batch] = [data for name, rows in sent if name == topic for at, data in rows if at == partition]
+                    (first,) = struct.unpack_from(">i", bytes(batch), BASE_SEQUENCE_AT)
+                    self._txn_manager._sequence_numbers[TopicPartition(topic, partition)] = first
 
     async def _pass_fence(self) -> None:
         while not self.condemned and self.fence.closed(uptime()):
@@ -77,6 +97,21 @@ class SteeredProducer(Producer):  # type: ignore[misc]
     """A producer that can be flushed up to a mark."""
 
     _producer: FencedProducer | None
+
+    def __init__(self, transport: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(transport, *arguments, **options)
+        publish = self.buffer._send_pending
+
+        async def publish_or_end(message: Any) -> None:
+            try:
+                await publish(message)
+            except Exception as error:
+                # Faust ends the worker, but commits first; what is left in the buffer is lost.
+                self.transport.fence.break_off()
+                log.critical("a record cannot be sent, this worker ends: %r", error)
+                raise
+
+        self.buffer._send_pending = publish_or_end
 
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"

@@ -98,6 +98,14 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             self._topics.stop()
         await super().on_thread_stop()
 
+    async def commit(self, offsets: Mapping[TP, int]) -> bool:
+        """Commit, unless Faust's flush before it has shown that state was not written.
+
+        (patch end-when-state-is-not-written)
+        """
+        committed: bool = not self.fence.broken and await super().commit(offsets)
+        return committed
+
     async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
         """Wait until the broker knows these topics; returns those that are still unknown after `limit_s`."""
         assert self._topics is not None, "not started"

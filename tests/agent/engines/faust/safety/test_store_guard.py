@@ -9,11 +9,12 @@ from typing import Any
 
 import faust
 import pytest
+from aiokafka.errors import InvalidTimestampError
 from faust.exceptions import PartitionsMismatch
 from faust.streams import _current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
 from trimtab_agent.engines.faust.safety.store_guard import StateBreach
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
@@ -267,3 +268,54 @@ def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path)
         assert app.crashed
 
     asyncio.run(grown())
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        pytest.param(InvalidTimestampError(), True, id="the broker refuses it"),
+        pytest.param(Fenced(), False, id="the worker has lost its membership"),
+        pytest.param(None, False, id="it is written"),
+    ],
+)
+def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_commit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error: Exception | None, ends: bool
+) -> None:
+    async def publish() -> None:
+        app, consumer, _ = worker(tmp_path, FullDisk())
+        topic = app.tables["sums"].changelog_topic
+        future = topic.as_future_message(key=b"k", value=b"1", partition=0)
+        sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        if error is None:
+            sent.set_result(SimpleNamespace(topic_partition=SUMS, offset=3))
+        else:
+            sent.set_exception(error)
+
+        topic._on_published(sent, message=future, producer=None, state=None)
+        await asyncio.sleep(0.1)
+
+        assert future.done()
+        assert consumer.fence.broken == ends
+        assert app.crashed == ends
+
+    asyncio.run(publish())
+    told = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert [text.split(",")[0] for text in told] == (
+        ["a record of changelog ks-sums-changelog/0 was not written"] if ends else []
+    )
+
+
+def test_an_output_that_is_refused_is_the_app_s_own_loss(tmp_path: Path) -> None:
+    async def publish() -> None:
+        app, consumer, _ = worker(tmp_path, FullDisk())
+        topic = app.topic("out", value_type=bytes)
+        future = topic.as_future_message(key=b"k", value=b"1", partition=0)
+        sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        sent.set_exception(InvalidTimestampError())
+
+        topic._on_published(sent, message=future, producer=None, state=None)
+        await asyncio.sleep(0.1)
+
+        assert (consumer.fence.broken, app.crashed) == (False, False)
+
+    asyncio.run(publish())

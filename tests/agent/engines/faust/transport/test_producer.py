@@ -1,14 +1,20 @@
 """What a flush waits for: the producer without a broker."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
+import aiokafka
 import faust
 import pytest
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.structs import TopicPartition
+from faust.exceptions import ProducerSendError
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
-from trimtab_agent.engines.faust.transport.producer import SteeredProducer
+from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
 
@@ -79,3 +85,65 @@ def test_flushing_an_idle_buffer_ends(times: int) -> None:
         assert producer.buffer.size == 0
 
     asyncio.run(flush())
+
+
+class Unsendable:
+    """A message that the client refuses, for example because it is too large."""
+
+    def __init__(self) -> None:
+        self.message = self.channel = self
+
+    async def publish_message(self, _: Any, *, wait: bool) -> None:
+        raise ProducerSendError("too large")
+
+
+def test_nothing_is_committed_once_a_message_cannot_be_sent() -> None:
+    async def send() -> None:
+        producer = made()
+        with pytest.raises(ProducerSendError):
+            await producer.buffer._send_pending(Unsendable())
+        assert producer.transport.fence.broken
+
+    asyncio.run(send())
+
+
+OUT, OTHER = TopicPartition("out", 0), TopicPartition("out", 1)
+TOO_LARGE, OUT_OF_ORDER, DONE = 10, 45, 0
+
+
+def batch(first: int) -> bytes:
+    """Two records as aiokafka sends them, the first one with this sequence number."""
+    builder = BatchBuilder(10_000, 0, is_transactional=False, key_serializer=None, value_serializer=None)
+    for _ in range(2):
+        assert builder.append(timestamp=1, key=b"k", value=b"v")
+    builder._set_producer_state(producer_id=7, producer_epoch=0, base_sequence=first)
+    data: bytes = builder._build()
+    return data
+
+
+@pytest.mark.parametrize(
+    ("codes", "following"),
+    [
+        pytest.param((TOO_LARGE, DONE), (3, 11), id="refused: its number is free"),
+        pytest.param((DONE, DONE), (5, 11), id="written"),
+        pytest.param((OUT_OF_ORDER, TOO_LARGE), (5, 9), id="what the broker may have written keeps its number"),
+    ],
+)
+def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
+    monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], following: tuple[int, int]
+) -> None:
+    async def send() -> tuple[int, int]:
+        producer = FencedProducer(Fence(10.0), bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
+        manager = producer._txn_manager
+        manager._sequence_numbers.update({OUT: 5, OTHER: 11})  # counted when the batches were taken from the queue
+        request = ProduceRequest(None, -1, 1000, [("out", [(0, batch(3)), (1, batch(9))])])
+        await producer.client.send(1, request)
+        await producer.stop()
+        return manager.sequence_number(OUT), manager.sequence_number(OTHER)
+
+    async def answer(self: object, node_id: int, request: object, **_: object) -> Any:
+        rows = [(partition, code, -1, -1) for partition, code in enumerate(codes)]
+        return SimpleNamespace(topics=[("out", rows)])
+
+    monkeypatch.setattr(aiokafka.client.AIOKafkaClient, "send", answer)
+    assert asyncio.run(send()) == following
