@@ -138,10 +138,10 @@ class StoreGuard:
             self._fence.break_off()
             log.critical(complaint, error)
             self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
-            _end_process_after(END_LIMIT_S)
+            end_process_after(END_LIMIT_S)
 
 
-def _end_process_after(limit_s: float) -> None:
+def end_process_after(limit_s: float) -> None:
     """Kill the process if an orderly stop takes too long: a fenced worker must not remain a member of its group."""
 
     def end() -> None:

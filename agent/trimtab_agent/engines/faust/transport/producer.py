@@ -8,15 +8,17 @@ It goes on after a refused record, and no offset is committed after it has faile
 import asyncio
 import logging
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import aiokafka
+from aiokafka.errors import KafkaError, NoError, for_code
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+from trimtab_agent.engines.faust.safety.store_guard import END_LIMIT_S, end_process_after
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +26,9 @@ POLL_S = 0.001
 REFUSALS = frozenset({10, 17, 18, 29, 31, 32, 44, 87})
 """Error codes with which a broker refuses a batch and writes nothing of it: too large, invalid topic, batch too large,
 topic or cluster not authorized, invalid timestamp, against a policy, invalid record."""
+FATAL = frozenset({45, 47, 59})
+"""Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
+epoch, unknown producer."""
 BASE_SEQUENCE_AT = 53
 """Where a batch (format 2) has its first sequence number, a signed 32-bit integer."""
 
@@ -31,33 +36,43 @@ BASE_SEQUENCE_AT = 53
 class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
     """Sends nothing while the fence is closed.  Once membership is lost, it never sends again."""
 
-    def __init__(self, fence: Fence, **settings: Any) -> None:
+    def __init__(self, fence: Fence, on_fatal: Callable[[KafkaError], None], **settings: Any) -> None:
         super().__init__(**settings)
         self.fence = fence
         self.condemned = False
+        self._on_fatal = on_fatal
+        self._unsure: set[TopicPartition] = set()
+        """Partitions of whose last batch the broker may have written something, although it did not say so."""
         send = self.client.send
 
         async def send_if_member(node_id: int, request: Any, **options: Any) -> Any:
             if not isinstance(request, ProduceRequest):
                 return await send(node_id, request, **options)
             await self._pass_fence()
+            sent = {TopicPartition(topic, at): batch for topic, rows in request._topics for at, batch in rows}
+            before = self._unsure & sent.keys()
+            self._unsure |= sent.keys()
             response = await send(node_id, request, **options)
-            self._reuse_refused_numbers(request._topics, response.topics)
+            for topic, rows in response.topics:
+                for partition, code, *_ in rows:
+                    tp = TopicPartition(topic, partition)
+                    self._look_at(code, tp, sent[tp], unsure=tp in before)
             return response
 
         self.client.send = send_if_member
 
-    def _reuse_refused_numbers(self, sent: Any, answered: Any) -> None:
+    def _look_at(self, code: int, tp: TopicPartition, batch: bytes, *, unsure: bool) -> None:
         """Give the next batch of a partition the number of one that was refused (patch go-on-after-refusal).
 
         A partition has one batch in flight, so no later batch has a number yet.
         """
-        for topic, partitions in answered:
-            for partition, code, *_ in partitions:
-                if code in REFUSALS and self._txn_manager is not None:
-                    [batch] = [data for name, rows in sent if name == topic for at, data in rows if at == partition]
-                    (first,) = struct.unpack_from(">i", bytes(batch), BASE_SEQUENCE_AT)
-                    self._txn_manager._sequence_numbers[TopicPartition(topic, partition)] = first
+        if code == NoError.errno or (code in REFUSALS and not unsure):
+            self._unsure.discard(tp)
+        if code in FATAL or (code in REFUSALS and unsure):
+            self._on_fatal(for_code(code)(f"{tp.topic}/{tp.partition} takes no more records of this worker"))
+        elif code in REFUSALS and self._txn_manager is not None:
+            (first,) = struct.unpack_from(">i", batch, BASE_SEQUENCE_AT)
+            self._txn_manager._sequence_numbers[tp] = first
 
     async def _pass_fence(self) -> None:
         while not self.condemned and self.fence.closed(uptime()):
@@ -105,18 +120,28 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         async def publish_or_end(message: Any) -> None:
             try:
                 await publish(message)
-            except Exception as error:
-                # Faust ends the worker, but commits first; what is left in the buffer is lost.
-                self.transport.fence.break_off()
-                log.critical("a record cannot be sent, this worker ends: %r", error)
+            except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
+                self._break_off(error)
                 raise
 
         self.buffer._send_pending = publish_or_end
 
+    def _break_off(self, error: Exception) -> None:
+        """Let nothing count any more that this process does."""
+        if not self.transport.fence.broken:
+            self.transport.fence.break_off()
+            log.critical("a record cannot be sent, this worker ends: %s", error)
+            end_process_after(END_LIMIT_S)
+
+    def _end(self, error: Exception) -> None:
+        """End the worker without a commit."""
+        self._break_off(error)
+        self.transport.app.add_future(self.transport.app.crash(error))
+
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"
         settings = {**self._settings_default(), **self._settings_auth(), **self._settings_extra()}
-        return FencedProducer(self.transport.fence, **settings)
+        return FencedProducer(self.transport.fence, self._end, **settings)
 
     def _settings_extra(self) -> Mapping[str, Any]:
         """Settings of an idempotent producer: a retry after a broker restart writes no record twice."""

@@ -97,7 +97,9 @@ class Unsendable:
         raise ProducerSendError("too large")
 
 
-def test_nothing_is_committed_once_a_message_cannot_be_sent() -> None:
+def test_nothing_is_committed_once_a_message_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trimtab_agent.engines.faust.transport.producer.end_process_after", lambda _: None)
+
     async def send() -> None:
         producer = made()
         with pytest.raises(ProducerSendError):
@@ -108,7 +110,7 @@ def test_nothing_is_committed_once_a_message_cannot_be_sent() -> None:
 
 
 OUT, OTHER = TopicPartition("out", 0), TopicPartition("out", 1)
-TOO_LARGE, OUT_OF_ORDER, DONE = 10, 45, 0
+TOO_LARGE, OUT_OF_ORDER, NOT_LEADER, DONE = 10, 45, 6, 0
 
 
 def batch(first: int) -> bytes:
@@ -122,28 +124,36 @@ def batch(first: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("codes", "following"),
+    ("answers", "following", "fatal"),
     [
-        pytest.param((TOO_LARGE, DONE), (3, 11), id="refused: its number is free"),
-        pytest.param((DONE, DONE), (5, 11), id="written"),
-        pytest.param((OUT_OF_ORDER, TOO_LARGE), (5, 9), id="what the broker may have written keeps its number"),
+        pytest.param([(TOO_LARGE, DONE)], (3, 11), 0, id="refused: its number is free"),
+        pytest.param([(DONE, DONE)], (5, 11), 0, id="written"),
+        pytest.param([(OUT_OF_ORDER, TOO_LARGE)], (5, 9), 1, id="nothing more would be taken"),
+        pytest.param([(NOT_LEADER, DONE), (TOO_LARGE, DONE)], (5, 11), 1, id="may have been written before"),
+        pytest.param([(NOT_LEADER, DONE), (DONE, DONE), (TOO_LARGE, DONE)], (3, 11), 0, id="written, then refused"),
     ],
 )
 def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
-    monkeypatch: pytest.MonkeyPatch, codes: tuple[int, int], following: tuple[int, int]
+    monkeypatch: pytest.MonkeyPatch, answers: list[tuple[int, int]], following: tuple[int, int], fatal: int
 ) -> None:
+    ends: list[Exception] = []
+
     async def send() -> tuple[int, int]:
-        producer = FencedProducer(Fence(10.0), bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
+        producer = FencedProducer(Fence(10.0), ends.append, bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
         manager = producer._txn_manager
         manager._sequence_numbers.update({OUT: 5, OTHER: 11})  # counted when the batches were taken from the queue
         request = ProduceRequest(None, -1, 1000, [("out", [(0, batch(3)), (1, batch(9))])])
-        await producer.client.send(1, request)
+        for _ in range(len(answers)):
+            await producer.client.send(1, request)
         await producer.stop()
         return manager.sequence_number(OUT), manager.sequence_number(OTHER)
 
+    left = list(answers)
+
     async def answer(self: object, node_id: int, request: object, **_: object) -> Any:
-        rows = [(partition, code, -1, -1) for partition, code in enumerate(codes)]
+        rows = [(partition, code, -1, -1) for partition, code in enumerate(left.pop(0))]
         return SimpleNamespace(topics=[("out", rows)])
 
     monkeypatch.setattr(aiokafka.client.AIOKafkaClient, "send", answer)
     assert asyncio.run(send()) == following
+    assert len(ends) == fatal
