@@ -20,7 +20,8 @@ def limit_records(bootstrap: str, topic: str, size: int) -> None:
     """Set `max.message.bytes` of a topic."""
     entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    AdminClient({"bootstrap.servers": bootstrap}).incremental_alter_configs([resource])[resource].result(10.0)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(10.0)
 
 
 @pytest.mark.e2e

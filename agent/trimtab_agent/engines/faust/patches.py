@@ -39,6 +39,8 @@ ends before that. | `safety/store_guard.py` |
 | `end-before-foreign-state-is-written` | After partitions were added to a source topic of a table, two workers may \
 write one table partition. Where Faust notices, the event counts as done. | The worker ends before that. | \
 `safety/store_guard.py` |
+| `end-while-the-broker-is-away` | A worker that is told to stop while a fetch waits to be repeated loses its \
+consumer's thread, and waits for it for 60 s. | The fetch ends like any other. | `transport/lost_inputs.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -64,4 +66,5 @@ class Patch(StrEnum):
     AFTER_REFUSAL = "go-on-after-refusal"
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"
     FOREIGN_STATE = "end-before-foreign-state-is-written"
+    END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     TOPICS_KNOWN = "topics-known-before-assignment"

@@ -246,7 +246,7 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.consumer.fetcher.Fetcher,
-        (Patch.IDLE_WORKER,),
+        (Patch.IDLE_WORKER, Patch.END_WITHOUT_BROKER),
         "dropping prefetched records of a partition that arrives or leaves; noticing that records are gone",
         ("_records", "_wait_consume_future", "_subscriptions"),
         (("_notify", ("future",)), ("_proc_fetch_request", ("assignment", "node_id", "request"))),

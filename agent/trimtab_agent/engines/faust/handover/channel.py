@@ -77,9 +77,15 @@ class Channel:
         async with self._opening:  # two hand-overs may need the writer for the first time at once
             if self._writer is None:
                 self._writer = await self._open()
-        await self._writer.send_and_wait(
-            self._handover.topic, encode_handover(record), key=record.app.encode(), partition=self._handover.partition
-        )
+            writer = self._writer
+        place = {"topic": self._handover.topic, "partition": self._handover.partition}
+        try:
+            await writer.send_and_wait(**place, value=encode_handover(record), key=record.app.encode())
+        except KafkaError:  # the broker would refuse everything after that from an idempotent producer
+            if self._writer is writer:
+                self._writer = None
+                await _close(writer)
+            raise
 
     async def _open(self) -> AIOKafkaProducer:
         writer = AIOKafkaProducer(**self._connection, acks="all", enable_idempotence=True)
@@ -93,9 +99,7 @@ class Channel:
     async def close(self) -> None:
         """Close the writer, with a time limit: the broker may be away."""
         if self._writer is not None:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_LIMIT_S):
-                    await self._writer.stop()
+            await _close(self._writer)
 
     async def _read(self) -> None:
         reader = AIOKafkaConsumer(
@@ -171,3 +175,9 @@ class Channel:
             self._shared.refused[error.fault] += 1
             raise
         return found
+
+
+async def _close(writer: AIOKafkaProducer) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(CLOSE_LIMIT_S):
+            await writer.stop()

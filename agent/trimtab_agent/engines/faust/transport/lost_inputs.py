@@ -63,10 +63,16 @@ class LostInputs:
         self._consumer = consumer
         self._counts = counts
         self._asking: set[asyncio.Task[None]] = set()
+        self._told: dict[TopicPartition, int] = {}
+        """The last offset told of each partition: Faust seeks it a second time when it has restored its tables."""
         process = consumer._fetcher._proc_fetch_request
 
         async def process_and_look(assignment: Any, node_id: Any, request: Any) -> Any:
-            answer = await process(assignment, node_id, request)
+            try:
+                answer = await process(assignment, node_id, request)
+            except asyncio.CancelledError:
+                # (patch end-while-the-broker-is-away)
+                return False
             self._look(assignment, request.topics)
             return answer
 
@@ -81,8 +87,10 @@ class LostInputs:
             if (state := assignment._tp_state.get(tp := TopicPartition(topic, partition))) is not None
             and state.awaiting_reset
             and self._counts(topic)
+            and self._told.get(tp) != offset
         }
         if offsets:
+            self._told.update(offsets)
             task = asyncio.ensure_future(self._tell(offsets))
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)

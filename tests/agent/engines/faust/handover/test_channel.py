@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from aiokafka.errors import InvalidTimestampError
 
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover import channel as channel_module
@@ -158,6 +159,35 @@ def test_first_hand_overs_together_have_one_writer_and_the_end_does_not_wait_for
 
     asyncio.run(publish_and_close())
     assert Writer.made == 1
+
+
+class Refused(Writer):
+    """The broker refuses what the first writer sends, and with it everything that it sends later."""
+
+    def __init__(self, **_: object) -> None:
+        super().__init__()
+        self.number = Writer.made
+
+    async def send_and_wait(self, *_: object, **__: object) -> None:
+        if self.number == 1:
+            raise InvalidTimestampError()
+
+    async def stop(self) -> None: ...
+
+
+def test_hand_overs_go_on_after_one_whose_record_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "AIOKafkaProducer", Refused)
+    monkeypatch.setattr(Writer, "made", 0)
+    channel = Line().channel
+
+    async def publish() -> None:
+        with pytest.raises(InvalidTimestampError):
+            await channel.publish(RECORD)
+        await channel.publish(RECORD)
+        await channel.publish(RECORD)
+
+    asyncio.run(publish())
+    assert Writer.made == 2
 
 
 def test_what_cannot_be_read_for_long_is_tried_again_and_said_once(

@@ -92,3 +92,34 @@ def test_fetches_are_watched(consumer: Consumer, said: list[str], caplog: pytest
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == len(said)
     assert all(text.startswith(begin) for text, begin in zip(told, said, strict=True))
+
+
+def test_the_same_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def fetch_twice() -> None:
+        consumer = Consumer({ORDERS})
+        LostInputs(consumer, lambda _: True)
+        for offset in (10, 10, 12):
+            assignment = Assignment({ORDERS})
+            assignment.state_value(ORDERS).seek(offset)
+            request = SimpleNamespace(topics=[("orders", [(3, offset, 1000)])])
+            await consumer._fetcher._proc_fetch_request(assignment, 1, request)
+            await asyncio.sleep(0.01)
+
+    asyncio.run(fetch_twice())
+
+    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
+        "20 inputs are lost",
+        "18 inputs are lost",
+    ]
+
+
+def test_a_fetch_that_waits_for_the_broker_ends_with_the_worker() -> None:
+    async def end() -> bool:
+        fetcher = SimpleNamespace(_proc_fetch_request=lambda *_: asyncio.sleep(3600.0))
+        LostInputs(SimpleNamespace(_fetcher=fetcher), lambda _: True)
+        fetch = asyncio.ensure_future(fetcher._proc_fetch_request(Assignment({ORDERS}), 1, None))
+        await asyncio.sleep(0)
+        fetch.cancel()
+        return await fetch  # as aiokafka does when it closes
+
+    assert asyncio.run(end()) is False
