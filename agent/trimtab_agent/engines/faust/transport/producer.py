@@ -121,21 +121,22 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             try:
                 await publish(message)
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
-                self._break_off(error)
+                record = message.message
+                self._break_off(f"a record of {record.channel} with {len(record.value or b'')} bytes", error)
                 raise
 
         self.buffer._send_pending = publish_or_end
 
-    def _break_off(self, error: Exception) -> None:
+    def _break_off(self, what: str, error: Exception) -> None:
         """Let nothing count any more that this process does."""
         if not self.transport.fence.broken:
             self.transport.fence.break_off()
-            log.critical("a record cannot be sent, this worker ends: %s", error)
+            log.critical("%s cannot be sent, this worker ends: %s", what, error)
             end_process_after(END_LIMIT_S)
 
     def _end(self, error: Exception) -> None:
         """End the worker without a commit."""
-        self._break_off(error)
+        self._break_off("a record", error)
         self.transport.app.add_future(self.transport.app.crash(error))
 
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:

@@ -90,14 +90,21 @@ def test_flushing_an_idle_buffer_ends(times: int) -> None:
 class Unsendable:
     """A message that the client refuses, for example because it is too large."""
 
+    value = b"a large value"
+
     def __init__(self) -> None:
         self.message = self.channel = self
+
+    def __str__(self) -> str:
+        return "out"
 
     async def publish_message(self, _: Any, *, wait: bool) -> None:
         raise ProducerSendError("too large")
 
 
-def test_nothing_is_committed_once_a_message_cannot_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_committed_once_a_message_cannot_be_sent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr("trimtab_agent.engines.faust.transport.producer.end_process_after", lambda _: None)
 
     async def send() -> None:
@@ -107,6 +114,7 @@ def test_nothing_is_committed_once_a_message_cannot_be_sent(monkeypatch: pytest.
         assert producer.transport.fence.broken
 
     asyncio.run(send())
+    assert "a record of out with 13 bytes cannot be sent, this worker ends: too large" in caplog.text
 
 
 OUT, OTHER = TopicPartition("out", 0), TopicPartition("out", 1)
