@@ -41,6 +41,7 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +89,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     # ---- leader
 
     def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
-        self._deciding, self._differs = NO_EPOCH, None
         members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
+        self._deciding, self._differs = NO_EPOCH, (twins := _twins(members))
         # If stock Faust has to assign instead, it must not trip over data that this assignor could not read.
         member_metadata = {
             member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
@@ -109,7 +110,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 return self._follow(nothing, cluster, subscriptions, members)
         except Exception:  # a leader that raises makes the whole group retry for ever
             log.exception("the placement cannot be followed; falling back to Faust's own assignment")
-            self._deciding, self._differs = NO_EPOCH, None
+            self._deciding, self._differs = NO_EPOCH, twins
         return super()._perform_assignment(cluster, member_metadata)
 
     def _read(self, member: Member, told: Any, cluster: Any) -> MemberData:
@@ -146,7 +147,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
 
         self._update_member_urls(members)
         layouts = {member: self._layout_of(data, subscriptions[member]) for member, data in members.items()}
-        self._differs = self._difference(layouts, members)
+        self._differs = self._differs or self._difference(layouts, members)
         assignments = {member: ClientAssignment(actives={}, standbys={}) for member in members}
         topic_groups: dict[str, int] = {}
         by_worker = {data.worker: member for member, data in members.items() if data.worker}
@@ -285,6 +286,20 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._shared.differs = data.differs and data.differs[:MAX_DIFFERENCE]
         if any(self._assignment.standbys.values()):
             self._shared.differs = self._shared.differs or STOCK_LEADER
+
+
+def _twins(members: Members) -> str | None:
+    """What to tell of several members with one worker name; None if each has its own.
+
+    A hand-over names its target by this name, so all of them would take the key group over.
+    """
+    counts = Counter(data.worker for data in members.values() if data.worker)
+    twice = sorted(step(worker) for worker, count in counts.items() if count > 1)
+    if not twice:
+        return None
+    found = f"several processes are called {first_few(twice)}: each needs a name of its own (TRIMTAB_WORKER)"
+    log.warning("no hand-overs while %s", found)
+    return found[:MAX_DIFFERENCE]
 
 
 def _newest_in_parts(members: Members) -> Epoch:

@@ -44,9 +44,9 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     copies: dict[str, Any] | None = None
     """State on the member's disk of key groups that it neither owns nor follows, as `copy_columns` writes it."""
     differs: str | None = None
-    """Set by the leader: how the members' versions of the app differ in this generation.
+    """Set by the leader: why nobody hands anything over in this generation.
 
-    None = they do not differ, or it is unknown.
+    The members' versions of the app differ, or several members have one name.  None = neither, or it is unknown.
     """
 
 

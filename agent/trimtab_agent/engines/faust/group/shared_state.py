@@ -55,7 +55,8 @@ class PluginState:
         self.refusal: str | None = None
         """Why this worker only reports for its whole life; None = it can be steered while `differs` is None too."""
         self.differs: str | None = None
-        """How the members' versions of the app differ, according to the leader of this generation."""
+        """How the members' versions of the app differ, or which of them have one name, according to the leader of this
+        generation."""
         self.not_local: str | None = None
         """Why events of a topic that should be local go by the broker; None = nothing is known against it."""
         self._trust = trust

@@ -12,6 +12,7 @@ from trimtab_agent.engines.faust.steering.lost_offsets import done_again
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.tables import other_logs
+from trimtab_agent.engines.faust.tables.damaged import replace_damaged
 from trimtab_agent.engines.outcomes import Refused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
@@ -68,6 +69,7 @@ class GroupWatcher:
         # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.
         gc.collect()
         gc.freeze()
+        replace_damaged(app)
         other_logs.watch(app)
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()

@@ -115,6 +115,27 @@ def test_without_a_placement_faust_decides_and_says_so(workers: dict[str, Worker
     assert [w.shared.applied for w in workers.values()] == [NO_EPOCH] * 3
 
 
+@pytest.mark.parametrize("placed", [True, False])
+def test_two_members_with_one_name_keep_all_from_handing_over_until_one_has_left(
+    workers: dict[str, Worker], placed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    workers["m3"] = Worker(1)
+    if placed:
+        workers["m0"].shared.offer(placement(1, [("w1",)] * 6, [("w0",)] * 6))
+
+    rejoin(workers, leader="m0")
+
+    told = "several processes are called w1: each needs a name of its own (TRIMTAB_WORKER)"
+    assert [worker.shared.reports_only for worker in workers.values()] == [told] * 4
+    assert f"no hand-overs while {told}" in caplog.text
+    assert sorted(number for worker in workers.values() for number in worker.owns("in")) == [0, 1, 2, 3, 4, 5]
+
+    del workers["m3"]
+    rejoin(workers, leader="m0")
+
+    assert [worker.shared.reports_only for worker in workers.values()] == [None] * 3
+
+
 def test_a_leader_never_raises(workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
     workers["m0"].shared.offer(placement(1, [("w0",)] * 6, [("w0",)] * 6))
     monkeypatch.setattr("trimtab_agent.engines.faust.group.assignor.place", lambda *_, **__: 1 / 0)
