@@ -3,7 +3,6 @@
 import argparse
 import json
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from flights.demo.view import View
 from tests.faults.played.cells import all_cells, chosen
+from tests.faults.played.halt import Halt
 from tests.faults.played.runs import Result, run_matrix
 from tests.faults.played.table import as_document, as_table, reasons
 from trimtab_controller.jars.fetching import JarError
@@ -39,11 +39,12 @@ def main() -> int:
     out: Path = given.out.absolute()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    halt = Halt()
+    halt.listen()
     results: list[Result] = []
     try:
         with View(console) as view:
-            for result in run_matrix(cells, out, view, seed=given.seed):
+            for result in run_matrix(cells, out, view, seed=given.seed, halt=halt):
                 results.append(result)
                 document = json.dumps(as_document(results, given.seed), indent=1)
                 (out / "matrix.json").write_text(document + "\n", encoding="utf-8")

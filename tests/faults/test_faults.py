@@ -7,6 +7,7 @@ from rich.console import Console
 
 from flights.demo.view import View
 from tests.faults.played.cells import chosen
+from tests.faults.played.halt import Halt
 from tests.faults.played.runs import run_stage
 from tests.faults.played.stage import Stage, StageSettings
 
@@ -17,7 +18,7 @@ def test_a_worker_and_the_controller_die_in_the_middle_of_rounds_and_every_promi
     cells = chosen(["worker killed:release", "controller killed:decided"])
     settings = StageSettings(workers=2, key_groups=16)
 
-    results = run_stage(cells, Stage(settings, tmp_path, View(Console(quiet=True))), seed=1)
+    results = run_stage(cells, Stage(settings, tmp_path, View(Console(quiet=True))), seed=1, halt=Halt())
 
     assert [result.broken for result in results] == [[], []]
     assert [result.not_played for result in results] == [[], []]

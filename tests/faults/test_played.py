@@ -150,6 +150,8 @@ def test_a_fault_that_nothing_shows_has_not_been_played() -> None:
     assert loud.not_played == []
     assert silent.broken == half.broken == loud.broken == []
     assert (failed.broken, failed.not_played) == (["not steered"], [])
+    early = replace(failed, played=replace(played(1.0, failure="no round"), struck=False))
+    assert (early.broken, early.not_played) == ([], ["its moment was not reached: no round"])
     assert replace(failed, impossible=True, played=None, failure="needs root").broken == []
     document = as_document([silent, loud], seed=7)
     assert [row["not_played"] for row in document["cells"]] == [silent.not_played, []]

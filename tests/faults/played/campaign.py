@@ -4,10 +4,11 @@ import random
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flights.readback import read_topic
 from tests.faults.played.cells import Cell
+from tests.faults.played.halt import Halt, Interrupted
 from tests.faults.played.moments import Target
 from tests.faults.played.rounds import Load, tapped
 from tests.faults.played.said import Ear, unsaid
@@ -28,13 +29,19 @@ class Played:
     target: Target | None
     strike: Strike
     said: Counter[str]
+    took: dict[str, float] = field(default_factory=dict)
+    """Seconds that the moment waited for what it had set going."""
     failure: str | None = None
     """Why the cell did not come to its end."""
+    struck: bool = True
+    """Whether the fault has struck: else its moment was never reached, and the failure says nothing of promises."""
+    interrupted: bool = False
+    """A signal ended it."""
 
     @property
     def unsaid(self) -> list[str]:
         """What should have been said, and was not: nothing shows that the fault had any effect."""
-        return [] if self.failure is not None else unsaid(self.cell.fault.must_say, self.said)
+        return [] if self.failure is not None or self.interrupted else unsaid(self.cell.fault.must_say, self.said)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,9 +72,10 @@ class _Went:
 class Campaign:
     """Cells on one stage; each leaves it steered, or says why not: then the stage is of no more use."""
 
-    def __init__(self, stage: Stage, seed: int) -> None:
+    def __init__(self, stage: Stage, seed: int, halt: Halt) -> None:
         self._stage = stage
         self._seed = seed
+        self._halt = halt
         self._load = Load(stage)
 
     def play(self, cell: Cell) -> Played:
@@ -75,11 +83,15 @@ class Campaign:
         stage = self._stage
         stage.run.phase(str(cell))
         stage.notes.clear()
+        stage.took.clear()
         ear = Ear(stage, cell.fault.must_say)
         went = _Went(began_at=time.time())
-        failure = None
+        failure, interrupted = None, False
         try:
-            self._suffer(cell, went, ear)
+            with self._halt.cell():
+                self._suffer(cell, went, ear)
+        except Interrupted:
+            interrupted = True
         except Exception as error:  # whatever it is, it is this cell's: the matrix goes on
             failure = f"{type(error).__name__}: {error}"
         return Played(
@@ -88,7 +100,10 @@ class Campaign:
             target=went.target,
             strike=went.strike(stage, cell),
             said=ear.said(),
+            took=dict(stage.took),
             failure=failure,
+            struck=went.at is not None,
+            interrupted=interrupted,
         )
 
     def _suffer(self, cell: Cell, went: _Went, ear: Ear) -> None:
@@ -99,15 +114,26 @@ class Campaign:
             chance = random.Random(f"{self._seed} {cell}")  # a cell is the same, alone and among others
             went.target = moment.enter_context(cell.moment.reach(stage, self._load, chance))
             went.at = time.time()
+            interrupted = None
             with fault.strike(stage, went.target):
-                if fault.needs_round and not cell.moment.in_round:
-                    self._load.shift(stage.settings.beyond_band)
-                stage.wait(fault.lasts_s)
-                until = time.monotonic() + SAID_LIMIT_S
-                while fault.needs_round and unsaid(fault.must_say, ear.said()) and time.monotonic() < until:
-                    stage.wait(ASK_EVERY_S)
+                try:
+                    self._last(cell, ear)
+                except Interrupted as error:  # the cause of the fault is taken away nevertheless
+                    interrupted = error
             went.over_at = time.time()
+            if interrupted is not None:
+                raise interrupted
         stage.until_steered(str(cell))
+
+    def _last(self, cell: Cell, ear: Ear) -> None:
+        """Let the fault last for as long as it is to."""
+        stage, fault = self._stage, cell.fault
+        if fault.needs_round and not cell.moment.in_round:
+            self._load.shift(stage.settings.beyond_band)
+        stage.wait(fault.lasts_s)
+        until = time.monotonic() + SAID_LIMIT_S
+        while fault.needs_round and unsaid(fault.must_say, ear.said()) and time.monotonic() < until:
+            stage.wait(ASK_EVERY_S)
 
     def end_a_hand_over(self) -> None:
         """Play a round undisturbed, if faults have ended all hand-overs so far: the judge wants to see one."""

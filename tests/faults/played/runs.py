@@ -8,6 +8,7 @@ from flights.steered_run import Viewer
 from tests.faults.played.campaign import Campaign, Played
 from tests.faults.played.cells import Cell
 from tests.faults.played.disks import obstacle
+from tests.faults.played.halt import Halt
 from tests.faults.played.moments import NEW_APP
 from tests.faults.played.stage import Stage, StageSettings
 from tests.faults.recorded.check import check
@@ -48,43 +49,47 @@ class Result:
         """What went wrong, a sentence each."""
         found = [] if self.failure is None or self.impossible else [self.failure]
         if self.played is not None:
-            found += [self.played.failure] if self.played.failure else []
+            found += [self.played.failure] if self.played.failure and self.played.struck else []
         return [*found, *(f"{violation.broken}: {violation.text}" for violation in self.violations)]
 
     @property
     def not_played(self) -> list[str]:
         """Why nothing shows that the fault had any effect: then it is not known whether a promise is kept."""
+        if self.played is not None and self.played.interrupted:
+            return ["interrupted by a signal"]
+        if self.played is not None and self.played.failure and not self.played.struck:
+            return [f"its moment was not reached: {self.played.failure}"]
         return [] if self.played is None else [f"nobody said {text!r}" for text in self.played.unsaid]
 
 
-def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int) -> Iterator[Result]:
-    """All cells, stage after stage; a cell that fails ends its stage, not the matrix."""
+def run_matrix(cells: Sequence[Cell], folder: Path, view: Viewer, *, seed: int, halt: Halt) -> Iterator[Result]:
+    """All cells, stage after stage; a cell that fails ends its stage, not the matrix; a signal ends both."""
     impossible = {cell: reason for cell in cells if cell.fault.needs_disk and (reason := obstacle())}
     yield from (Result(cell=cell, logs=folder, failure=why, impossible=True) for cell, why in impossible.items())
     number = 0
     for kind, settings in STAGES.items():
         waiting = [cell for cell in cells if cell.stage == kind and cell not in impossible]
         most = CELLS_PER_STAGE.get(kind, MOST_CELLS)
-        while waiting:
+        while waiting and not halt.asked:
             for _ in range(STARTS):
                 number += 1
-                results = run_stage(waiting[:most], Stage(settings, folder / f"stage-{number}", view), seed)
+                results = run_stage(waiting[:most], Stage(settings, folder / f"stage-{number}", view), seed, halt)
                 if results[0].played is not None:
                     break
             yield from results
             del waiting[: len(results)]
 
 
-def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
-    """As many of the cells as the stage can bear: up to the first that fails, and that one."""
+def run_stage(cells: Sequence[Cell], stage: Stage, seed: int, halt: Halt) -> list[Result]:
+    """As many of the cells as the stage can bear: up to the first that fails or is interrupted, and that one."""
     logs = stage.folder / "sandbox" / "logs"
     played: list[Played] = []
     try:
         with stage:
-            campaign = Campaign(stage, seed)
-            while len(played) < len(cells) and not (played and played[-1].failure):
+            campaign = Campaign(stage, seed, halt)
+            while len(played) < len(cells) and not halt.asked and not (played and played[-1].failure):
                 played.append(campaign.play(cells[len(played)]))
-            if not played[-1].failure and any(cell.hands_over for cell in cells[: len(played)]):
+            if not halt.asked and not played[-1].failure and any(cell.hands_over for cell in cells[: len(played)]):
                 campaign.end_a_hand_over()
             stage.come_to_rest()
             stage.record([each.strike for each in played])
@@ -98,7 +103,9 @@ def run_stage(cells: Sequence[Cell], stage: Stage, seed: int) -> list[Result]:
             Result(cell=cell, logs=logs, played=each, failure=f"not judged: {failure}")
             for cell, each in zip(cells, tried, strict=False)
         ]
-    lacking = verdict.unseen(rounds=any(cell.hands_over for cell in cells[: len(played)]))
+    finally:
+        halt.judged()
+    lacking = verdict.unseen(rounds=any(each.cell.hands_over for each in played if not each.interrupted))
     blind = f"not judged: nothing is recorded of {', '.join(lacking)}" if lacking else None
     return [
         Result(cell=each.cell, logs=logs, played=each, cost=cost, violations=tuple(violations), failure=blind)

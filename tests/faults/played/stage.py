@@ -115,6 +115,8 @@ class Stage:
         self.folder = folder
         self.notes: Counter[str] = Counter()
         """What was seen and has no record in Kafka: processes that ended by themselves, lacks while waiting."""
+        self.took: dict[str, float] = {}
+        """Seconds that a moment waited for what it had set going, by what that was."""
         self.disks: dict[str, Disk] = {}
         """By name of the host (its agent's journal) or worker (its store); none where they cannot be made."""
         self.kept: set[str] = set()

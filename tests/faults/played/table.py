@@ -75,6 +75,7 @@ def _document(result: Result) -> dict[str, Any]:
         "unowned_seconds": round(cost.unowned_s, 2) if cost else None,
         "held_up_seconds": round(cost.held_up_s, 2) if cost else None,
         "steered_again_after_seconds": round(cost.unsteered_s, 2) if cost else None,
+        "waited_seconds": {what: round(span, 1) for what, span in played.took.items()} if played else {},
         "said": dict(played.said if played else Counter()),
         "possible_here": not result.impossible,
         "not_played": result.not_played,
