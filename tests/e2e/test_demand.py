@@ -100,6 +100,10 @@ def test_the_worker_that_is_asked_for_more_than_it_has_is_relieved_by_the_first_
 def test_nothing_moves_for_a_job_that_waits_for_something_else(run: Run, show: Show) -> None:
     run.until(lambda status: backlog(status) < 20, "no backlog")
     run.jobs.rates |= dict.fromkeys(range(PARTITIONS), 2 * CALM)
+    run.until(
+        lambda status: [row.key_groups for row in status.nodes] == [4, 4, 4] and not status.plans_in_flight,
+        "a plan for the load that is even again",
+    )
     run.windows(3)
     rounds = len(run.last.rounds)
     run.wait.touch()
