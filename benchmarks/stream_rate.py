@@ -1,8 +1,11 @@
-"""Measures the throughput of the stream: `python benchmarks/stream_rate.py [--samples N]`.
+"""Measures the throughput of the stream: `python benchmarks/stream_rate.py [--samples N] [--seconds S]`.
 
 Reports on a real broker are read, parsed, validated, summed and passed to the assembler, like a batch of the stream, on
 one core (local[1]).  The output has samples per second, and per CPU second of JVM (all threads) and Python.  The latter
 figure is also valid on a busy machine.
+
+The first rounds, in which the JVM still compiles, do not count.  No round begins later than S seconds after the first
+one: what has been measured until then is printed.
 """
 
 import argparse
@@ -36,6 +39,7 @@ CLUSTER = "bench"
 KEY_GROUPS_PER_REPORT = 1_000
 WARM_UP_ROUNDS = 5
 ROUNDS = 5
+LIMIT_S = 120.0
 
 
 def report(host: int, at_ms: int, key_groups: int) -> bytes:
@@ -82,8 +86,8 @@ def report(host: int, at_ms: int, key_groups: int) -> bytes:
     )
 
 
-def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, float]:
-    """Samples per second on one core, medians over rounds."""
+def measure_rate(broker: Broker, topics: Topics, samples: int, limit_s: float) -> dict[str, float]:
+    """Samples per second on one core, medians over the rounds that count: the last one, if there are no more."""
     reports = samples // KEY_GROUPS_PER_REPORT
     producer = Producer({"bootstrap.servers": broker.address, "compression.type": "lz4"})
     now_ms = int(time.time() * 1000)
@@ -103,19 +107,24 @@ def measure_rate(broker: Broker, topics: Topics, samples: int) -> dict[str, floa
     sampled = pipeline.samples(records, cluster=CLUSTER, max_ahead_ms=10_000)
     summed = pipeline.windows(sampled, window_ms=10_000)
     rows = reports * (KEY_GROUPS_PER_REPORT + 2)  # key groups, the host and the worker; without declared operators
-    rates, cpu_rates = [], []
-    for index in range(WARM_UP_ROUNDS + ROUNDS):
+    rates: list[float] = []
+    cpu_rates: list[float] = []
+    first = time.monotonic()
+    while not rates or (len(rates) < WARM_UP_ROUNDS + ROUNDS and time.monotonic() < first + limit_s):
         began, used = time.monotonic(), sum(jvm.cpu_times()[:2]) + time.process_time()
         of_kind(summed.toArrow(), Kind.KEY_GROUP)
-        if index >= WARM_UP_ROUNDS:
-            rates.append(rows / (time.monotonic() - began))
-            cpu_rates.append(rows / (sum(jvm.cpu_times()[:2]) + time.process_time() - used))
+        rates.append(rows / (time.monotonic() - began))
+        cpu_rates.append(rows / (sum(jvm.cpu_times()[:2]) + time.process_time() - used))
     spark.stop()
+    warm_up = min(WARM_UP_ROUNDS, len(rates) - 1)
+    rates, cpu_rates = rates[warm_up:], cpu_rates[warm_up:]
     return {
         "samples_per_s_one_core": round(statistics.median(rates)),
         "samples_per_cpu_s": round(statistics.median(cpu_rates)),
         "reports_per_s_one_core": round(statistics.median(rates) / (KEY_GROUPS_PER_REPORT + 2), 1),
         "key_groups_per_report": KEY_GROUPS_PER_REPORT,
+        "rounds": len(rates),
+        "rounds_before": warm_up,
     }
 
 
@@ -123,6 +132,7 @@ def main() -> None:
     """Print the rates as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=500_000, help="key-group samples per round (500000)")
+    parser.add_argument("--seconds", type=float, default=LIMIT_S, help=f"until the last round begins ({LIMIT_S:g})")
     options = parser.parse_args()
     topics = Topics(CLUSTER)
     with (
@@ -131,7 +141,7 @@ def main() -> None:
         Broker(Path(name) / "broker", processes) as broker,
     ):
         broker.create_topics([Topic(name=topics.reports, partitions=4)])
-        print(json.dumps(measure_rate(broker, topics, options.samples)))
+        print(json.dumps(measure_rate(broker, topics, options.samples, options.seconds)))
 
 
 if __name__ == "__main__":
