@@ -18,7 +18,7 @@ from trimtab_controller.loop.why import why_here
 from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.event_documents import KeyGroupWhy
 from trimtab_protocol.messages.names import KeyGroup
-from trimtab_protocol.messages.status import BalanceStatus
+from trimtab_protocol.messages.status import BalanceStatus, status_key
 from trimtab_protocol.signing.keys import TrustedKeys
 
 KEPT_S = 10.0
@@ -59,7 +59,8 @@ class Explainer:
     def why(self, key_group: KeyGroup) -> KeyGroupWhy:
         """Where it is and why.  Raises UnknownKeyGroupError, CannotSayError."""
         read = self._newest()
-        return why_here(key_group, read.decider.known, read.execution, self._watch.events)
+        status = self._watch.known.statuses.get(status_key(acting=True))
+        return why_here(key_group, read.decider.known, read.execution, self._watch.events, status)
 
     def looked(self) -> Looked:
         """What a controller would know now, and the events that are kept: for a change.  Raises CannotSayError."""

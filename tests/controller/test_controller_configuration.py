@@ -109,6 +109,13 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
         read(tmp_path, LEAST + "[forecast]\nstep_s = 60")
 
 
+def test_how_long_moves_wait_for_a_peak_has_limits(tmp_path: Path) -> None:
+    assert read(tmp_path, LEAST).forecast.hold_moves_s == 3600.0
+    assert read(tmp_path, LEAST + "[forecast]\nhold_moves_s = 0").forecast.hold_moves_s == 0.0
+    with pytest.raises(BadConfiguration, match=r"forecast.hold_moves_s: found 7201, expected"):
+        read(tmp_path, LEAST + "[forecast]\nhold_moves_s = 7201")
+
+
 def test_a_missing_package_for_forecasts_is_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,4 +28,4 @@ def test_the_recorded_windows_are_replayed_under_other_settings(world: World) ->
     shown = world.trimtab("replay")
     assert "as done" in shown
     assert "load distance, mean (pp)" in shown
-    assert "expected a key of balance or execution" in world.trimtab("replay", "--set", "kafka.x=1", code=2)
+    assert "expected a key of balance, execution, forecast" in world.trimtab("replay", "--set", "kafka.x=1", code=2)

@@ -164,7 +164,10 @@ def _app(app: AppStatus, at: float) -> Text:
         text.append(f"\n{line}")
     if app.size is not None:
         text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
-    return text if app.forecast is None else text.append(f"\nforecast: {app.forecast.text}")
+    if app.forecast is not None:
+        text.append(f"\nforecast: {app.forecast.text}")
+        text.append("" if app.forecast.moves is None else f"\nforecast for moves: {app.forecast.moves}")
+    return text
 
 
 def restart_line(app: AppStatus) -> str:

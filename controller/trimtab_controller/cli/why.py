@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich import box
@@ -14,7 +15,7 @@ from trimtab_controller.cli.known import CommandError, Target, events_of
 from trimtab_controller.cli.operator import DONE, console, print_json
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
-from trimtab_protocol.event_documents import KeyGroupWhy
+from trimtab_protocol.event_documents import KeyGroupWhy, WhyTarget
 from trimtab_protocol.messages.names import parse_key_group
 
 SHOWN_TARGETS, SHOWN_MOVES = 12, 5
@@ -31,7 +32,7 @@ def run_why(args: argparse.Namespace, target: Target) -> int:
     state = read_cluster_state(target.connection, target.configuration, now)
     known = informed(state, target.configuration, now).known
     try:
-        found = why_here(key_group, known, state.found.execution, events_of(target, now))
+        found = why_here(key_group, known, state.found.execution, events_of(target, now), state.found.acted)
     except UnknownKeyGroupError as error:
         raise CommandError(str(error)) from error
     if args.json:
@@ -79,9 +80,20 @@ def _targets(found: KeyGroupWhy) -> Table:
         if row.change is not None and not row.owner:
             far += f" ({row.change:+.2f})"
         load = "-" if row.load_pct is None else f"{row.load_pct:.1f} %"
-        remark = "it is here" if row.owner else row.forbidden or ("standby" if row.standby else "")
-        table.add_row(Text(f"{row.worker} on {row.host}" if row.host else row.worker), far, load, Text(remark))
+        named = f"{row.worker} on {row.host}" if row.host else row.worker
+        table.add_row(Text(named), far, load, Text("; ".join(_remarks(row))))
     return table
+
+
+def _remarks(row: WhyTarget) -> Iterator[str]:
+    if row.owner:
+        yield "it is here"
+    elif row.forbidden is not None:
+        yield row.forbidden
+    if row.standby:
+        yield "standby"
+    if row.no_standby is not None and not row.owner:
+        yield f"no standby of it by {row.no_standby}"
 
 
 def _moves(found: KeyGroupWhy) -> Table:

@@ -395,4 +395,5 @@ class Decider:
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=wanted.view.app)
         if (changed := self._admit_cluster() or admit_app(wanted.view.app, self._execution)) is not None:
             return changed
-        return judge_now(wanted, answer, self.known, self._execution, self._learned, self.settings)
+        found = judge_now(wanted, answer, self.known, self._execution, self._learned, self.settings)
+        return self._seen.wait_for_peak(now, wanted.view, found, self._execution, self._learned)

@@ -7,20 +7,25 @@ import numpy as np
 
 from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
+from trimtab_controller.loop.barred_standbys import no_standby
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.events import Event, EventMove
-from trimtab_protocol.messages.names import KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.status import Status
 
 MAX_TARGETS = 1_000
 """Workers of one answer: those to which a move would do most good, and the owner."""
 MAX_MOVES = 50
 """Past moves of one answer."""
+WAITS_S = 120.0
+"""How old the decision to wait may be beside the status: it is repeated in every window."""
 
 
 class UnknownKeyGroupError(Exception):
@@ -36,8 +41,13 @@ class _Came:
     story: str
 
 
-def why_here(key_group: KeyGroup, known: Known, execution: Execution, events: Sequence[Event]) -> KeyGroupWhy:
-    """What is known of a key group; `events` = as far back as they were read.  Raises UnknownKeyGroupError."""
+def why_here(
+    key_group: KeyGroup, known: Known, execution: Execution, events: Sequence[Event], status: Status | None = None
+) -> KeyGroupWhy:
+    """What is known of a key group; `events` = as far back as they were read, `status` = that of the controller.
+
+    Raises UnknownKeyGroupError.
+    """
     placement = execution.placements.get(key_group.app)
     row = placement.of(key_group.operator, key_group.partition) if placement else ()
     view = known.views.get(key_group.app)
@@ -63,7 +73,7 @@ def why_here(key_group: KeyGroup, known: Known, execution: Execution, events: Se
         window_end=known.snapshot.end_ms / 1000.0 if known.snapshot else None,
         load_distance=found.load_distance if found else None,
         mean_load=found.mean_load if found else None,
-        stays=_stays(key_group, view, place, execution),
+        stays=_stays(key_group, view, place, execution) or _waits(key_group.app, status),
         targets=targets[:MAX_TARGETS],
         targets_total=len(targets),
         moves=[_told(event, move) for event, move in past[:MAX_MOVES]],
@@ -155,6 +165,14 @@ def _stays(
     return None
 
 
+def _waits(app: AppId, status: Status | None) -> str | None:
+    """That plans for balance wait for a peak to pass, by the controller's last decision about the app."""
+    decisions = [row for row in status.decisions if row.app == app] if status is not None else []
+    if status is None or not decisions or decisions[-1].reason != SkipReason.PEAK_PASSES:
+        return None
+    return decisions[-1].text if status.at - decisions[-1].at <= WAITS_S else None
+
+
 def _fixed(worker: FixedWorker) -> str:
     return f"{worker.reason}: {worker.detail}" if worker.detail else str(worker.reason)
 
@@ -166,7 +184,7 @@ def _targets(
     if place is None or place[0]:
         return [], SingleMoves(view)
     moves = SingleMoves(replace(view, copies=copies_of_one(view, place[1], held)))
-    found = [*_free(view, place[1], row, moves), *_not_free(view, row)]
+    found = [*_free(view, place[1], row, moves), *_not_free(view, view.owned[place[1]].key_group, row)]
 
     def rank(target: WhyTarget) -> tuple[bool, bool, float, float]:
         far = target.load_distance if target.load_distance is not None else np.inf
@@ -191,6 +209,7 @@ def _free(view: AppView, at: int, row: Owners, moves: SingleMoves) -> Iterator[W
             owner=target == source,
             standby=worker.id in row[1:],
             forbidden=forbidden or (f"it would overfill {limit}" if limit else None),
+            no_standby=None if target == source else no_standby(view, view.owned[at].key_group, worker, row),
         )
 
 
@@ -214,7 +233,7 @@ def _rules(key_group: KeyGroup, view: AppView, owner: WorkerId | None) -> Iterat
         yield f"{told}; it may not be on {owner}" if broken else told
 
 
-def _not_free(view: AppView, row: Owners) -> Iterator[WhyTarget]:
+def _not_free(view: AppView, key_group: KeyGroup, row: Owners) -> Iterator[WhyTarget]:
     for fixed in view.fixed:
         yield WhyTarget(
             worker=fixed.id,
@@ -224,6 +243,7 @@ def _not_free(view: AppView, row: Owners) -> Iterator[WhyTarget]:
             load_pct=None,
             owner=False,
             standby=fixed.id in row[1:],
+            no_standby=no_standby(view, key_group, fixed.worker, row) if fixed.worker else None,
             forbidden=f"it takes no part in plans: {_fixed(fixed)}",
         )
 

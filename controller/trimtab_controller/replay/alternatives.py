@@ -9,7 +9,7 @@ from typing import Any
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode
 from trimtab_protocol.messages.decode import BadMessage
 
-SECTIONS = ("balance", "execution")
+SECTIONS = ("balance", "execution", "forecast")
 """The sections whose keys a replay may set; the others do not change what is decided about recorded windows."""
 MAX_ALTERNATIVES = 8
 """Settings that one replay tries, besides those of the configuration."""
@@ -53,7 +53,7 @@ def _parsed(text: str) -> dict[str, dict[str, Any]]:
         raise BadConfiguration(f"--set {text}: found no SECTION.KEY=VALUE: {error}") from error
     for section, values in document.items():
         if section not in SECTIONS or not isinstance(values, dict):
-            raise BadConfiguration(f"--set {text}: found {section!r}, expected a key of {' or '.join(SECTIONS)}")
+            raise BadConfiguration(f"--set {text}: found {section!r}, expected a key of {', '.join(SECTIONS)}")
     return document
 
 

@@ -1,8 +1,9 @@
 """One controller over recorded windows: its decider, its execution, and a cluster that obeys.
 
 The number of workers is as recorded: nothing is scaled.  Of what operators asked for, their rules are kept while they
-were wanted; nothing else is repeated.  A key group whose worker of the replay no longer runs goes where it was
-recorded, as the consumer group would have moved it.
+were wanted; nothing else is repeated.  Moves wait for peaks that pass, as `[forecast]` says and earlier windows show.
+A key group whose worker of the replay no longer runs goes where it was recorded, as the consumer group would have moved
+it.
 """
 
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import replace
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Resized, Skip
+from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import ownership
@@ -56,6 +58,7 @@ class Replay:
             plans=replace(PlanSettings(), keep_moved_s=configuration.plans.keep_moved_s),
             rules=configuration.rules,
             budget=self._execution.budget,
+            forecasts=Forecasts(settings=configuration.forecast),
         )
         self._cluster = ReplayedCluster(pace)
         self.owners: dict[KeyGroup, WorkerId] = {}

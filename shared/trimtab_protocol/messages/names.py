@@ -118,7 +118,7 @@ class Topics:
 
     @property
     def journal(self) -> str:
-        """Controller -> controller. Key: `execution`, `demand/APP/DAY`. Plan in flight and demand, for a successor."""
+        """Controller -> controller. Key: `execution`, `demand/APP/DAY`, `pattern/APP/STEP`. For a successor."""
         return f"trimtab.{self.cluster}.journal"
 
     @property

@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from tests.controller.cli.status_examples import STATUS
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from trimtab_controller.cli.why import show
@@ -19,6 +20,7 @@ from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove, EventNext
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
+from trimtab_protocol.messages.status import DecisionStatus
 
 WORKERS = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in (W0, W1, W2))
 LOADS = {0: (W0, 30.0), 1: (W0, 20.0), 2: (W1, 25.0), 3: (W2, 15.0)}
@@ -66,6 +68,49 @@ EVENTS = (BEGUN, ENDED, MEASURED)
 
 def known(view: AppView | NotReady = VIEW) -> Known:
     return Known(views={APP: view}, not_ready=None)
+
+
+def in_zones(*zones: str | None, standbys: int = 1) -> AppView:
+    workers = tuple(replace(each, zone=zone) for each, zone in zip(WORKERS, zones, strict=True))
+    spread = Rule(name="power", kind=RuleKind.SPREAD, reason="zones fail as a whole")
+    ssd = Rule(name="ssd", kind=RuleKind.EXCLUDE, reason="slow disks", operator="sums", workers=(W1,))
+    return replace(VIEW, workers=workers, rules=(spread, ssd), standbys=standbys)
+
+
+def barred(view: AppView, key_group: KeyGroup) -> dict[str, str | None]:
+    return {row.worker: row.no_standby for row in why_here(key_group, known(view), EXECUTION, EVENTS).targets}
+
+
+def test_which_worker_a_rule_bars_as_standby_and_for_what() -> None:
+    slow = "rule ssd: slow disks"
+    owner = f"rule power: zone a has its owner {W0} already: zones fail as a whole"
+    # Key group 1 is on w0, its standby on w2.
+    assert barred(in_zones("a", "a", "b"), kg(1)) == {W0: None, W1: f"{owner}; {slow}", W2: None}
+    standby = f"rule power: zone b has its standby {W2} already: zones fail as a whole"
+    assert barred(in_zones("a", "b", "b"), kg(1)) == {W0: None, W1: f"{standby}; {slow}", W2: None}
+    # With more copies than zones, standbys may share one.
+    assert barred(in_zones("a", "b", "b", standbys=2), kg(1)) == {W0: None, W1: slow, W2: None}
+    assert barred(in_zones("a", "a", "a"), kg(1)) == {W0: None, W1: slow, W2: None}, "there is no other zone"
+    assert barred(in_zones("a", None, "b"), kg(1)) == {W0: None, W1: slow, W2: None}, "its zone is not known"
+
+
+def test_a_worker_that_is_no_standby_is_shown() -> None:
+    told = StringIO()
+    show(why_here(kg(1), known(in_zones("a", "a", "b")), EXECUTION, EVENTS), Console(file=told, width=200))
+    assert (
+        f"no standby of it by rule power: zone a has its owner {W0} already: zones fail as a whole" in told.getvalue()
+    )
+
+
+@pytest.mark.parametrize(("reason", "age_s", "waits"), [("peak_passes", 90.0, True), ("peak_passes", 130.0, False)])
+def test_that_moves_wait_for_a_peak_is_told(reason: str, age_s: float, waits: bool) -> None:
+    text = "nothing: app: load distance 20.0 above 5.0, held: the peak is forecast to pass in 4 min"
+    row = DecisionStatus(at=1000.0 - age_s, kind="skip", reason=reason, text=text, app=APP)
+    status = replace(STATUS, at=1000.0, decisions=(row, replace(row, app=AppId("other"), reason="inside_band")))
+    found = why_here(kg(1), known(), EXECUTION, EVENTS, status)
+    assert found.stays == (text if waits else None)
+    after = replace(status, decisions=(row, replace(row, at=999.0, reason="inside_band")))
+    assert why_here(kg(1), known(), EXECUTION, EVENTS, after).stays is None
 
 
 def test_what_moving_it_to_each_worker_would_do() -> None:
