@@ -61,8 +61,8 @@ def test_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (KAFKA, "agent: found 'nothing', expected an object"),
-        (AGENT, "kafka: found 'nothing', expected an object"),
+        (KAFKA, "agent: missing, expected an object"),
+        (AGENT, "kafka: missing, expected an object"),
         (AGENT + "colour = 1\n" + KAFKA, "agent.colour: found a whole number, expected no such field"),
         (AGENT + KAFKA + "[extra]\n", "extra: found an object, expected no such field"),
         (AGENT + "interval_s = 0\n" + KAFKA, "agent.interval_s: found 0, expected a finite number, 0.1 to 600"),

@@ -29,14 +29,14 @@ def test_the_sample_is_accepted_as_it_stands() -> None:
         ('cluster = "a"\naddress = "0.0.0.0"', "console.address: found '0.0.0.0', expected 127.0.0.1 or ::1"),
         ('cluster = "a"\naddress = "example.com"', "console.address: found 'example.com', expected an IP address"),
         ('cluster = "a"\naddress = "0.0.0.0"\n[access]\ntokens = "t"', "any other address needs [tls] and [access]"),
-        ('cluster = "a"\n[access]', "access.tokens: found 'nothing'"),
+        ('cluster = "a"\n[access]', "access.tokens: missing"),
         ('cluster = "a"\n[access]\ntokens = "/nowhere/t"', "/nowhere/t: No such file or directory"),
-        ('cluster = "a"\n[tls]\ncertificate = "c"', "tls.key: found 'nothing'"),
+        ('cluster = "a"\n[tls]\ncertificate = "c"', "tls.key: missing"),
         ('cluster = "a"\n[tls]\ncertificate = "c"\nkey = "/nowhere/k"', "/nowhere/k: No such file or directory"),
         ('cluster = "a"\nport = 0', "console.port: found 0, expected"),
         ('cluster = "a"\nhosts = ["a:80"]', "console.hosts[0]: found 'a:80', expected the name of a host"),
         ('cluster = "a"\ntokens = 1', "console.tokens: found a whole number"),
-        ("", "console.cluster: found 'nothing'"),
+        ("", "console.cluster: missing"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_exit_code_2(

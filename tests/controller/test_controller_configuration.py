@@ -173,7 +173,7 @@ def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "controller: found 'nothing', expected an object"),
+        ("", "controller: missing, expected an object"),
         ("[controller", "not TOML"),
         (LEAST.replace('"demo"', '"de mo"'), "controller.cluster: found 'de mo', expected a name"),
         (LEAST + "[balance]\nmax_migrations = 0\n", "balance.max_migrations: found 0, expected 1 to"),
@@ -184,7 +184,7 @@ def test_settings_of_the_clients_are_texts(tmp_path: Path) -> None:
         (LEAST + '[execution]\nattempts = "3"\n', "execution.attempts: found a string, expected a whole number"),
         (LEAST + '[metrics]\nlisten = "9100"\n', "metrics.listen: found '9100', expected address:port"),
         (LEAST + "[mertics]\n", "mertics: found an object, expected no such field"),
-        (LEAST.replace("[stream]", "[streams]"), "stream.checkpoint_dir: found 'nothing', expected a string"),
+        (LEAST.replace("[stream]", "[streams]"), "stream.checkpoint_dir: missing, expected a string"),
     ],
 )
 def test_a_fault_is_named(tmp_path: Path, text: str, told: str) -> None:

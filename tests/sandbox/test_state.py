@@ -100,7 +100,7 @@ def test_an_id_that_belongs_to_somebody_else_now_is_left_alone(released: Sandbox
     [
         ("{", "is no record of a sandbox"),
         ("[]", "is no record of a sandbox"),
-        ('{"version": 1}', "is no record of a sandbox: cluster: found 'nothing'"),
+        ('{"version": 1}', "is no record of a sandbox: cluster: missing, expected"),
         (json.dumps({"version": 2}), "version: found 2, expected 1"),
         ("[" * 5000, "is no record of a sandbox: "),
         (json.dumps({**RECORD, "sockets": "/"}), "sockets: found '/', expected a folder that a sandbox has made"),

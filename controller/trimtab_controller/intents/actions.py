@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from trimtab_controller.intents.change import (
+    ZONE,
     Asked,
     Change,
     Fault,
@@ -33,9 +34,6 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus
 from trimtab_protocol.wording import first_few
-
-ZONE = "zone:"
-"""Before the name of a zone, so that it is told from a worker and a host: no name has a colon."""
 
 
 def drain(asked: Asked, node: str) -> Change:

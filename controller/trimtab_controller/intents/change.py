@@ -7,13 +7,17 @@ from enum import StrEnum
 from trimtab_controller.seen import Seen, State
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.status import NodeStatus, Status
 from trimtab_protocol.wording import first_few
 
 Record = tuple[str, Intent | None]
 """Key of an intent and the intent; None revokes it."""
 NO_REASON = "no reason given"
+
+
+ZONE = "zone:"
+"""Before the name of a zone, so that it is told from a worker and a host: no name has a colon."""
 
 
 class Fault(StrEnum):
@@ -120,6 +124,16 @@ def worker_named(text: str) -> WorkerId:
 def app_named(text: str) -> AppId:
     """The app's id.  Raises Refusal."""
     return AppId(_name(text, "an app's id"))
+
+
+def node_named(text: str) -> str:
+    """The name of a worker, of a host, or `zone:NAME`.  Raises Refusal."""
+    return ZONE + _name(text.removeprefix(ZONE), "the name of a zone") if text.startswith(ZONE) else worker_named(text)
+
+
+def host_named(text: str) -> HostId:
+    """The host's name.  Raises Refusal."""
+    return HostId(_name(text, "a host's name"))
 
 
 def _name(text: str, expected: str) -> str:

@@ -13,8 +13,7 @@ LONGEST_S = 30 * 86_400.0
 
 def maintenance(asked: Asked, host: str, for_s: float) -> Change:
     """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
-    if not 0.0 < for_s <= LONGEST_S:
-        raise Refusal(Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_S:g} s")
+    check_span(for_s)
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
         raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {first_few(sorted(hosts)) or 'none'}")
@@ -35,6 +34,12 @@ def maintenance(asked: Asked, host: str, for_s: float) -> Change:
         text=text,
         caveats=drain(asked, host).caveats,
     )
+
+
+def check_span(for_s: float) -> None:
+    """Raises Refusal if a maintenance cannot be so long."""
+    if not 0.0 < for_s <= LONGEST_S:
+        raise Refusal(Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_S:g} s")
 
 
 def end(asked: Asked, host: str) -> Change:

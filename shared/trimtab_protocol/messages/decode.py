@@ -20,6 +20,9 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 MAX_NUMBER = 1e18
 """Largest number in a message, unless its field has a limit of its own."""
 
+NOTHING = "nothing"
+"""What was found where a field is missing."""
+
 _TYPES = {
     type(None): "nothing",
     bool: "true or false",
@@ -67,7 +70,8 @@ class BadMessage(ValueError):
         self.path = path
         self.found = type_of(found) if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten(found)
         self.expected = expected
-        super().__init__(f"{path or '$'}: found {self.found}, expected {expected}")
+        told = "missing" if fault is Fault.MISSING and found == NOTHING else f"found {self.found}"
+        super().__init__(f"{path or '$'}: {told}, expected {expected}")
 
 
 def shorten(value: object, limit: int = 80) -> str:
@@ -131,7 +135,7 @@ def parse(payload: bytes | None, *, version: int | tuple[int, ...], limit: int =
     if found is not None and (type(found) is not int or found not in known):
         raise BadMessage(Fault.VERSION, "v", found, expected)
     if found is None:
-        raise BadMessage(Fault.MISSING, "v", "nothing", expected)
+        raise BadMessage(Fault.MISSING, "v", NOTHING, expected)
     return fields
 
 
@@ -161,7 +165,7 @@ class Fields:
     def _need(self, name: str, expected: str) -> Any:
         value = self.take(name)
         if value is None:
-            raise BadMessage(Fault.MISSING, self.at(name), "nothing", expected)
+            raise BadMessage(Fault.MISSING, self.at(name), NOTHING, expected)
         return value
 
     def text(self, name: str, *, limit: int = 1000) -> str:

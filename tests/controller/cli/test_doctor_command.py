@@ -39,7 +39,7 @@ def test_a_fault_stands_in_one_line_and_its_remedy_in_the_next(
     path.write_text('[controller]\ncluster = "c"\n')
     assert main(["doctor", "--config", str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"fault        configuration: {path}: kafka: found 'nothing', expected an object"
+    assert lines[0] == f"fault        configuration: {path}: kafka: missing, expected an object"
     assert lines[1].startswith("             -> ")
     assert lines[-1] == "3 faults, 0 warnings, 10 not checked"
 

@@ -21,6 +21,18 @@ from trimtab_controller.kafka import reader as reader_module
         (["controller", "run", "--config", "absent.toml"], "absent.toml: No such file or directory"),
         (["move", "nonsense", "w1", *NOWHERE], "APP/OPERATOR/N: found 'nonsense', expected app/operator/partition"),
         (["move", "shop/sums/1", "w 1", *NOWHERE], "found 'w 1', expected a worker's name"),
+        (["drain", "w 1", *NOWHERE], "found 'w 1', expected a worker's name"),
+        (["drain", "zone:a b", *NOWHERE], "found 'a b', expected the name of a zone"),
+        (["undrain", "w 1", *NOWHERE], "found 'w 1', expected a worker's name"),
+        (["forget", "a b", *NOWHERE], "found 'a b', expected an app's id"),
+        (["forget", "--worker", "w 1", *NOWHERE], "found 'w 1', expected a worker's name"),
+        (["stop", "a b", *NOWHERE], "found 'a b', expected an app's id"),
+        (["scale", "a b", "3", *NOWHERE], "found 'a b', expected an app's id"),
+        (["rolling-restart", "a b", *NOWHERE], "found 'a b', expected an app's id"),
+        (["rolling-restart", "a b", "--cancel", *NOWHERE], "found 'a b', expected an app's id"),
+        (["maintenance", "h 1", "--for", "1h", *NOWHERE], "found 'h 1', expected a host's name"),
+        (["maintenance", "h1", "--for", "90d", *NOWHERE], "expected more than 0 s, and at most 2.592e+06 s"),
+        (["drain", "w1", "--config", "FILE"], "controller: missing, expected an object"),
         (["replay", "--set", "nonsense", *NOWHERE], "--set nonsense: found no SECTION.KEY=VALUE"),
         (
             ["replay", "--set", "balance.no_such_key=3", *NOWHERE],
@@ -30,8 +42,12 @@ from trimtab_controller.kafka import reader as reader_module
         (["pause", "--reason", "", *NOWHERE], "reason: found '0 characters', expected 1 to 2000 characters"),
     ],
 )
-def test_wrong_usage_is_exit_code_2(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
+def test_wrong_usage_is_exit_code_2(
+    arguments: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "controller.toml"
+    empty.write_text("")
+    assert main([str(empty) if each == "FILE" else each for each in arguments]) == 2
     assert told in capsys.readouterr().err
 
 

@@ -5,13 +5,15 @@ from dataclasses import replace
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.events import Action, IntentsChanged, Solve
+from trimtab_controller.decider.decision import Decision, Planned, Skip
+from trimtab_controller.decider.events import Action, ExecutionChanged, IntentsChanged, Solve
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.disruption import WINDOW_S, Disruption, DisruptionSettings, Pauses
+from trimtab_controller.execution.guarding import GuardStop, Moved
+from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
@@ -99,3 +101,29 @@ def test_when_pauses_are_an_hour_old_there_is_room_again() -> None:
     assert view.max_moves is None
     assert made.known.concerns == ()
     assert replace(SETTINGS, max_migrations=5).moves_for(view) == 5
+
+
+def test_the_guards_moves_back_wait_for_room_too_and_are_given_up_if_there_is_none_in_time() -> None:
+    moved = Moved(key_group=kg(1), source=W0, target=W1)
+    stop = GuardStop(app=APP, plan="1.7", at=1000.0, until=1600.0, detail="it suffered", moves=(moved,), back_by=1120.0)
+    owners = {kg(0): W0, kg(1): W1}
+
+    def decided(used_s: float, now: float) -> Decision:
+        made = deciding(owners, used_s)
+        row = Pauses(began_at=PAUSED_AT, ended_at=PAUSED_AT, measured_s=used_s, key_groups=round(used_s))
+        paused = Disruption(since=-WINDOW_S, apps={APP: (row,)})
+        present = execution(owners, disruption=paused, guarded={APP: stop})
+        made.on_event(1000.0, ExecutionChanged(execution=present))
+        return only(made.on_event(now, window(owners, end_s=now - 1.0)))
+
+    back = decided(9.0, 1011.0)
+    assert isinstance(back, Planned)
+    assert back.plan.reason is PlanReason.ROLL_BACK
+    waits = decided(10.0, 1011.0)
+    assert isinstance(waits, Skip)
+    assert (waits.reason, "1 moves, but the disruption budget is used up" in waits.detail) == (
+        SkipReason.DISRUPTION_BUDGET, True,
+    )  # fmt: skip
+    over = decided(9.0, 1130.0)
+    assert isinstance(over, Skip)
+    assert over.reason is not SkipReason.DISRUPTION_BUDGET

@@ -45,7 +45,7 @@ def test_everything_given() -> None:
 @pytest.mark.parametrize(
     ("section", "complaint"),
     [
-        ({}, "stream.checkpoint_dir: found 'nothing', expected a string"),
+        ({}, "stream.checkpoint_dir: missing, expected a string"),
         ({"checkpoint_dir": "x", "window": 5}, "stream.window: found a whole number, expected no such field"),
         ({"checkpoint_dir": "x", "window_s": 0}, "stream.window_s: found 0, expected a finite number, 0.1 to 3600"),
         ({"checkpoint_dir": "x", "expected_hosts": []}, "stream.expected_hosts: found [], expected at least one host"),
