@@ -57,7 +57,7 @@ class Job:
     """A run: its windows, how long its peaks last, and how many days it has."""
 
     seed: int
-    window_s: int = 60
+    window_s: int = 150
     peak_s: float = 600.0
     days: int = DAYS
 

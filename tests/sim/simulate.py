@@ -8,6 +8,7 @@ from tests.sim.simulated.budgeted import BUDGETED, BUDGETED_EVERY, WINDOWED
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.ruled import RULED, RULED_EVERY
 from tests.sim.simulated.simulation import Outcome, simulating
+from tests.sim.simulated.zoned import ZONED, ZONED_EVERY
 
 
 def main() -> int:
@@ -19,12 +20,15 @@ def main() -> int:
     parser.add_argument("--budget", action="store_true", help="only clusters with a disruption budget")
     parser.add_argument("--windows", action="store_true", help="only clusters whose plans begin in windows only")
     parser.add_argument("--rules", action="store_true", help="only clusters with rules")
+    parser.add_argument("--zones", action="store_true", help="only clusters whose hosts have zones")
     chosen = parser.parse_args()
     with simulating() as run:
         if chosen.seed is not None:
             return 1 if tell(run, chosen.seed) is None else 0
         every, only = (
-            (BUDGETED_EVERY, WINDOWED)
+            (ZONED_EVERY, ZONED)
+            if chosen.zones
+            else (BUDGETED_EVERY, WINDOWED)
             if chosen.windows
             else (RULED_EVERY, RULED)
             if chosen.rules

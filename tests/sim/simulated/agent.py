@@ -6,6 +6,7 @@ what was written after that as much as chance has it, to the middle of a line.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from trimtab_agent import daemon
 from trimtab_agent.commands import driver
 from trimtab_agent.commands.events import Admitted, Entry, Position, ProcessEnded, ProcessId
 from trimtab_agent.commands.journal import Journal, encode_line
-from trimtab_agent.configuration import Configuration, WorkerConfiguration
+from trimtab_agent.configuration import Configuration, HostConfiguration, WorkerConfiguration
 from trimtab_agent.sampler.derive import Limits, Use
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage
@@ -285,7 +286,7 @@ class AgentProcess:
         self.timeline.after(left_s, self._own(settle))
 
     def _report(self, end: float) -> None:
-        host = HostSample(cpu_s=None, cores=None, basis=Basis.CONFIG)
+        host = HostSample(cpu_s=None, cores=None, basis=Basis.CONFIG, zone=self.machine.zone)
         self._agent._reporter._report(end, Use(host=host, workers={}))
 
     # --- running its code
@@ -346,7 +347,7 @@ def simulated_hosts() -> Iterator[None]:
             (daemon, "KafkaLink", _Link),
             (daemon, "CounterReader", lambda *_: counters),
             (daemon, "find_quotas", lambda: None),
-            (daemon, "limits_of", lambda *_: LIMITS),
+            (daemon, "limits_of", lambda found, *_: replace(LIMITS, zone=found.machine.zone)),
             (daemon, "identify", _identify),
         ):
             stack.enter_context(patch.object(module, name, value))
@@ -360,6 +361,7 @@ def agent_configuration(
     return Configuration(
         cluster=cluster,
         host=machine.host,
+        machine=HostConfiguration(zone=machine.zone),
         interval_s=interval_s,
         state_dir=machine.folder,
         socket=machine.folder / "agent.sock",

@@ -12,6 +12,7 @@ from tests.sim.simulated.ledger import Ledger, Violation
 from tests.sim.simulated.operator import NOT_FOR_BALANCE, Operator
 from tests.sim.simulated.ruled import RuleCheck
 from tests.sim.simulated.timeline import Timeline
+from tests.sim.simulated.zoned import ZoneCheck
 from trimtab_agent.commands.events import Admitted
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
@@ -59,6 +60,7 @@ class Checker:
     """When anything last failed, or was healed."""
     rules: RuleCheck = field(default_factory=RuleCheck)
     budget: BudgetCheck = field(default_factory=BudgetCheck)
+    zones: ZoneCheck = field(default_factory=ZoneCheck)
     windowed: bool = False
     """Whether plans for balance begin in windows only."""
     in_windows: int = 0
@@ -197,6 +199,7 @@ class Checker:
             self._see_loss(row)
             return
         self.rules.see_moves(row.plan, [(each, move.target) for move in row.handovers for each in move.key_groups])
+        self.zones.see_moves(self.timeline.now, row.plan, [each.target for each in row.handovers])
         wanted = row.reason.startswith(NOT_FOR_BALANCE) or BY_RULE in row.reason
         if not wanted and row.before <= self.bounds.load_distance:
             raise Violation(f"plan {row.plan} moves inside the band: {row.before:.2f}")
@@ -367,6 +370,10 @@ class Checker:
             for key_group, row in self._rows()
             if row and not self.rules.allows(key_group, row[0]) and self.rules.hosts_for(key_group, hosts.items())
         ]
+
+    def sharing_zones(self, workers: Iterable[WorkerId]) -> list[Owners]:
+        """Rows whose copies share a zone and need not."""
+        return self.zones.against(self._rows(), workers, self.rules.allows)
 
     def _rows(self) -> Iterator[tuple[KeyGroup, Owners]]:
         for placement in self._placements.values():

@@ -44,4 +44,5 @@ class Machine:
     clock_ahead_s: float = 0.0
     clock_was_wrong: bool = False
     dies_after: int | None = None
+    zone: str | None = None
     durable_bytes: int = 0

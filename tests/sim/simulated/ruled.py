@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.sim.simulated.ledger import Violation
+from tests.sim.simulated.zoned import zone_of
 from trimtab_controller.decider.rules.rule import Rule, RuleKind
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -30,9 +31,13 @@ def some_rules(seed: int, key_groups: int) -> tuple[Rule, ...]:
 
 @dataclass(slots=True)
 class RuleCheck:
-    """Judges moves and standbys; a worker's host is in its name: `w3b` runs on `h3`.  `judged` counts them."""
+    """Judges moves and standbys; a worker's host is in its name: `w3b` runs on `h3`.  `judged` counts them.
+
+    `zoned`: hosts have zones, by their number.
+    """
 
     rules: tuple[Rule, ...] = ()
+    zoned: bool = False
     judged: int = 0
     _standbys: dict[KeyGroup, frozenset[WorkerId]] = field(default_factory=dict)
 
@@ -40,7 +45,7 @@ class RuleCheck:
         """Whether no rule about the key group keeps it off the worker."""
         host = HostId(f"h{worker[1:].rstrip('ab')}")
         return all(
-            rule.allows(worker, host)
+            rule.allows(worker, host, zone_of(worker) if self.zoned else None)
             for rule in self.rules
             if any(first <= key_group.partition <= last for first, last in rule.key_groups)
         )

@@ -15,6 +15,7 @@ from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.told import check_told
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
+from tests.sim.simulated.zone_faults import ZONE_FAULTS
 from trimtab_controller.leadership.machine import Role
 
 QUIET_S = 60.0
@@ -60,8 +61,8 @@ class Simulation:
 
     def __init__(self, seed: int, folder: Path, faults: tuple[Fault, ...], worker_type: type[WorkerProcess]) -> None:
         self._seed = seed
-        self._faults = faults
         self._world = World(seed, folder, worker_type)
+        self._faults = (*faults, *ZONE_FAULTS) if self._world.zoned and faults is FAULTS else faults
         self._heals: list[Heal] = []
         self._inflicted: list[tuple[float, str]] = []
 
@@ -185,6 +186,8 @@ class Simulation:
         hosts = {worker: name for name, host in world.hosts.items() if not host.left for worker in host.names}
         if world.standbys and (unsafe := world.checker.without_standby(hosts)):
             return f"{len(unsafe)} key groups have no standby on another host"
+        if sharing := world.checker.sharing_zones(worker.id for worker in world.workers()):
+            return f"the copies of {len(sharing)} key groups share a zone: {sharing[0]}"
         if against := world.checker.against_rules(hosts):
             return f"{len(against)} key groups are where a rule does not want them"
         distance = world.load_distance()

@@ -97,6 +97,7 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
         worker: str | None,
         sample: KeyGroupSample | WorkerSample | None,
         declared: tuple[str | None, int | None] = (None, None),
+        zone: str | None = None,
     ) -> Row:
         key_group = sample.key_group if isinstance(sample, KeyGroupSample) else None
         return Row(
@@ -107,7 +108,7 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
             app=key_group.app if key_group else sample.app if isinstance(sample, WorkerSample) else None,
             operator=key_group.operator if key_group else declared[0],
             partition=key_group.partition if key_group else declared[1],
-            target_operator=None,
+            target_operator=zone,
             target_partition=None,
             samples=1,
             last_ms=last_ms,
@@ -117,7 +118,8 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
             levels=list(measures[1]),
         )
 
-    yield row(Kind.HOST, ([None, None, None], [None, float(BASES.index(report.sample.basis))]), None, None)
+    levels = [None, float(BASES.index(report.sample.basis))]
+    yield row(Kind.HOST, ([None, None, None], levels), None, None, zone=report.sample.zone)
     for worker in report.workers:
         abilities = STEERS * worker.steering + READS_PARTS * worker.in_parts
         levels = [worker.capacity, float(STATES.index(worker.state)), float(abilities), 0.0]

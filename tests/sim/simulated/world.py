@@ -25,6 +25,7 @@ from tests.sim.simulated.ruled import RuleCheck, some_rules
 from tests.sim.simulated.stream import StreamModel
 from tests.sim.simulated.timeline import Timeline
 from tests.sim.simulated.worker import WorkerProcess
+from tests.sim.simulated.zoned import ZONED_EVERY, ZoneCheck, is_zoned, zone_of_host, zone_rules
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE, Requirements
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
@@ -140,7 +141,10 @@ class World:
         share = key_groups / (many_key_groups or key_groups)
         key_groups = many_key_groups or key_groups
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
-        self.rules = some_rules(seed, key_groups)
+        self.zoned = is_zoned(seed)
+        self.rules = zone_rules(seed, key_groups) if self.zoned else some_rules(seed, key_groups)
+        if self.zoned:
+            self.standbys = (1, 2)[seed // ZONED_EVERY % 2]
         self._configuration = replace(self._configuration, rules=self.rules)
         disruption, times = some_budget(seed), some_times(seed)
         self.windowed = bool(times.windows)
@@ -165,7 +169,8 @@ class World:
             ledger=self.ledger,
             over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
             operator=self.operator,
-            rules=RuleCheck(rules=self.rules),
+            rules=RuleCheck(rules=self.rules, zoned=self.zoned),
+            zones=ZoneCheck(wanted=(self.standbys or 0) if self.zoned else 0),
             budget=BudgetCheck(limit_s=self.limit_s),
             windowed=self.windowed,
         )
@@ -187,6 +192,10 @@ class World:
             pauses = [r for r in self.broker.read(self.topics.intents, 0) if r.key == PAUSE_KEY.encode()]
             read = [record for record in pauses if record.offset < read_to]
             self.checker.pauses_read = bool(read) and read[-1].value is not None
+            if self.zoned:
+                names = [worker for host in self.hosts.values() for worker in host.names]
+                intents = self.broker.read(self.topics.intents, 0)
+                self.checker.zones.see_intents(self.timeline.now, intents, read_to, names)
         self.checker.see(records)
 
     def _after_step(self) -> None:
@@ -230,7 +239,8 @@ class World:
     def add_host(self) -> HostId:
         """A new host with one or two workers joins."""
         name = HostId(f"h{len(self.hosts)}")
-        machine = Machine(host=name, folder=self._folder / name)
+        zone = zone_of_host(len(self.hosts)) if self.zoned else None
+        machine = Machine(host=name, folder=self._folder / name, zone=zone)
         machine.admitted = lambda entry: self.checker.see_admitted(name, entry, clock_was_wrong=machine.clock_was_wrong)
         machine.folder.mkdir()
         self.send_trust(machine)
