@@ -357,7 +357,7 @@ class Checker:
         """Rows of the placements that would lose the key group's state with the owner's host, where others remain."""
         return [
             row
-            for key_group, row in self._rows()
+            for key_group, row in self.rows()
             if row
             and {hosts.get(each) for each in row[1:]} <= {hosts.get(row[0]), None}
             and len(self.rules.hosts_for(key_group, hosts.items())) > 1
@@ -367,15 +367,12 @@ class Checker:
         """Key groups on workers that rules keep them off, where these leave another host."""
         return [
             key_group
-            for key_group, row in self._rows()
+            for key_group, row in self.rows()
             if row and not self.rules.allows(key_group, row[0]) and self.rules.hosts_for(key_group, hosts.items())
         ]
 
-    def sharing_zones(self, workers: Iterable[WorkerId]) -> list[Owners]:
-        """Rows whose copies share a zone and need not."""
-        return self.zones.against(self._rows(), workers, self.rules.allows)
-
-    def _rows(self) -> Iterator[tuple[KeyGroup, Owners]]:
+    def rows(self) -> Iterator[tuple[KeyGroup, Owners]]:
+        """Owner and standbys of each key group, as placed."""
         for placement in self._placements.values():
             for operator, rows in placement.owners.items():
                 for partition, row in enumerate(rows):

@@ -186,7 +186,8 @@ class Simulation:
         hosts = {worker: name for name, host in world.hosts.items() if not host.left for worker in host.names}
         if world.standbys and (unsafe := world.checker.without_standby(hosts)):
             return f"{len(unsafe)} key groups have no standby on another host"
-        if sharing := world.checker.sharing_zones(worker.id for worker in world.workers()):
+        present = [worker.id for worker in world.workers()]
+        if sharing := world.checker.zones.against(world.checker.rows(), present, world.checker.rules.allows):
             return f"the copies of {len(sharing)} key groups share a zone: {sharing[0]}"
         if against := world.checker.against_rules(hosts):
             return f"{len(against)} key groups are where a rule does not want them"
