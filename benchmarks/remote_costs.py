@@ -1,6 +1,6 @@
 """How well the cost of a tuple between workers is measured: error and false alarms over windows, of which it is known.
 
-    python -m benchmarks.remote_costs [--jobs 200]
+    python -m benchmarks.remote_costs [--jobs 200] [--sizes 3 6 8 12 24 48 96]
 
 A job is `TalkingJob`: pairs of key groups on three workers, placed at random, so that a third of them is together.
 Key groups of an operator differ by 15 % in cost, windows by 8 %, all of a worker's together by 3 %; counts at both ends
@@ -10,16 +10,18 @@ differ by 1 %, and 3 % of the samples cost two to six times as much.  Rates of p
 The first table has, after so many windows: how many of the costs are known, the median and the p90 of the error
 |found - true| as a share of the true cost, how often the truth is within two standard errors, and how many costs count
 as significant.  The second one has the same jobs without any such cost: whatever counts then is a false alarm, also if
-it counts in any one of the windows.  The last line has a job with six flows of a tuple per second between key groups of
-1 GB, which the decider watches with method "albic".
+it counts in any one of the windows.  In the third one all pairs begin apart, and some come together after eight
+windows, as in a trial; it has what is known eight windows later.  The last line has a job with six flows of a tuple per
+second between key groups of 1 GB, which the decider watches with method "albic".
 """
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tests.controller.decider.talking_job import APP, BUSY, HEAD, QUIET, TAIL, TalkingJob
+from tests.controller.decider.talking_job import APP, BUSY, HEAD, QUIET, TAIL, TalkingJob, kg
 from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import Decided, SnapshotArrived, Solve, SolverAnswered
@@ -34,7 +36,11 @@ from trimtab_models.albic.fit import Cost
 
 COST_S = 110e-6
 LOOKS = (4, 7, 12, 24)
-SIZES = (12, 24, 48, 96)
+SIZES = (3, 6, 8, 12, 24, 48, 96)
+TRIALS = (3, 6, 8, 12, 24)
+"""Pairs that come together."""
+TRIAL_WINDOWS = 8
+"""Windows before they do, and after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +64,55 @@ def watched(pairs: int, cost_s: float, seed: int) -> list[list[Seen]]:
     return found
 
 
-def errors(jobs: int) -> None:
+def errors(jobs: int, sizes: Sequence[int]) -> None:
     """The first table."""
     print("pairs windows   known   error p50     p90   within 2 errors   significant")
-    for pairs in SIZES:
+    for pairs in sizes:
         seen = [each for seed in range(jobs) for window in watched(pairs, COST_S, seed) for each in window]
         for look in LOOKS:
-            costs = [each.cost for each in seen if each.window == look]
-            known = [cost for cost in costs if cost is not None]
-            off = np.array([abs(cost.value - COST_S) for cost in known])
-            within = np.mean(off <= 2 * np.array([cost.error for cost in known]))
-            counted = sum(cost.significant for cost in known) / len(costs)
-            print(
-                f"{pairs:5d} {look:7d} {len(known) / len(costs):7.1%} {np.median(off) / COST_S:11.1%} "
-                f"{np.quantile(off, 0.9) / COST_S:7.1%} {within:17.1%} {counted:13.1%}"
-            )
+            print(f"{pairs:5d} {look:7d} {judged([each.cost for each in seen if each.window == look])}")
 
 
-def false_alarms(jobs: int) -> None:
+def judged(costs: Sequence[Cost | None]) -> str:
+    """How many are known, how far they are off, and how many count."""
+    known = [cost for cost in costs if cost is not None]
+    if not known:
+        return f"{0:7.1%}"
+    off = np.array([abs(cost.value - COST_S) for cost in known])
+    within = np.mean(off <= 2 * np.array([cost.error for cost in known]))
+    counted = sum(cost.significant for cost in known) / len(costs)
+    return (
+        f"{len(known) / len(costs):7.1%} {np.median(off) / COST_S:11.1%} "
+        f"{np.quantile(off, 0.9) / COST_S:7.1%} {within:17.1%} {counted:13.1%}"
+    )
+
+
+def tried(pairs: int, together: int, seed: int) -> list[Cost | None]:
+    """Both costs of a job after a trial."""
+    job = TalkingJob(pairs=pairs, sending=COST_S, receiving=COST_S, seed=seed, noise=BUSY, apart=True)
+    costs = RemoteCosts()
+    for window in range(2 * TRIAL_WINDOWS):
+        if window == TRIAL_WINDOWS:
+            for each in range(together):
+                job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
+        costs.see(job.window(), {})
+    fits = costs.of(APP)
+    return [each if isinstance(each, Cost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
+
+
+def trials(jobs: int, sizes: Sequence[int]) -> None:
+    """The third table."""
+    print("pairs together   known   error p50     p90   within 2 errors   significant")
+    for pairs in sizes:
+        for together in (each for each in TRIALS if each <= pairs):
+            found = [cost for seed in range(jobs) for cost in tried(pairs, together, seed)]
+            print(f"{pairs:5d} {together:8d} {judged(found)}")
+
+
+def false_alarms(jobs: int, sizes: Sequence[int]) -> None:
     """The second table."""
     print("pairs   false alarms per fit   costs with one in any window")
-    for pairs in SIZES:
+    for pairs in sizes:
         fits = alarms = ever = 0
         for seed in range(jobs):
             windows = watched(pairs, 0.0, seed)
@@ -110,9 +144,11 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=200, help="jobs per size")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="pairs of key groups")
     given = parser.parse_args()
-    errors(given.jobs)
-    false_alarms(given.jobs)
+    errors(given.jobs, given.sizes)
+    false_alarms(given.jobs, given.sizes)
+    trials(given.jobs, given.sizes)
     moved = {said: six_flows(cost_s) for said, cost_s in (("measured", None), ("stated, 220 us", 220e-6))}
     told = ", ".join(f"{moves} ({said})" for said, moves in moved.items())
     print(f"six flows of a tuple per second between key groups of 1 GB: moves in 20 windows {told}")

@@ -7,6 +7,8 @@ from trimtab_protocol.messages.status_collocation import CollocationStatus, Remo
 from trimtab_protocol.wording import first_few
 
 US = 1e6
+NO_TUPLES, FEW = "no tuples between key groups", "too few key groups differ"
+"""What `trimtab_models.albic.fit.Unknown` says; the command does without the models."""
 
 
 def collocation_line(app: AppStatus) -> str:
@@ -21,11 +23,17 @@ def _costs(found: CollocationStatus) -> str:
     known = [(text, cost) for text, cost in _ends(found) if cost.value is not None]
     counted = [text for text, cost in known if cost.significant]
     if counted:
-        return f"{first_few(counted)} more CPU each"
+        return f"{first_few(counted)} more CPU each{_few(found)}"
     if known:
         return f"no significant cost, {first_few(text for text, _ in known)}"
     reasons = dict.fromkeys(cost.unknown for _, cost in _ends(found) if cost.unknown)
     return f"their cost is unknown, {first_few(reason for reason in reasons if reason)}"
+
+
+def _few(found: CollocationStatus) -> str:
+    """The ends that stay unknown, because too few key groups have tuples; in words."""
+    few = [text for text, cost in _ends(found) if cost.unknown == FEW]
+    return f"; {first_few(few)}: not known, {FEW}" if few else ""
 
 
 def _ends(found: CollocationStatus) -> Iterator[tuple[str, RemoteCostStatus]]:
@@ -34,7 +42,7 @@ def _ends(found: CollocationStatus) -> Iterator[tuple[str, RemoteCostStatus]]:
         for way, cost in (("sends", row.sending), ("receives", row.receiving)):
             if cost.value is not None and cost.error is not None:
                 yield f"{row.operator} {way} at {US * cost.value:.0f} ± {US * cost.error:.0f} us", cost
-            elif cost.unknown != "no tuples between key groups":
+            elif cost.unknown != NO_TUPLES:
                 yield f"{row.operator} {way}", cost
 
 

@@ -7,11 +7,12 @@ import pytest
 from rich.console import Console
 
 from tests.controller.cli.status_examples import APP, LEADER, NOW, ROUND, STANDBY, STATUS, node
-from trimtab_controller.cli.status_collocation import collocation_line
+from trimtab_controller.cli.status_collocation import FEW, NO_TUPLES, collocation_line
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen, State, summary
+from trimtab_models.albic.fit import Unknown
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import (
@@ -244,6 +245,7 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
     dear = RemoteCostStatus(value=98.4e-6, error=12.2e-6, significant=True)
     doubtful = RemoteCostStatus(value=-4e-6, error=20e-6)
     unknown = RemoteCostStatus(unknown="no tuple was local")
+    few = RemoteCostStatus(unknown=FEW)
     assert line(dear, doubtful, obtainable=0.958, worth_cores=0.43) == (
         "remote tuples: head sends at 98 ± 12 us more CPU each; at most 96% can be local, to save 0.43 cores"
     )
@@ -251,6 +253,10 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
         "remote tuples: no significant cost, head sends at -4 ± 20 us; at most 100% can be local"
     )
     assert line(unknown, unknown) == "remote tuples: their cost is unknown, no tuple was local"
+    assert line(dear, few) == (
+        "remote tuples: head sends at 98 ± 12 us more CPU each; tail receives: not known, too few key groups differ"
+    )
+    assert (NO_TUPLES, FEW) == (Unknown.NO_TUPLES, Unknown.FEW)
     assert collocation_line(STATUS.apps[0]) == ""
 
 
