@@ -20,6 +20,7 @@ from jobs.oracle import NOTHING, Change, Verdict, judge
 from jobs.outcome import Outcome, Phase, Saturated, Scale, Step
 from jobs.windows import collocation, cpu_of, load_distance, local_sends, mean, share, step_of
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import AppStatus
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster, program
@@ -29,6 +30,8 @@ from trimtab_sandbox.cpu import Part
 EXAMPLES = Path(__file__).parents[1]
 LIMIT_S = 150.0
 TICK_S = 0.25
+WINDOW_LATE_S = 20.0
+"""How long the last window of a measurement is waited for."""
 ENOUGH = 0.95
 """Share of the obtainable collocation at which a run is done, as soon as no plan is in flight."""
 SETTLED_S, AT_REST_S = 20.0, 45.0
@@ -150,11 +153,7 @@ class JobRun:
         begun, cpu, count = time.time(), self.cluster.cpu_seconds(), self.feed.count
         self.rest(seconds)
         took, used, done = time.time() - begun, self.cluster.cpu_seconds(), self.feed.count - count
-        windows = [
-            each
-            for each in read_snapshots(self.cluster.broker.address, self.cluster.topics)
-            if each.start_ms / 1000 >= begun and each.key_groups
-        ]
+        windows = self._windows(begun, begun + took)
         rate = done / took
         return Phase(
             worker_us=(used[Part.WORKERS] - cpu[Part.WORKERS]) / done * 1e6,
@@ -166,6 +165,19 @@ class JobRun:
             load_distance=mean(load_distance(each, self.scale.capacity) for each in windows),
             latencies_ms=self._latencies(begun, begun + took),
         )
+
+    def _windows(self, start: float, end: float) -> list[Snapshot]:
+        """The windows since `start`, up to the one that contains `end`: a busy machine publishes it late."""
+        deadline = time.monotonic() + WINDOW_LATE_S
+        while True:
+            found = [
+                each
+                for each in read_snapshots(self.cluster.broker.address, self.cluster.topics)
+                if each.start_ms / 1000 >= start and each.key_groups
+            ]
+            if (found and found[-1].end_ms / 1000 >= end) or time.monotonic() > deadline:
+                return found
+            self.rest(1.0)
 
     def _latencies(self, start: float, end: float) -> tuple[float, float] | None:
         paths = [self.cluster.folder / worker_name(index) / NAME for index in range(self.scale.workers)]
