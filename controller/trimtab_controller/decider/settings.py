@@ -45,7 +45,7 @@ class Settings:
     remote_tuple_cpu_s: float | None = None
     broker_tuple_cpu_s: float = 0.0
     pay_back_s: float = 1800.0
-    trial_pairs: int = 6
+    trial_pairs: int = 12
     catch_up_s: float = 300.0
     max_disk: float = 0.9
     max_link: float = 0.9
