@@ -5,10 +5,11 @@ An operator's move changes the placement, as by `trimtab move`.  Of the two, the
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from flights.watch import StatusWatch, read_snapshots
-from jobs.outcome import Phase
+from jobs.outcome import Phase, Saturated
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
 from trimtab_protocol.messages.intents import MoveKeyGroups, Placing
@@ -40,6 +41,9 @@ class Run(Protocol):
     def measure(self, seconds: float) -> Phase:
         """What is measured over the next seconds."""
 
+    def saturate(self) -> Saturated:
+        """What a burst shows."""
+
     def rest(self, seconds: float) -> None:
         """Wait, and check that everything runs."""
 
@@ -58,7 +62,8 @@ def alternated(run: Run, first: Placed, turns: int, seconds: float) -> tuple[tup
         for wanted in order_of(turn, first, last):
             _put(run, wanted)
             run.rest(SETTLE_S)
-            measured.append(run.measure(seconds))
+            phase = run.measure(seconds)
+            measured.append(replace(phase, saturated=run.saturate()))
         found.append(order_of(turn, *measured))
     return tuple(found)
 

@@ -13,7 +13,7 @@ class Scale:
     `rate` 0 = the job's own; `moves` = migrations per round, 0 = the job's own budget; `min_gain`
     in pp, below the preset because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
     saturate; `local` = whether events may skip the broker: if not, collocation gains nothing; `turns` = how often the
-    first and the last placement are measured again in turn, for `turn_s` each.
+    first and the last placement are measured again in turn, for `turn_s` and with a burst each.
     """
 
     workers: int = 4
@@ -33,11 +33,23 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Saturated:
+    """A burst that is more than the workers can process at once: records per second, and CPU microseconds per record.
+
+    Workers wait for nothing then, so this CPU is that of the records.
+    """
+
+    rate: float
+    worker_us: float
+    broker_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """What was measured over a time: CPU microseconds per record of the input; None = unknown.
 
     `load` = CPU of the key groups, seconds per record; `load_distance` in pp of capacity; `latencies_ms` = mean and
-    99th percentile where the job notes them.
+    99th percentile where the job notes them; `saturated` = by a burst after it, where one was sent.
     """
 
     worker_us: float
@@ -48,18 +60,7 @@ class Phase:
     load: float | None
     load_distance: float | None
     latencies_ms: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saturated:
-    """A burst that is more than the workers can process at once: records per second, and CPU microseconds per record.
-
-    Workers wait for nothing then, so this CPU is that of the records.
-    """
-
-    rate: float
-    worker_us: float
-    broker_us: float
+    saturated: Saturated | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

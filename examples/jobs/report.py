@@ -65,12 +65,18 @@ def _in_turn(turns: Sequence[tuple[Phase, Phase]]) -> dict[str, str]:
     def row(of: Callable[[Phase], float | None], form: str) -> str:
         return _pairs([(of(first), of(last)) for first, last in turns], form)
 
+    def burst(of: Callable[[Saturated], float]) -> str:
+        return row(lambda each: None if each.saturated is None else of(each.saturated), ",.0f")
+
     return {
         "in turn: latency, mean, ms": row(lambda each: each.latencies_ms and each.latencies_ms[0], ",.1f"),
         "in turn: latency, 99th percentile, ms": row(lambda each: each.latencies_ms and each.latencies_ms[1], ",.1f"),
         "in turn: CPU of workers per record, µs": row(lambda each: each.worker_us, ",.0f"),
         "in turn: CPU of the broker per record, µs": row(lambda each: each.broker_us, ",.0f"),
         "in turn: tuples that skip the broker": row(lambda each: each.local_sends, ".0%"),
+        "in turn: at saturation: records per second": burst(lambda each: each.rate),
+        "in turn: at saturation: CPU of workers per record, µs": burst(lambda each: each.worker_us),
+        "in turn: at saturation: CPU of the broker per record, µs": burst(lambda each: each.broker_us),
     }
 
 

@@ -11,7 +11,9 @@ from trimtab_protocol.messages.intents import Placing
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 
-def phase(worker_us: float, latency_ms: float | None = None, direct: float | None = 0.5) -> Phase:
+def phase(
+    worker_us: float, latency_ms: float | None = None, direct: float | None = 0.5, rate: float | None = None
+) -> Phase:
     return Phase(
         worker_us=worker_us,
         broker_us=worker_us / 2,
@@ -21,6 +23,7 @@ def phase(worker_us: float, latency_ms: float | None = None, direct: float | Non
         load=0.001,
         load_distance=1.0,
         latencies_ms=None if latency_ms is None else (latency_ms, 3 * latency_ms),
+        saturated=None if rate is None else Saturated(rate=rate, worker_us=worker_us / 4, broker_us=worker_us / 8),
     )
 
 
@@ -56,6 +59,14 @@ def test_placements_measured_in_turn_are_reported_by_their_medians_and_each() ->
     assert found["in turn: latency, mean, ms"] == "45.0 to 25.0 (40.0 to 30.0, 50.0 to 20.0, 45.0 to 25.0)"
     assert found["in turn: latency, 99th percentile, ms"].startswith("135.0 to 75.0 ")
     assert found["in turn: tuples that skip the broker"].startswith("50% to 50% ")
+
+
+def test_bursts_are_compared_in_turn_too() -> None:
+    found = rows((phase(1000.0, rate=500.0), phase(800.0, rate=900.0)))
+    assert found["in turn: at saturation: records per second"] == "500 to 900 (500 to 900)"
+    assert found["in turn: at saturation: CPU of workers per record, µs"] == "250 to 200 (250 to 200)"
+    assert found["in turn: at saturation: CPU of the broker per record, µs"] == "125 to 100 (125 to 100)"
+    assert rows((phase(1000.0), phase(800.0)))["in turn: at saturation: records per second"] == "not noted"
 
 
 def test_what_was_not_measured_in_a_turn_is_not_a_figure() -> None:
