@@ -5,7 +5,6 @@ retention or by hand, and the values of keys that were not written since are los
 The changelog of a windowed table deletes by design.
 """
 
-import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,8 +45,7 @@ async def look_for_gaps(consumer: Any, tables: Mapping[TP, Any]) -> None:
     if not tables:
         return
     try:
-        async with asyncio.timeout(LIMIT_S):
-            starts = await consumer.earliest_offsets(*tables)
+        starts: dict[TP, int] = await consumer.thread.beginnings(tables, LIMIT_S)
     except Exception as fault:  # whatever it is, it must not end the rebalance
         log.debug("it is not known where %d changelogs begin: %r", len(tables), fault)
         return

@@ -123,13 +123,23 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         return await self._in_thread(call())
 
     async def _in_thread(self, step: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine in the thread.  Raises RuntimeError when its loop is closed, because the worker ends."""
+        """Run a coroutine in the thread.  Raises RuntimeError when the thread ends, because the worker does.
+
+        CancelledError would look as if the caller were cancelled: out of a rebalance it ends the thread in the middle
+        of its stop, and the worker waits for it for ever.
+        """
         try:
             future = asyncio.run_coroutine_threadsafe(step, self.thread_loop)
         except RuntimeError:
             step.close()  # or Python warns that it was never awaited
             raise
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or caller.cancelling():
+                raise
+            raise RuntimeError("the consumer's thread ends") from None
 
     def partition_count(self, topic: str) -> int | None:
         """Number of partitions of a topic in the client's metadata; None if unknown.  Callable from any thread.
@@ -154,6 +164,16 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
                 {_key(tp): int(at * 1e3) for tp, at in times.items()}
             )
             return {tp: first.offset for tp in times if (first := found.get(_key(tp))) is not None}
+
+        async with asyncio.timeout(limit_s):
+            return await self._in_thread(ask())
+
+    async def beginnings(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
+        """The offset at which each partition begins.  Raises KafkaError, and TimeoutError after `limit_s`."""
+
+        async def ask() -> dict[TP, int]:
+            found = await self._ensure_consumer().beginning_offsets([_key(tp) for tp in tps])
+            return {tp: found[_key(tp)] for tp in tps}
 
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())

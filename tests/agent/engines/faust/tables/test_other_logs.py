@@ -1,7 +1,7 @@
 """A worker that comes back with the disk of an app that was reset meanwhile does not go on with the old state."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,7 @@ class Broker:
             raise self.fault
         return {} if self.first is None else dict.fromkeys(times, self.first)
 
-    async def earliest_offsets(self, *tps: TP) -> dict[TP, int]:
+    async def beginnings(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
         if self.fault is not None:
             raise self.fault
         return dict.fromkeys(tps, self.start)
@@ -40,7 +40,7 @@ def a_worker(folder: Path, broker: Broker) -> Any:
     """The store of a table whose worker has just started."""
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder))
     table = app.Table("sums", partitions=1)
-    app._consumer = SimpleNamespace(thread=broker, earliest_offsets=broker.earliest_offsets)
+    app._consumer = SimpleNamespace(thread=broker)
     app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
     watch(app)
     return table.data
@@ -132,7 +132,7 @@ def test_a_changelog_that_deletes_by_design_has_lost_nothing(tmp_path: Path, cap
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
     table = app.Table("sums", partitions=1).tumbling(10.0, expires=60.0).table
     broker = Broker(None, start=5)
-    app._consumer = SimpleNamespace(thread=broker, earliest_offsets=broker.earliest_offsets)
+    app._consumer = SimpleNamespace(thread=broker)
     app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
     watch(app)
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,3 +20,47 @@ def test_a_step_that_comes_when_the_worker_ends_fails_and_leaves_no_coroutine(re
         asyncio.run(thread.run(int))
     gc.collect()
     assert [each for each in (str(warning.message) for warning in recwarn) if "SteeredThread" in each] == []
+
+
+@pytest.fixture
+def running() -> Iterator[SteeredThread]:
+    """A thread whose loop runs."""
+    thread = SteeredThread.__new__(SteeredThread)
+    thread.thread_loop = asyncio.new_event_loop()
+    runner = threading.Thread(target=thread.thread_loop.run_forever)
+    runner.start()
+    yield thread
+    thread.thread_loop.call_soon_threadsafe(thread.thread_loop.stop)
+    runner.join(10.0)
+    thread.thread_loop.close()
+
+
+def test_a_step_that_the_end_of_the_thread_cuts_off_fails_and_does_not_cancel_its_caller(
+    running: SteeredThread,
+) -> None:
+    """A rebalance that looked cancelled ended the thread in the middle of its stop, and the worker hung."""
+
+    async def cut_off() -> None:
+        asyncio.current_task().cancel()  # type: ignore[union-attr]
+        await asyncio.sleep(60.0)
+
+    with pytest.raises(RuntimeError, match="the consumer's thread ends"):
+        asyncio.run(running._in_thread(cut_off()))
+
+
+def test_a_caller_that_is_cancelled_ends_its_step(running: SteeredThread) -> None:
+    ended = threading.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.sleep(60.0)
+        finally:
+            ended.set()
+
+    async def ask() -> None:
+        async with asyncio.timeout(0.1):
+            await running._in_thread(wait())
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(ask())
+    assert ended.wait(10.0)
