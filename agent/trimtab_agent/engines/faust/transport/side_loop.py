@@ -28,6 +28,8 @@ class SideLoop:
     @property
     def cpu_s(self) -> float | None:
         """CPU seconds of the thread since its start; None if it has ended."""
+        if not self._thread.is_alive():
+            return None  # for a moment longer, the system may still answer
         try:
             return time.clock_gettime(self._clock)
         except OSError:
