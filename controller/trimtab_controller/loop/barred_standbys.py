@@ -3,44 +3,46 @@
 from collections.abc import Iterator
 
 from trimtab_controller.decider.observing.view import AppView, Worker
-from trimtab_controller.decider.rules.rule import Rule, RuleKind, is_about
+from trimtab_controller.decider.rules.rule import RuleKind, is_about, spreads
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 
 
-def no_standby(view: AppView, key_group: KeyGroup, worker: Worker, row: Owners) -> str | None:
-    """The rules against this worker, in words; None if there are none.  `row` = owner and standbys now."""
-    found: list[str] = []
-    for rule in view.rules:
-        if rule.kind is RuleKind.SPREAD:
-            near = next(_in_its_zone(view, worker, row), None)
-            if near is not None:
-                found.append(f"rule {rule.name}: zone {worker.zone} has {near} already: {rule.reason}")
-        elif _keeps_off(rule, key_group, worker):
-            found.append(f"rule {rule.name}: {rule.reason}")
-    return "; ".join(found) or None
+class BarredStandbys:
+    """What the rules about one key group say of each worker; `row` = its owner and standbys now."""
+
+    def __init__(self, view: AppView, key_group: KeyGroup, row: Owners) -> None:
+        self._rules = [
+            rule
+            for rule in view.rules
+            if rule.kind is RuleKind.SPREAD or (rule.places_standbys and is_about(rule, key_group))
+        ]
+        self._taken = list(_taken(view, row)) if spreads(self._rules) else []
+
+    def by(self, worker: Worker) -> str | None:
+        """The rules against this worker, in words; None if there are none."""
+        found: list[str] = []
+        for rule in self._rules:
+            if rule.kind is RuleKind.SPREAD:
+                near = next((told for zone, who, told in self._taken if zone == worker.zone and who != worker.id), None)
+                if near is not None:
+                    found.append(f"rule {rule.name}: zone {worker.zone} has {near} already: {rule.reason}")
+            elif not rule.allows(worker.id, worker.host, worker.zone):
+                found.append(f"rule {rule.name}: {rule.reason}")
+        return "; ".join(found) or None
 
 
-def _keeps_off(rule: Rule, key_group: KeyGroup, worker: Worker) -> bool:
-    return rule.places_standbys and is_about(rule, key_group) and not rule.allows(worker.id, worker.host, worker.zone)
-
-
-def _in_its_zone(view: AppView, worker: Worker, row: Owners) -> Iterator[str]:
-    """The owner in the zone of this worker, or the standby there that stands in its way.
+def _taken(view: AppView, row: Owners) -> Iterator[tuple[str, WorkerId, str]]:
+    """The zones that take no standby more, and who is there: the owner first.
 
     Standbys may share a zone where there are more copies than zones; no standby is in the owner's where there is
     another one.
     """
     zones = {each.id: each.zone for each in view.all_workers}
     able = {each.zone for each in view.all_workers if not each.draining and each.zone is not None}
-    if worker.zone is None or not row or len(able) < 2:
+    if not row or len(able) < 2:
         return
-    if zones.get(row[0]) == worker.zone:
-        yield f"its owner {row[0]}"
     copies = 1 + max(view.standbys or 0, len(row) - 1)
-    if copies <= len(able):
-        yield from (f"its standby {each}" for each in _others(row, worker.id) if zones.get(each) == worker.zone)
-
-
-def _others(row: Owners, worker: WorkerId) -> Iterator[WorkerId]:
-    yield from (each for each in row[1:] if each != worker)
+    for who in row if copies <= len(able) else row[:1]:
+        if (zone := zones.get(who)) is not None:
+            yield zone, who, f"its {'owner' if who == row[0] else 'standby'} {who}"

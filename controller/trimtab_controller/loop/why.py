@@ -12,7 +12,7 @@ from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
-from trimtab_controller.loop.barred_standbys import no_standby
+from trimtab_controller.loop.barred_standbys import BarredStandbys
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.events import Event, EventMove
@@ -184,7 +184,8 @@ def _targets(
     if place is None or place[0]:
         return [], SingleMoves(view)
     moves = SingleMoves(replace(view, copies=copies_of_one(view, place[1], held)))
-    found = [*_free(view, place[1], row, moves), *_not_free(view, view.owned[place[1]].key_group, row)]
+    barred = BarredStandbys(view, view.owned[place[1]].key_group, row)
+    found = [*_free(view, place[1], row, moves, barred), *_not_free(view, row, barred)]
 
     def rank(target: WhyTarget) -> tuple[bool, bool, float, float]:
         far = target.load_distance if target.load_distance is not None else np.inf
@@ -193,7 +194,7 @@ def _targets(
     return sorted(found, key=rank), moves
 
 
-def _free(view: AppView, at: int, row: Owners, moves: SingleMoves) -> Iterator[WhyTarget]:
+def _free(view: AppView, at: int, row: Owners, moves: SingleMoves, barred: BarredStandbys) -> Iterator[WhyTarget]:
     now, distances = moves.load_distance, moves.distances(np.array([at]))[0].tolist()
     source = int(moves.owner[at])
     for target, worker in enumerate(view.workers):
@@ -209,7 +210,7 @@ def _free(view: AppView, at: int, row: Owners, moves: SingleMoves) -> Iterator[W
             owner=target == source,
             standby=worker.id in row[1:],
             forbidden=forbidden or (f"it would overfill {limit}" if limit else None),
-            no_standby=None if target == source else no_standby(view, view.owned[at].key_group, worker, row),
+            no_standby=None if target == source else barred.by(worker),
         )
 
 
@@ -233,7 +234,7 @@ def _rules(key_group: KeyGroup, view: AppView, owner: WorkerId | None) -> Iterat
         yield f"{told}; it may not be on {owner}" if broken else told
 
 
-def _not_free(view: AppView, key_group: KeyGroup, row: Owners) -> Iterator[WhyTarget]:
+def _not_free(view: AppView, row: Owners, barred: BarredStandbys) -> Iterator[WhyTarget]:
     for fixed in view.fixed:
         yield WhyTarget(
             worker=fixed.id,
@@ -243,7 +244,7 @@ def _not_free(view: AppView, key_group: KeyGroup, row: Owners) -> Iterator[WhyTa
             load_pct=None,
             owner=False,
             standby=fixed.id in row[1:],
-            no_standby=no_standby(view, key_group, fixed.worker, row) if fixed.worker else None,
+            no_standby=barred.by(fixed.worker) if fixed.worker else None,
             forbidden=f"it takes no part in plans: {_fixed(fixed)}",
         )
 
