@@ -3,12 +3,12 @@ import { pauseButton, stopButton, workerButton } from "./actions.js";
 import { get, maybe, name, now } from "./api.js";
 import { barAt, choosing, drawBars } from "./canvas.js";
 import { chart } from "./chart.js";
-import { ago, card, clock, h, key, number, percent, plural, show, table, tile, times, UNKNOWN } from "./dom.js";
+import { ago, card, clock, finder, h, key, number, percent, plural, show, table, tile, times, UNKNOWN } from "./dom.js";
 import { when } from "./events.js";
 import { hosts } from "./hosts.js";
 import { person } from "./session.js";
 
-const SHOWN = 12, PATIENCE_MS = 300;
+const SHOWN = 12;
 
 export function cluster(root) {
   const tiles = h("div", { class: "tiles" }), canvas = h("canvas", { class: "plot bars", role: "img", "aria-label": "Use and demand of the workers" });
@@ -22,8 +22,7 @@ export function cluster(root) {
   const decisions = card("Last decisions", "", h("div")), byHost = hosts();
   over.hidden = true;
   history.firstChild.append(key("line", "load distance"), key("dashes", "bound of the last plan"));
-  let due = null;
-  const find = h("input", { type: "search", class: "find", placeholder: "part of a name", "aria-label": "Find workers by name", maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(findWorkers, PATIENCE_MS); } });
+  const find = finder("workers by name", "part of a name", () => findWorkers());
   top.firstChild.append(find);
   const buttons = h("div", { class: "actions" });
   root.replaceChildren(h("div", { class: "title" }, h("h1", {}, "Cluster"), buttons), tiles, workers,

@@ -48,6 +48,14 @@ export const card = (title, width, ...children) =>
   h("section", { class: `card ${width}`, "aria-label": title },
     h("div", { class: "head" }, h("h2", {}, title)), ...children);
 
+const PATIENCE_MS = 300;
+
+// A field to find `what` by a `part` of it; `changed` is called when nothing more is typed.
+export function finder(what, part, changed) {
+  let due = null;
+  return h("input", { type: "search", class: "find", placeholder: part, "aria-label": `Find ${what}`, maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(changed, PATIENCE_MS); } });
+}
+
 export const key = (kind, text) => h("span", { class: "key" }, h("i", { class: `swatch ${kind}` }), text);
 
 // `columns`: [name, of a row: text or element, true for a number or else a class].  On a phone a row becomes a few lines, in

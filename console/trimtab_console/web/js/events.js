@@ -1,8 +1,8 @@
 // Events: what the controller decided and did, and why, as it happens.
 import { maybe, name, now } from "./api.js";
-import { ago, card, clock, h, number, show } from "./dom.js";
+import { ago, card, clock, finder, h, number, show } from "./dom.js";
 
-const PAGE = 100, PATIENCE_MS = 300;
+const PAGE = 100;
 const KINDS = ["decision", "plan", "move", "scaling", "size", "concern", "intent", "hold", "leader"];
 const COLOURS = { concern: "warn", hold: "bad", move: "bad", intent: "warn", plan: "good", leader: "good" };
 
@@ -10,8 +10,7 @@ export function events(root) {
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Kind of event" });
   const apps = h("div", { class: "chips", role: "group", "aria-label": "App" });
   const list = card("What happened", "", h("div"));
-  let due = null;
-  const find = h("input", { type: "search", class: "find", placeholder: "part of a text", "aria-label": "Find events by a part of their text", maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(() => choose(() => {}), PATIENCE_MS); } });
+  const find = finder("events by a part of their text", "part of a text", () => choose(() => {}));
   list.firstChild.append(h("span", { class: "note" }, "the newest first"), find);
   root.replaceChildren(h("h1", {}, "Events"), chips, apps, list);
   let kind = null, app = null, offset = 0;

@@ -1,17 +1,16 @@
 // Hosts and zones: what is asked of them, what fails together, and maintenance.
 import { drainZoneButton, maintenanceButton } from "./actions.js";
 import { maybe, name } from "./api.js";
-import { bytes, card, h, number, percent, plural, show, table, UNKNOWN } from "./dom.js";
+import { bytes, card, finder, h, number, percent, plural, show, table, UNKNOWN } from "./dom.js";
 import { when } from "./events.js";
 import { person } from "./session.js";
 
-const SHOWN = 12, PATIENCE_MS = 300;
+const SHOWN = 12;
 
 // A card, and what fills it.
 export function hosts() {
   const zones = h("div"), rows = h("div"), note = h("span", { class: "note" }), place = card("Hosts", "hosts", zones, rows);
-  let due = null;
-  const find = h("input", { type: "search", class: "find", placeholder: "part of a name", "aria-label": "Find hosts by name", maxlength: 200, oninput: () => { clearTimeout(due); due = setTimeout(refresh, PATIENCE_MS); } });
+  const find = finder("hosts by name", "part of a name", refresh);
   place.firstChild.append(note, find);
 
   async function refresh() {
