@@ -21,9 +21,6 @@ workers process its last events again, at most one commit interval of them.
 """
 
 import asyncio
-import logging
-import os
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -32,13 +29,8 @@ from faust.stores.rocksdb import Store
 from faust.streams import current_event
 from faust.types import TP
 
+from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
-
-log = logging.getLogger(__name__)
-
-END_LIMIT_S = 15.0
-"""How long a worker may take for an orderly stop after a fault; then its process is killed."""
-EXIT_CODE = os.EX_SOFTWARE
 
 
 class StateBreach(Exception):
@@ -134,20 +126,5 @@ class StoreGuard:
 
     def _end(self, complaint: str, error: Exception) -> None:
         """Fence this worker for good and end it.  Callable from any thread."""
-        if not self._fence.broken:
-            self._fence.break_off()
-            log.critical(complaint, error)
+        if break_off(self._fence, complaint, error):
             self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
-            end_process_after(END_LIMIT_S)
-
-
-def end_process_after(limit_s: float) -> None:
-    """Kill the process if an orderly stop takes too long: a fenced worker must not remain a member of its group."""
-
-    def end() -> None:
-        log.critical("this worker did not stop within %g s after its fault; killing the process", limit_s)
-        os._exit(EXIT_CODE)
-
-    timer = threading.Timer(limit_s, end)
-    timer.daemon = True
-    timer.start()

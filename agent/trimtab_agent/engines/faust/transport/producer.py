@@ -6,7 +6,6 @@ It goes on after a refused record, and no offset is committed after it has faile
 """
 
 import asyncio
-import logging
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -17,12 +16,11 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
+from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
-from trimtab_agent.engines.faust.safety.store_guard import END_LIMIT_S, end_process_after
-
-log = logging.getLogger(__name__)
 
 POLL_S = 0.001
+NOT_SENT = "%s cannot be sent, this worker ends: %s"
 REFUSALS = frozenset({10, 17, 18, 29, 31, 32, 44, 87})
 """Error codes with which a broker refuses a batch and writes nothing of it: too large, invalid topic, batch too large,
 topic or cluster not authorized, invalid timestamp, against a policy, invalid record."""
@@ -122,21 +120,15 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                 await publish(message)
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
-                self._break_off(f"a record of {record.channel} with {len(record.value or b'')} bytes", error)
+                what = f"a record of {record.channel} with {len(record.value or b'')} bytes"
+                break_off(self.transport.fence, NOT_SENT, what, error)
                 raise
 
         self.buffer._send_pending = publish_or_end
 
-    def _break_off(self, what: str, error: Exception) -> None:
-        """Let nothing count any more that this process does."""
-        if not self.transport.fence.broken:
-            self.transport.fence.break_off()
-            log.critical("%s cannot be sent, this worker ends: %s", what, error)
-            end_process_after(END_LIMIT_S)
-
     def _end(self, error: Exception) -> None:
         """End the worker without a commit."""
-        self._break_off("a record", error)
+        break_off(self.transport.fence, NOT_SENT, "a record", error)
         self.transport.app.add_future(self.transport.app.crash(error))
 
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:

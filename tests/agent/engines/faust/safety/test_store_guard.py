@@ -26,7 +26,7 @@ SOURCE = TP("events", 0)
 @pytest.fixture(autouse=True)
 def stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that would end is that of the tests."""
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.store_guard.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
 
 
 class FullDisk:

@@ -105,7 +105,7 @@ class Unsendable:
 def test_nothing_is_committed_once_a_message_cannot_be_sent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("trimtab_agent.engines.faust.transport.producer.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
 
     async def send() -> None:
         producer = made()
