@@ -6,7 +6,7 @@ The changelog of a windowed table deletes by design.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from faust.types import TP
@@ -29,7 +29,7 @@ def gap(tp: TP, table: Any, start: int | None) -> str | None:
     )
 
 
-def tell(gaps: Sequence[str]) -> None:
+def tell(gaps: Collection[str]) -> None:
     """Log what tables lack."""
     if gaps:
         log.warning(
@@ -40,13 +40,13 @@ def tell(gaps: Sequence[str]) -> None:
         )
 
 
-async def look_for_gaps(consumer: Any, tables: Mapping[TP, Any]) -> None:
-    """Look at the changelogs of tables that have just been opened and are not restored yet."""
-    if not tables:
-        return
+async def starts_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
+    """Where these changelogs begin; nothing if the broker does not say it in time."""
+    if not tps:
+        return {}
     try:
-        starts: dict[TP, int] = await consumer.thread.beginnings(tables, LIMIT_S)
+        found: dict[TP, int] = await consumer.thread.beginnings(tps, LIMIT_S)
     except Exception as fault:  # whatever it is, it must not end the rebalance
-        log.debug("it is not known where %d changelogs begin: %r", len(tables), fault)
-        return
-    tell([found for tp, table in tables.items() if (found := gap(tp, table, starts.get(tp)))])
+        log.debug("it is not known where %d changelogs begin: %r", len(tps), fault)
+        return {}
+    return found

@@ -19,7 +19,7 @@ from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
-from trimtab_agent.engines.faust.tables.lost_changes import look_for_gaps
+from trimtab_agent.engines.faust.tables.lost_changes import gap, starts_of, tell
 
 log = logging.getLogger(__name__)
 
@@ -39,11 +39,13 @@ def watch(app: Any) -> None:
 def _open_or_begin_anew(app: Any, table: Any, on_rebalance: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
     async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
         tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
-        opened = {tp: table for tp in tables if tp.partition not in table.data._dbs}
+        closed = [tp for tp in tables if tp.partition not in table.data._dbs]
         written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
         await on_rebalance(assigned, *others, **options)
-        await _replace_those_of_other_logs(app.consumer, tables, written)
-        await look_for_gaps(app.consumer, {tp: table for tp in opened if tp.partition in table.data._dbs})
+        opened = [tp for tp in closed if tp.partition in table.data._dbs]
+        first, starts = await asyncio.gather(first_since(app.consumer, written), starts_of(app.consumer, opened))
+        await _replace_those_of_other_logs(tables, first)
+        tell([found for tp in opened if (found := gap(tp, table, starts.get(tp)))])
 
     return open_or_begin_anew
 
@@ -72,10 +74,10 @@ async def first_since(consumer: Any, written: Mapping[TP, float]) -> dict[TP, in
     return found
 
 
-async def _replace_those_of_other_logs(consumer: Any, tables: Mapping[TP, Any], written: Mapping[TP, float]) -> None:
-    """Replace open databases that are of other changelogs; they were written at these times before they were opened."""
+async def _replace_those_of_other_logs(tables: Mapping[TP, Any], firsts: Mapping[TP, int]) -> None:
+    """Replace open databases that are of other changelogs; `firsts` = the first record since each was written."""
     loop = asyncio.get_running_loop()
-    for tp, first in sorted((await first_since(consumer, written)).items()):
+    for tp, first in sorted(firsts.items()):
         offset = tables[tp].persisted_offset(tp)
         if offset is not None and first <= offset:
             store = tables[tp].data
