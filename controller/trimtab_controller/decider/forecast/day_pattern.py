@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from trimtab_controller.decider.forecast.history import DAY, MIN_KNOWN, STEP_S
 from trimtab_controller.decider.observing.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.observing.view import AppView
+from trimtab_models.forecast.back_test import MARGIN
 from trimtab_protocol.messages.names import OperatorId
 
 Halves = NDArray[np.float16]
@@ -38,8 +39,6 @@ MAX_TESTED = 500
 """Steps over which errors are averaged at most: the newest."""
 MIN_TESTED, MIN_DAYS = 6, 2
 """Steps that must have been tested for a forecast to be used, and on how many days."""
-MARGIN = 0.1
-"""The share by which the mean error must be below that of the last value, as with the demand of apps."""
 DAYS = 3
 """A new day counts for a third of the pattern, before that for its share of the days seen."""
 MOST = 60_000.0

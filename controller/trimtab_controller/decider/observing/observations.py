@@ -9,7 +9,7 @@ from trimtab_controller.decider.collocation.remote_costs import Recalled as Reca
 from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.collocation.sends import local_sends
 from trimtab_controller.decider.collocation.trial import trial_in
-from trimtab_controller.decider.collocation.worth import end_costs, together_in
+from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import RoundMeasured
@@ -144,15 +144,16 @@ class Observations:
             gaps=dict(filled.gaps),
             capacity=capacity_of(views, self.hosts),
             local_sends=local_sends(snapshot),
-            together={
-                app: together_in(view, self.remote_costs.of(app))
-                for app, view in views.items()
-                if isinstance(view, AppView)
-            },
+            together=self._together(views),
             forecasts=self.sizes.forecasts.told(),
             forecast_moves=self.sizes.forecasts.moves.told(),
         )
         return measured
+
+    def _together(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, Together]:
+        """What collocation can bring, of each app."""
+        found = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        return {app: together_in(view, self.remote_costs.of(app)) for app, view in found.items()}
 
     def _concerns(
         self,
