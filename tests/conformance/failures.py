@@ -34,7 +34,12 @@ def _check_writers(key: str, rows: list[tuple[int, str]]) -> None:
     writers = [worker for _, worker in rows]
     expect(W1 in writers, f"key {key}: nothing of the new owner")
     first = writers.index(W1)
-    expect(W0 not in writers[first:], f"key {key}: the stopped worker wrote after the new owner: {rows[first:][:20]}")
+    late = [(at, count) for at, (count, worker) in enumerate(rows) if at > first and worker == W0]
+    expect(
+        not late,
+        f"key {key}: {len(late)} of {len(rows)} outputs are of the stopped worker and behind the first of the new one,"
+        f" number {first} with count {rows[first][0]}: (number, count) {late[:10]}",
+    )
     counts = [count for count, _ in rows[first:]]
     expect(
         counts == list(range(counts[0], counts[0] + len(counts))),

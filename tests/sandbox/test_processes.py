@@ -56,7 +56,7 @@ def python(processes: Processes, code: str, name: str = "child") -> Child:
 def test_a_child_has_its_own_log_environment_and_folder(processes: Processes, tmp_path: Path) -> None:
     code = "import os; print(os.environ['COLOUR'], os.getcwd(), os.getsid(0) == os.getpid())"
     child = processes.start("one", [sys.executable, "-c", code], environment={"COLOUR": "red"}, folder=tmp_path)
-    assert child.wait(10) == 0
+    assert child.wait(60) == 0
     assert child.log == tmp_path / "logs" / "one.log"
     assert child.log.read_text() == f"red {tmp_path} True\n"
     assert not child.alive
@@ -65,7 +65,7 @@ def test_a_child_has_its_own_log_environment_and_folder(processes: Processes, tm
 def test_a_log_is_continued_by_the_next_child_of_that_name(processes: Processes) -> None:
     for word in ("first", "second"):
         child = python(processes, f"print({word!r})")
-        child.wait(10)
+        child.wait(60)
     assert child.log.read_text() == "first\nsecond\n"
 
 
@@ -172,7 +172,7 @@ def test_all_end_with_their_owner(tmp_path: Path, number: signal.Signals) -> Non
         mark = owner.stdout.readline().strip()
         assert len(marked(mark)) == 2
         owner.send_signal(number)
-        owner.wait(20)
+        owner.wait(60)
     wait_for(lambda: not marked(mark))
 
 

@@ -43,7 +43,7 @@ def worker(program: str = OBEDIENT) -> WorkerConfiguration:
 
 
 def await_end(of: WorkerProcesses) -> ProcessEnded:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for ended in of.ended():
             return ended
@@ -52,14 +52,14 @@ def await_end(of: WorkerProcesses) -> ProcessEnded:
 
 
 def await_up(folder: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while "up" not in (folder / "w0.log").read_text():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def await_zombie(pid: int) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while identify(pid) is not None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -88,7 +88,7 @@ def test_a_running_worker_is_found_not_started_twice(folder: Path) -> None:
 
     assert after_restart.ensure(worker()) == first
     after_restart.terminate(W0, first)
-    psutil.Process(first.pid).wait(10)  # in this test the dead process is a child of ours
+    psutil.Process(first.pid).wait(60)  # in this test the dead process is a child of ours
     assert await_end(after_restart) == ProcessEnded(worker=W0, process=first, exit_code=None)
 
 

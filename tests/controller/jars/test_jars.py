@@ -100,7 +100,7 @@ def test_two_at_once_fetch_once(lists: Path, tmp_path: Path) -> None:
     for taker in takers:
         taker.start()
     for taker in takers:
-        taker.join(20)
+        taker.join(60)
     assert served == [[b"first", b"second"]] * 4
     assert registry.asked == 1
 

@@ -50,5 +50,5 @@ def test_it_follows_what_the_controller_tells_also_in_pieces(
         for piece in (b"le", b"ad\nstand-by\nof another version\nle", b"ad\n"):
             controller.write(piece)
         controller.close()
-        listening.join(20)
+        listening.join(60)
     assert heard == ["lead", "stand by", "lead"]

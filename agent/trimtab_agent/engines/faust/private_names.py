@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import aiokafka
+import aiokafka.client
 import aiokafka.consumer.fetcher
 import aiokafka.consumer.group_coordinator
 import aiokafka.consumer.subscription_state
@@ -26,6 +27,7 @@ import faust.transport.consumer
 import faust.transport.drivers.aiokafka
 import faust.transport.producer
 import mode.utils.queues
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.produce import ProduceRequest
 
@@ -230,6 +232,14 @@ PRIVATES: tuple[Private, ...] = (
         ("_metadata", "_txn_manager"),
         (("_partition", ("topic", "partition", "key", "value", "serialized_key", "serialized_value")),),
     ),
+    Private(
+        aiokafka.client.AIOKafkaClient,
+        (Patch.FENCE,),
+        "",
+        (),
+        (("_get_conn", ("node_id",)), ("send", ("node_id", "request"))),
+    ),
+    Private(AIOKafkaConnection, (Patch.FENCE,), "", ("_writer",)),
     Private(
         aiokafka.AIOKafkaConsumer,
         (),

@@ -18,6 +18,7 @@ from faust.transport.drivers.aiokafka import Producer
 
 from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+from trimtab_agent.engines.faust.transport.guarded_socket import guard
 
 POLL_S = 0.001
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
@@ -41,7 +42,15 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._on_fatal = on_fatal
         self._unsure: set[TopicPartition] = set()
         """Partitions of whose last batch the broker may have written something, although it did not say so."""
-        send = self.client.send
+        self._in_flight = 0
+        """Produce requests that were sent, or begun to be sent, and not answered."""
+        send, connected = self.client.send, self.client._get_conn
+
+        async def guarded(*arguments: Any, **options: Any) -> Any:
+            connection = await connected(*arguments, **options)
+            if connection is not None:
+                guard(connection, self._withheld)
+            return connection
 
         async def send_if_member(node_id: int, request: Any, **options: Any) -> Any:
             if not isinstance(request, ProduceRequest):
@@ -50,14 +59,21 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             sent = {TopicPartition(topic, at): batch for topic, rows in request._topics for at, batch in rows}
             before = self._unsure & sent.keys()
             self._unsure |= sent.keys()
-            response = await send(node_id, request, **options)
+            self._in_flight += 1
+            try:
+                response = await send(node_id, request, **options)
+            finally:
+                self._in_flight -= 1
             for topic, rows in response.topics:
                 for partition, code, *_ in rows:
                     tp = TopicPartition(topic, partition)
                     self._look_at(code, tp, sent[tp], unsure=tp in before)
             return response
 
-        self.client.send = send_if_member
+        self.client.send, self.client._get_conn = send_if_member, guarded
+
+    def _withheld(self) -> bool:
+        return self._in_flight > 0 and self.fence.closed(uptime())
 
     def _look_at(self, code: int, tp: TopicPartition, batch: bytes, *, unsure: bool) -> None:
         """Give the next batch of a partition the number of one that was refused (patch go-on-after-refusal).

@@ -24,7 +24,7 @@ def test_a_leader_waits_for_the_placement_in_parts_that_a_member_has_read() -> N
         await asyncio.sleep(0.05)
         assert not waiting.done()
         worker.shared.offer(replace(PLACED, epoch=Epoch(1, 3), part_size=1))
-        await asyncio.wait_for(waiting, 10.0)
+        await asyncio.wait_for(waiting, 60.0)
 
     asyncio.run(run())
 

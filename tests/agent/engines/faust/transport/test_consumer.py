@@ -184,7 +184,7 @@ class Delivered:
         consumer = self.consumer
         consumer._round = records  # type: ignore[assignment]
         delivery = consumer._while_flowing(consumer._deliver(records, consumer._rebalances))
-        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 5.0))
+        consumer.loop.run_until_complete(asyncio.wait_for(delivery, 60.0))
 
 
 def test_a_round_is_given_in_turns_and_what_is_done_is_left_out(

@@ -31,7 +31,7 @@ def running() -> Iterator[SteeredThread]:
     runner.start()
     yield thread
     thread.thread_loop.call_soon_threadsafe(thread.thread_loop.stop)
-    runner.join(10.0)
+    runner.join(60.0)
     thread.thread_loop.close()
 
 
@@ -63,4 +63,4 @@ def test_a_caller_that_is_cancelled_ends_its_step(running: SteeredThread) -> Non
 
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
-    assert ended.wait(10.0)
+    assert ended.wait(60.0)

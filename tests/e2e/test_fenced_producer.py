@@ -1,0 +1,58 @@
+"""A worker that is stopped between its look at the fence and the system call that sends its records."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaError
+from aiokafka.protocol.produce import ProduceRequest
+from confluent_kafka import Consumer, TopicPartition
+
+from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+from trimtab_agent.engines.faust.transport.producer import FencedProducer
+from trimtab_sandbox.broker import Broker, Topic
+
+pytestmark = pytest.mark.light
+SESSION_S = 2.0
+LIMIT_S = 30.0
+
+
+@pytest.mark.parametrize(("stopped_s", "written"), [(0.0, 2), (SESSION_S + 0.5, 1)], ids=["not stopped", "stopped"])
+def test_a_request_that_was_being_sent_when_the_worker_stopped_is_not_sent_later(
+    broker: Broker, unique: str, monkeypatch: pytest.MonkeyPatch, stopped_s: float, written: int
+) -> None:
+    broker.create_topics([Topic(name=unique, partitions=1)])
+    fence, faults = Fence(SESSION_S), list[KafkaError]()
+    prepare = ProduceRequest.prepare
+
+    def stopped(request: Any, versions: Any) -> Any:
+        """The whole loop stands still, as it does in a stopped process."""
+        time.sleep(stopped_s)
+        return prepare(request, versions)
+
+    async def send() -> int:
+        producer = FencedProducer(fence, faults.append, bootstrap_servers=broker.address, enable_idempotence=True)
+        await producer.start()
+        try:
+            fence.heard(uptime())
+            await asyncio.wait_for(producer.send_and_wait(unique, b"before"), LIMIT_S)
+            fence.heard(uptime())
+            with monkeypatch.context() as patch:
+                patch.setattr(ProduceRequest, "prepare", stopped)
+                sending = asyncio.create_task(producer.send_and_wait(unique, b"late"))
+                await asyncio.sleep(stopped_s + 1.0)
+            if stopped_s:
+                fence.lose()  # as the first heartbeat after the stop is answered
+                with pytest.raises(Fenced):
+                    await asyncio.wait_for(sending, LIMIT_S)
+            else:
+                await asyncio.wait_for(sending, LIMIT_S)
+        finally:
+            await producer.stop()
+        return Consumer({"bootstrap.servers": broker.address, "group.id": unique}).get_watermark_offsets(
+            TopicPartition(unique, 0), timeout=LIMIT_S
+        )[1]
+
+    assert asyncio.run(send()) == written
+    assert not faults
