@@ -3,7 +3,8 @@
 The end-to-end tests mostly wait, so three of them run at a time: two of those with Spark and workers, and one of those
 marked `light`.  Tests marked `alone` measure CPU or short times; they run after the others, one at a time.  The static
 checks and the fast tests get the CPU that all of them leave: at the lowest priority they take next to nothing from
-whoever wants it.  Scenarios take minutes each; `make scenarios` runs them.
+whoever wants it, so that they run beside those marked `alone` too.  Scenarios take minutes each; `make scenarios` runs
+them.
 """
 
 import os
@@ -47,21 +48,31 @@ class Part:
         return self.code == 0
 
 
-def stages() -> list[list[list[Part]]]:
-    """Stages, one after the other, of lanes that run at the same time; the parts of a lane run one after the other."""
+Lane = list[Part]
+"""Parts that run one after the other."""
+
+
+def idle_lanes() -> list[Lane]:
+    """Lanes that run beside all end-to-end tests; they need no jars."""
+    return [
+        [
+            Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
+            Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
+            Part("types", (*IDLE, str(BIN / "mypy"))),
+            Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
+        ],
+        [Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600"))],
+    ]
+
+
+def end_to_end_stages() -> list[list[Lane]]:
+    """Stages, one after the other, of lanes that run at the same time; the first fetches what the others need."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
     return [
         [[Part("jars", ("make", "--no-print-directory", "jars"), live=True)]],
         [
-            [
-                Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
-                Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
-                Part("types", (*IDLE, str(BIN / "mypy"))),
-                Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
-            ],
             [Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True)],
             [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
-            [Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600"))],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
     ]
@@ -75,9 +86,9 @@ class Runner:
         self._running: list[subprocess.Popen[str]] = []
         self._stopped = False
 
-    def run(self, parts: list[Part]) -> None:
+    def run(self, lane: Lane) -> None:
         """Run the parts one after the other; a failed one does not keep back the next."""
-        for part in parts:
+        for part in lane:
             if not self._stopped:
                 self._run(part)
 
@@ -120,16 +131,19 @@ def result(part: Part) -> str:
 def main() -> int:
     """Run everything; 0 if all parts passed."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile all that they import
-    runner, all_stages = Runner(), stages()
+    runner, beside, stages = Runner(), idle_lanes(), end_to_end_stages()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadPoolExecutor() as pool:
         try:
-            for stage in all_stages:
-                for lane in [pool.submit(runner.run, lane) for lane in stage]:
-                    lane.result()
+            idle = [pool.submit(runner.run, lane) for lane in beside]
+            for stage in stages:
+                for running in [pool.submit(runner.run, lane) for lane in stage]:
+                    running.result()
+            for running in idle:
+                running.result()
         except KeyboardInterrupt:
             runner.stop()
-    parts = [part for stage in all_stages for lane in stage for part in lane]
+    parts = [part for lane in (*beside, *(lane for stage in stages for lane in stage)) for part in lane]
     failed = [part for part in parts if not part.passed]
     for part in filter(lambda part: part.lines, failed):
         print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")
