@@ -6,9 +6,11 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
+from faust.types import TP
+
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
-from trimtab_agent.engines.faust.steering.lost_offsets import done_again
+from trimtab_agent.engines.faust.steering.lost_offsets import done_again, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.tables import other_logs
@@ -114,8 +116,15 @@ class GroupWatcher:
             recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
             if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters):
                 log.warning("%s", doubt)
+            else:
+                parts.work.start(tell_of_reset(parts.ownership, parts.app.consumer.thread, self._committed()))
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
+
+    def _committed(self) -> dict[TP, int | None]:
+        """The offsets at which this generation goes on, of the sources of key groups that this worker owns."""
+        ownership, committed = self._parts.ownership, self._parts.app.consumer._committed_offset
+        return {tp: committed.get(tp) for tp in ownership.sources(ownership.owned())}
 
     def breached(self) -> None:
         """Count a breach of state; the worker is about to end."""

@@ -1,20 +1,33 @@
-"""Notices that the consumer group has no offsets although its tables have state.
+"""Notices that a worker reads its inputs from their start again although its tables have state.
 
-Somebody has deleted the group's offsets, or they have expired because the app was stopped for longer than
-`offsets.retention.minutes`.  Kafka then lets the app begin at the oldest records, with tables that count them already.
-An app that ends before its first commit looks the same, so this can only be told.
+Somebody has deleted the group's offsets, has reset them to the earliest records, or they have expired because the app
+was stopped for longer than `offsets.retention.minutes`.  The app then begins at the oldest records, with tables that
+count them already.  An app that ends before its first commit looks the same, so this can only be told.
+
+A committed offset at which a topic begins shows nothing by itself: retention may have deleted exactly what has been
+processed.  But then the state is older than the first record that is left.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import KeyGroup
 from trimtab_protocol.wording import first_few
 
+log = logging.getLogger(__name__)
+
 MAX_NAMED = 3
 """Key groups that the message names."""
+SKEW_S = 60.0
+"""State that is not that much newer than the first record may be older: clocks differ, and the record waited."""
+LIMIT_S = 5.0
+"""How long the broker may take for one answer; nothing is told otherwise."""
 
 
 def done_again(
@@ -25,16 +38,54 @@ def done_again(
     `from_start` = source partitions without a committed offset, and their number of records; `changelog_ends` = the
     last offset of each changelog partition, -1 if it is empty.
     """
-    found = sorted(
-        each for each in ownership.owned() if _begins_with_state(ownership, each, from_start, changelog_ends)
-    )
+    found = [each for each in ownership.owned() if _begins_with_state(ownership, each, from_start, changelog_ends)]
     if not found:
         return None
+    return _describe(found, "the consumer group has no offsets of their topics, but their tables have state")
+
+
+def set_to_start(
+    ownership: Ownership, committed: Mapping[TP, int | None], firsts: Mapping[TP, FirstRecord]
+) -> dict[KeyGroup, float]:
+    """Owned key groups with tables that go on at the first record of all their topics, and the time of that record.
+
+    `committed` = the committed offset of each source partition when this generation began; `firsts` = the first record
+    of each that has any.
+    """
+    found = {}
+    for key_group in ownership.owned():
+        first = {tp: firsts[tp] for tp in ownership.sources([key_group]) if tp in firsts}
+        if first and ownership.changelogs([key_group]) and all(committed.get(tp) == first[tp].offset for tp in first):
+            found[key_group] = min(each.at_s for each in first.values())
+    return found
+
+
+async def tell_of_reset(ownership: Ownership, thread: Any, committed: Mapping[TP, int | None]) -> None:
+    """Log the owned key groups whose offsets somebody has set to the start of their topics.
+
+    It runs beside the job: an error is logged and changes nothing.
+    """
+    if not committed:
+        return
+    try:
+        at = set_to_start(ownership, committed, await thread.first_records(committed.keys(), LIMIT_S))
+        times = {tp: at[key_group] + SKEW_S for key_group in at for tp in ownership.changelogs([key_group])}
+        newer = await thread.offsets_since(times, LIMIT_S) if times else {}
+    except (KafkaError, TimeoutError, RuntimeError) as fault:  # RuntimeError: the worker ends
+        log.info("it is not known whether offsets were set to the start of their topics: %r", fault)
+        return
+    if found := [each for each in at if ownership.changelogs([each]) & newer.keys()]:
+        what = (
+            "the consumer group begins at the first record of their topics, but their tables have state of later ones"
+        )
+        log.warning("%s", _describe(found, what))
+
+
+def _describe(found: Iterable[KeyGroup], what: str) -> str:
     return (
-        f"{first_few(found, most=MAX_NAMED)}: the consumer group has no offsets of their topics, but their "
-        "tables have state. All records that the topics still have are processed again, and state counts them twice. "
-        "Were the offsets deleted, or the app stopped for longer than offsets.retention.minutes? (The same is said "
-        "after an app has ended before its first commit.)"
+        f"{first_few(sorted(found), most=MAX_NAMED)}: {what}. All records that the topics still have are processed "
+        "again, and state counts them twice. Were the offsets deleted or reset, or the app stopped for longer than "
+        "offsets.retention.minutes? (The same is said after an app has ended before its first commit.)"
     )
 
 

@@ -7,6 +7,7 @@ refused if the group has moved on.
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
@@ -34,6 +35,14 @@ class GenerationOver(Exception):
 
 class CommitRefused(GenerationOver):
     """The broker did not accept the commit that should have proved membership."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRecord:
+    """Where a partition begins, and the time (epoch seconds) of the record there."""
+
+    offset: int
+    at_s: float
 
 
 class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
@@ -164,6 +173,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
                 {_key(tp): int(at * 1e3) for tp, at in times.items()}
             )
             return {tp: first.offset for tp in times if (first := found.get(_key(tp))) is not None}
+
+        async with asyncio.timeout(limit_s):
+            return await self._in_thread(ask())
+
+    async def first_records(self, tps: Collection[TP], limit_s: float) -> dict[TP, FirstRecord]:
+        """The first record of each partition; those that have none are missing.
+
+        Raises KafkaError, and TimeoutError after `limit_s`.
+        """
+
+        async def ask() -> dict[TP, FirstRecord]:
+            found = await self._ensure_consumer().offsets_for_times({_key(tp): 0 for tp in tps})
+            firsts = {tp: first for tp in tps if (first := found.get(_key(tp))) is not None}
+            return {tp: FirstRecord(offset=at.offset, at_s=at.timestamp / 1e3) for tp, at in firsts.items()}
 
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())

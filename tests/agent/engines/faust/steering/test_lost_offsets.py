@@ -1,5 +1,7 @@
-"""A group without offsets whose tables have state: told, because all records are about to be processed again."""
+"""A group that begins at the start of its topics with state: told, because all records are processed again."""
 
+import asyncio
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +10,8 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.steering.lost_offsets import done_again
+from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, done_again, tell_of_reset
+from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import AppId, OperatorId
 
 ORDERS, PAYMENTS, SUMS, ALERTS = (TP(topic, 0) for topic in ("orders", "payments", "sums-changelog", "alerts"))
@@ -51,3 +54,70 @@ def test_state_without_any_offset_is_told() -> None:
 )
 def test_what_counts_nothing_twice_is_not_told(from_start: dict[TP, int], ends: dict[TP, int]) -> None:
     assert done_again(an_owner(), from_start, ends) is None
+
+
+class Broker:
+    """The first records of the sources, and when each changelog was written last."""
+
+    def __init__(self, firsts: Mapping[TP, FirstRecord], written: Mapping[TP, float]) -> None:
+        self._firsts, self._written = firsts, written
+
+    async def first_records(self, tps: Collection[TP], limit_s: float) -> dict[TP, FirstRecord]:
+        return {tp: first for tp, first in self._firsts.items() if tp in tps}
+
+    async def offsets_since(self, times: Mapping[TP, float], limit_s: float) -> dict[TP, int]:
+        return {tp: 9 for tp, at in times.items() if self._written.get(tp, 0.0) >= at}
+
+
+FIRST = FirstRecord(offset=50, at_s=1_000.0)
+LATER = FIRST.at_s + SKEW_S
+
+
+def told_of(
+    caplog: pytest.LogCaptureFixture,
+    committed: dict[TP, int | None],
+    *,
+    written: float = LATER,
+    firsts: Mapping[TP, FirstRecord] | None = None,
+) -> str:
+    asyncio.run(tell_of_reset(an_owner(), Broker(firsts or {ORDERS: FIRST}, {SUMS: written}), committed))
+    return caplog.text
+
+
+def test_offsets_that_were_set_to_the_start_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    told = told_of(caplog, {ORDERS: 50, PAYMENTS: 7})
+
+    assert "shop/sums/0: the consumer group begins at the first record of their topics" in told
+
+
+def test_of_two_topics_both_must_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+    firsts = {ORDERS: FIRST, PAYMENTS: FirstRecord(offset=3, at_s=900.0)}
+
+    assert told_of(caplog, {ORDERS: 50, PAYMENTS: 7}, firsts=firsts) == ""
+    assert "shop/sums/0" in told_of(caplog, {ORDERS: 50, PAYMENTS: 3}, firsts=firsts)
+
+
+@pytest.mark.parametrize(
+    ("committed", "written"),
+    [
+        pytest.param({ORDERS: 51}, LATER, id="it goes on behind the first record"),
+        pytest.param({ORDERS: None}, LATER, id="it has no offset: told otherwise"),
+        pytest.param({ORDERS: 50}, LATER - 1.0, id="retention has deleted what was processed: the state is older"),
+        pytest.param({}, LATER, id="it owns nothing"),
+    ],
+)
+def test_what_goes_on_where_it_was_is_not_told(
+    caplog: pytest.LogCaptureFixture, committed: dict[TP, int | None], written: float
+) -> None:
+    assert told_of(caplog, committed, written=written) == ""
+
+
+def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(Broker):
+        async def first_records(self, tps: Collection[TP], limit_s: float) -> dict[TP, FirstRecord]:
+            raise TimeoutError
+
+    caplog.set_level("INFO")
+    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}))
+
+    assert "it is not known whether offsets were set to the start" in caplog.text
