@@ -41,7 +41,7 @@ from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, encode_ack
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import Hello, Statistics, Welcome
-from trimtab_protocol.messages.names import Topics, WorkerId
+from trimtab_protocol.messages.names import THE_PARTITION, Topics, WorkerId
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.hosts import HostSigner
@@ -216,14 +216,14 @@ class Agent:
 
     def _produce_report(self, payload: bytes, done: Callable[[str | None], None]) -> None:
         self._reported_at = time.monotonic()
-        self._send(self._topics.reports, payload, done)
+        self._send(self._topics.reports, payload, done, None)
 
     def _produce_ack(self, ack: Ack, done: Callable[[str | None], None]) -> None:
-        self._send(self._topics.acks, encode_ack(ack), done)
+        self._send(self._topics.acks, encode_ack(ack), done, THE_PARTITION)
 
-    def _send(self, topic: str, payload: bytes, done: Callable[[str | None], None]) -> None:
+    def _send(self, topic: str, payload: bytes, done: Callable[[str | None], None], partition: int | None) -> None:
         headers = [] if self._signer is None else [self._signer.sign(topic, payload)]
-        self._link.produce(topic, self._host, payload, done, headers)
+        self._link.produce(topic, self._host, payload, done, headers, partition)
 
     # --- plug-ins
 

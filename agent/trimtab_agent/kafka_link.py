@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from confluent_kafka import (
     Consumer,
@@ -140,8 +140,9 @@ class KafkaLink:
         payload: bytes,
         done: Callable[[str | None], None],
         headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
     ) -> None:
-        """Send a record.
+        """Send a record, to the partition of its key unless one is given.
 
         `done` is called later, on the event loop's thread, with None or the error as one word.
         """
@@ -152,7 +153,9 @@ class KafkaLink:
             self._call(done, None if error is None else error_word(error))
 
         try:
-            told = {"headers": list(headers)} if headers else {}
+            told: dict[str, Any] = {"headers": list(headers)} if headers else {}
+            if partition is not None:
+                told["partition"] = partition
             self._producer.produce(topic, value=payload, key=key.encode(), on_delivery=delivered, **told)
         except BufferError:
             self._loop.call_soon(done, "queue_full")

@@ -16,7 +16,7 @@ from trimtab_process.credential_files import load_or_make_key
 from trimtab_process.kafka_errors import error_text
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
-from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.hosts import HostSigner
 from trimtab_protocol.signing.keys import ALGORITHM, BadKey, SigningKey, write_key
@@ -72,7 +72,8 @@ def _send(configuration: Configuration, key: SigningKey, token: str) -> str | No
     try:
         producer = Producer({**for_librdkafka(configuration.kafka), **limit})
         headers = [HostSigner(key, configuration.host).sign(topic, value), (REQUEST_HEADER, ALGORITHM.encode())]
-        producer.produce(topic, value, configuration.host, headers=headers, on_delivery=delivered)
+        place = {"topic": topic, "partition": THE_PARTITION}
+        producer.produce(**place, value=value, key=configuration.host, headers=headers, on_delivery=delivered)
         left = producer.flush(SEND_LIMIT_S + 1.0)
     except KafkaException as exc:
         return error_text(exc)

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from trimtab_controller.kafka.connection import Connection
 from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
-from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.names import THE_PARTITION, Topics
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -44,7 +44,8 @@ def write_intents(
     try:
         producer = Producer(settings)
         for key, value in values:
-            producer.produce(topics.intents, key=key.encode(), value=value, on_delivery=delivered)
+            place = {"topic": topics.intents, "partition": THE_PARTITION}
+            producer.produce(**place, key=key.encode(), value=value, on_delivery=delivered)
         left = producer.flush(limit_s + 1.0)
     except (KafkaException, SystemError) as error:
         # A certificate is missing, for example.  What is fatal to the client, as when it may write nothing at all, it

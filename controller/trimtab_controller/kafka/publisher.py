@@ -14,6 +14,7 @@ from trimtab_controller.kafka.optional_topic import OptionalTopic
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
+from trimtab_protocol.messages.names import THE_PARTITION
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -95,7 +96,8 @@ class Publisher:
         self._producer.begin_transaction()
         for record in records:
             headers = headers_of(record, self._key)
-            self._producer.produce(record.topic, key=record.key, value=record.value, headers=headers)
+            place = {"topic": record.topic, "partition": THE_PARTITION}
+            self._producer.produce(**place, key=record.key, value=record.value, headers=headers)
         # Repeat a commit whose answer was lost, since that is the only way to learn whether it happened.
         self._patiently("commit", self._commit, resumable=True)
 

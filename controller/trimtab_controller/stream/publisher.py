@@ -13,7 +13,7 @@ from trimtab_controller.kafka.chunks import Chunk, read_chunk, split
 from trimtab_controller.kafka.publisher import FENCED_CODES
 from trimtab_controller.stream.outlet import Fenced
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.names import Topics, stream_transactional_id
+from trimtab_protocol.messages.names import THE_PARTITION, Topics, stream_transactional_id
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 from trimtab_protocol.signing.envelope import headers_in
@@ -82,7 +82,8 @@ class Publisher:
     def _send(self, producer: Producer, chunk: Chunk) -> None:
         while True:
             try:
-                producer.produce(self._topic, chunk.payload, self._cluster, headers=list(chunk.headers))
+                headers = list(chunk.headers)
+                producer.produce(self._topic, chunk.payload, self._cluster, partition=THE_PARTITION, headers=headers)
                 return
             except BufferError:
                 producer.poll(0.1)  # the queue is full: let it drain

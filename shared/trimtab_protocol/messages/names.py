@@ -142,6 +142,11 @@ class Topics:
         return f"trimtab.{self.cluster}.keys"
 
 
+THE_PARTITION = 0
+"""Every topic but that of reports is written here, whatever the key: readers need one order, and workers read no other
+partition, also where somebody has added some."""
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
     """Settings with which a topic is created."""

@@ -262,7 +262,7 @@ def test_partitions_of_topics() -> None:
         )
 
     whole = replace(one, replicas=3, in_sync=3)
-    assert levels(told(TOPICS.journal, whole, replace(whole, number=1))) == [Level.FAULT]
+    assert levels(told(TOPICS.journal, whole, replace(whole, number=1))) == [Level.WARNING]
     assert levels(told(TOPICS.reports, *(replace(whole, number=n) for n in range(12)))) == [Level.OK]
     assert levels(told(TOPICS.journal, replace(whole, leader=False, in_sync=0))) == [Level.FAULT]
     single = told(TOPICS.status, one, settings={**(FOUND[TOPICS.status].settings or {}), "min.insync.replicas": "1"})

@@ -12,7 +12,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import Pause
-from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, Tls
 
 NOWHERE = Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
@@ -40,8 +40,10 @@ class FakeProducer:
         self.told: list[Callable[[], None]] = []
         self.sent: list[tuple[bytes, bytes | None]] = []
 
-    def produce(self, topic: str, key: bytes, value: bytes | None, on_delivery: Callable[..., None]) -> None:
-        assert topic == TOPICS.intents
+    def produce(
+        self, topic: str, partition: int, key: bytes, value: bytes | None, on_delivery: Callable[..., None]
+    ) -> None:
+        assert (topic, partition) == (TOPICS.intents, THE_PARTITION)
         answer = self.answers[len(self.sent)]
         self.sent.append((key, value))
         if answer is not None:

@@ -216,7 +216,13 @@ class AgentProcess:
     # --- Kafka
 
     def produce(
-        self, topic: str, key: str, payload: bytes, done: Callable[[str | None], None], headers: Sequence[object] = ()
+        self,
+        topic: str,
+        key: str,
+        payload: bytes,
+        done: Callable[[str | None], None],
+        headers: Sequence[object] = (),
+        partition: int | None = None,
     ) -> None:
         """The daemon's KafkaLink.produce."""
         record = Unsent(topic=topic, key=key.encode(), value=payload)

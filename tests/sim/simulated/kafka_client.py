@@ -155,7 +155,7 @@ class SimulatedProducer:
     def begin_transaction(self) -> None:
         self._records, self._committed = [], False
 
-    def produce(self, topic: str, *, key: bytes, value: bytes | None, headers: Headers = ()) -> None:
+    def produce(self, topic: str, *, partition: int, key: bytes, value: bytes | None, headers: Headers = ()) -> None:
         self._records.append(Unsent(topic=topic, key=key, value=value, headers=tuple(headers)))
 
     def commit_transaction(self, timeout: float) -> None:

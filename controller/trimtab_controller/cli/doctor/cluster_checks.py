@@ -152,8 +152,9 @@ def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings]
 def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
     count = len(seen.partitions)
     if wanted.partitions == 1 and count != 1:
-        text = f"{seen.name}: found {count} partitions, expected 1; records no longer have one order"
-        yield fault(Check.TOPICS, text, "stop the controllers, delete the topic, start them again")
+        text = f"{seen.name}: found {count} partitions, expected 1; only the first is written to"
+        remedy = "nothing, if all of Trimtab is 0.2.0 or newer; 0.1.0 writes to all of them, and workers miss records"
+        yield warning(Check.TOPICS, text, remedy)
     leaderless = [str(part.number) for part in seen.partitions if not part.leader]
     if leaderless:
         text = f"{seen.name}: no leader for partition {listed(leaderless)}"
