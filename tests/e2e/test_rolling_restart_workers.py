@@ -32,5 +32,10 @@ def test_every_worker_is_a_new_process_and_no_job_is_lost_or_doubled(run: Run) -
     assert [started_by(run.cluster, f"h{index}") for index in range(3)] == [{"w0"}, {"w1"}, {"w2"}]
     run.windows(3)
     exactly_counted(run)
+    [app] = run.until(lambda status: status.apps, "an app in the status").apps
+    print(f"paused, key-group seconds: {app.disruption}")
+    assert app.disruption is not None
+    assert app.disruption.by_cause.get("starts_and_stops", 0.0) > 0.0, "six rebalances, of which reports tell"
+    assert app.disruption.unmeasured == 0
     longest = longest_pause(run.cluster.broker.address, began, ended)
     print(f"{ended - began:.0f} s, longest pause of a key group {longest:.1f} s")

@@ -134,6 +134,13 @@ class WorkerStatus(Protocol):
     def following_s(self) -> float | None:
         """CPU seconds since the start that it has taken to keep state warm for key groups of others; None = unknown."""
 
+    @property
+    def paused(self) -> tuple[float, int] | None:
+        """Key-group seconds since the start for which inputs stood still at rebalances, of how many key groups.
+
+        None = unknown.
+        """
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
 

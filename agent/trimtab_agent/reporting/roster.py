@@ -172,6 +172,8 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         fresh=bool(last and last.fresh),
         copies=last.copies if last else (),
         following_s=_at_most(merged.following_s, cpu_s) if merged else None,
+        paused_s=merged.paused_s if merged else None,
+        paused=merged.paused if merged else None,
     )
 
 
@@ -200,6 +202,8 @@ def merge(statistics: list[Statistics], interval_s: float) -> Statistics:
         unknown=next((part.unknown for part in reversed(statistics) if part.unknown), None),
         cpu_s=_add((part.cpu_s for part in statistics), scale),
         following_s=_add((part.following_s for part in statistics), scale),
+        paused_s=_add((part.paused_s for part in statistics), 1.0),
+        paused=_count((part.paused for part in statistics), 1.0),
         complete=all(part.complete for part in statistics) and seconds >= COVERED * interval_s,
         key_groups=tuple(_merge_key_groups(samples, scale)),
         pairs=tuple(_merge_pairs((pair for part in statistics for pair in part.pairs), scale)),

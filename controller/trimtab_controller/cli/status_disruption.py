@@ -21,10 +21,16 @@ def _besides(found: DisruptionStatus, now: float) -> str:
     parts = []
     if found.assumed_s >= SHOWN_FROM_S:
         parts.append(f"{found.assumed_s:.1f} not measured")
+    causes = {cause: seconds for cause, seconds in found.by_cause.items() if seconds >= SHOWN_FROM_S}
+    if causes.keys() - {"moves"}:
+        parts.append("by " + ", ".join(f"{cause.replace('_', ' ')} {s:.1f}" for cause, s in causes.items()))
     if found.in_flight_s >= SHOWN_FROM_S:
         parts.append(f"{found.in_flight_s:.1f} more under way")
     if found.since is not None and now - found.since < WINDOW_S:
         parts.append(f"counted for {ago(now - found.since)} only")
+    if found.unmeasured:
+        workers = f"{found.unmeasured} worker{'' if found.unmeasured == 1 else 's'}"
+        parts.append(f"unknown how long rebalances pause {workers} with an older plug-in")
     return f" ({', '.join(parts)})" if parts else ""
 
 

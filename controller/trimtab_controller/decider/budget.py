@@ -1,7 +1,8 @@
 """Plans within the disruption budget of their app: cut to what fits, or held back until there is room.  Pure.
 
 The solver is asked for fewer moves, so that those remain that gain most.  What an operator asks for is done as a whole,
-and so it waits as a whole.  Restores after a loss do not come here.
+and so it waits as a whole.  Restores after a loss do not come here.  Stops and starts of workers wait, too: each of
+them rebalances the consumer group, which pauses all key groups of the app.
 """
 
 from collections.abc import Iterable
@@ -9,11 +10,14 @@ from dataclasses import replace
 
 from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.decision import Planned, Resized, Scaled, Skip
+from trimtab_controller.decider.drained import to_stop
+from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.execution.budget import Budget, BudgetUse
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, WorkerId
 
 
 def within(wanted: SolveWanted, use: BudgetUse, max_migrations: int) -> SolveWanted | Skip:
@@ -39,6 +43,34 @@ def held(use: BudgetUse, wanted: str, key_groups: int = 1) -> Skip:
     """The decision to wait for room in the budget."""
     detail = f"{use.app}: {wanted}, but the disruption budget is used up: {use.text}; {use.room_text(key_groups)}"
     return Skip(reason=SkipReason.DISRUPTION_BUDGET, detail=detail, app=use.app)
+
+
+def change_of_workers(
+    now: float,
+    view: AppView,
+    use: BudgetUse,
+    sizes: SizeRounds,
+    execution: Execution,
+    draining: frozenset[WorkerId],
+) -> Scaled | Resized | Skip | None:
+    """The stop of a drained worker, or the change of the app's size that is due.
+
+    Both rebalance the consumer group, and so they wait for room in the budget.  A scale-out of an app that is asked for
+    more than it can do does not wait, nor does the start of a worker that was stopped to be started again.
+    """
+    stop = to_stop(view, execution, draining)
+    if stop is not None and use.holds_changes:
+        detail = f"{stop.worker} is to stop, {stop.detail}, but the disruption budget has no room for a rebalance"
+        detail = f"{use.app}: {detail}: {use.text}; {use.change_text}"
+        return Skip(reason=SkipReason.DISRUPTION_BUDGET, detail=detail, app=use.app)
+    if stop is not None:
+        return stop
+    wanted = sizes.verdicts.get(use.app)
+    if use.holds_changes and wanted is not None and wanted.due and not wanted.urgent:
+        sizes.held[use.app] = f"the disruption budget has no room for a rebalance: {use.text}; {use.change_text}"
+        return None
+    sizes.held.pop(use.app, None)
+    return sizes.decide(now, use.app)
 
 
 def budget_concerns(now: float, budget: Budget, execution: Execution, apps: Iterable[AppId]) -> tuple[Concern, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from trimtab_controller.decider.admission import SolveWanted, admit, admit_app, admit_cluster
-from trimtab_controller.decider.budget import as_a_whole, held, within
+from trimtab_controller.decider.budget import as_a_whole, change_of_workers, held, within
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
@@ -19,7 +19,7 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.drained import to_start, to_stop
+from trimtab_controller.decider.drained import to_start
 from trimtab_controller.decider.drift import any_drift
 from trimtab_controller.decider.events import (
     Action,
@@ -317,8 +317,9 @@ class Decider:
             return placed
         evaluation, windows = self.known.evaluations[app], self._seen.history[app].windows
         is_told = self._acting and self.plans.of(app) is PlanMode.DRY_RUN
+        use = self.budget.use(now, self._execution, app)
         changed = (
-            None if is_told else to_stop(view, self._execution, self.draining) or self._seen.sizes.decide(now, app)
+            None if is_told else change_of_workers(now, view, use, self._seen.sizes, self._execution, self.draining)
         )
         if changed is not None:
             return changed
@@ -329,7 +330,7 @@ class Decider:
         if isinstance(found, Skip):
             trial = self._seen.trial(now, view, self._execution, found)
             return found if trial is None else self._as_mode_says(now, view, trial)
-        use, times = self.budget.use(now, self._execution, app), self.plans.times_of(app)
+        times = self.plans.times_of(app)
         waits = frozen(now, times, app, found.reason, found.detail) or self._seen.hold(now, found, self._execution)
         return waits or within(found, use, self.settings.max_migrations)
 

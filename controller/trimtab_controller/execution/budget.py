@@ -5,15 +5,17 @@ hand-overs in flight are expected to pause; and before it is released, with what
 whose next hand-over does not fit waits while hand-overs of it are released, and ends when none is: what has arrived
 stays, what has not been released stays where it was, and the rest is planned anew when there is room.
 
-Restores after a loss are counted, and never held back: their key groups pause already.
+Restores after a loss are counted, and never held back: their key groups pause already.  Rebalances of the consumer
+group are counted as well.  So starts and stops that can wait are held back, too (`BudgetUse.holds_changes`).
 """
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab_controller.execution import handovers
-from trimtab_controller.execution.disruption import WINDOW_S, Disruption, DisruptionSettings, Pauses
+from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.state import ENDED, Execution, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
@@ -31,7 +33,8 @@ class BudgetUse:
 
     `limit_s` None: there is no limit.  `used_s` = in the last hour, of which nobody measured `assumed_s`; `in_flight_s`
     = what hand-overs in flight are expected to add; `pause_s` = what one more key group is expected to, and
-    `learned`: whether that was measured.  `since` = from when on pauses were counted (epoch seconds), None: not yet.
+    `learned`: whether that was measured.  `rebalance_s` = what a start or stop of a worker is expected to; None: no
+    rebalance was measured.  `since` = from when on pauses were counted (epoch seconds), None: not yet.
     """
 
     app: AppId
@@ -43,7 +46,17 @@ class BudgetUse:
     pause_s: float
     learned: bool
     since: float | None
+    rebalance_s: float | None = None
     pauses: tuple[Pauses, ...] = ()
+
+    @property
+    def causes(self) -> dict[Cause, float]:
+        """What is used, by what caused it."""
+        return {
+            cause: sum(row.measured_s + row.assumed_s for row in self.pauses if row.cause is cause)
+            for cause in Cause
+            if any(row.cause is cause for row in self.pauses)
+        }
 
     @property
     def fits(self) -> int | None:
@@ -54,11 +67,32 @@ class BudgetUse:
 
     def free_at(self, key_groups: int = 1) -> float | None:
         """When so many may be handed over if nothing else pauses (epoch seconds); None: the limit is too low for it."""
+        return self._free_for(key_groups * self.pause_s)
+
+    @property
+    def holds_changes(self) -> bool:
+        """Whether starts and stops of workers that can wait have to: each of them rebalances the consumer group."""
+        return self.limit_s is not None and (self.fits == 0 or self._left_s < (self.rebalance_s or 0.0) - ROUNDING)
+
+    @property
+    def change_text(self) -> str:
+        """When a worker may be started or stopped again, for an operator."""
+        expected_s = max(self.pause_s, self.rebalance_s or 0.0)
+        at = self._free_for(expected_s)
+        if at is None:
+            return f"no room while a rebalance is expected to pause {expected_s:.1f}, by those of the last hour"
+        return self._room_at(at)
+
+    @property
+    def _left_s(self) -> float:
+        return math.inf if self.limit_s is None else self.limit_s - self.used_s - self.in_flight_s
+
+    def _free_for(self, seconds: float) -> float | None:
         if self.limit_s is None:
             return self.now
-        left_s = self.limit_s - self.used_s - self.in_flight_s - key_groups * self.pause_s
+        left_s = self._left_s - seconds
         at = self.now
-        for row in self.pauses:
+        for row in sorted(self.pauses, key=lambda row: row.ended_at):
             if left_s >= -ROUNDING:
                 break
             left_s += row.measured_s + row.assumed_s
@@ -71,9 +105,16 @@ class BudgetUse:
         of = "" if self.limit_s is None else f" of {self.limit_s:g}"
         unmeasured = f", {self.assumed_s:.1f} of them not measured" if self.assumed_s >= 0.05 else ""
         under_way = f", {self.in_flight_s:.1f} more under way" if self.in_flight_s >= 0.05 else ""
-        return (
-            f"{self.used_s:.1f}{of} paused key-group seconds in the last hour{unmeasured}{under_way}{self.unknown_text}"
-        )
+        parts = f"{unmeasured}{self._causes_text}{under_way}{self.unknown_text}"
+        return f"{self.used_s:.1f}{of} paused key-group seconds in the last hour{parts}"
+
+    @property
+    def _causes_text(self) -> str:
+        """What has used it; empty if only moves have."""
+        found = self.causes
+        if not found.keys() - {Cause.MOVES}:
+            return ""
+        return "".join(f", {seconds:.1f} by {cause.replace('_', ' ')}" for cause, seconds in found.items())
 
     @property
     def unknown_text(self) -> str:
@@ -89,6 +130,9 @@ class BudgetUse:
         if at is None:
             known = "expected to pause" if self.learned else "assumed to pause"
             return f"no room at any time: {key_groups} key groups are {known} for {key_groups * self.pause_s:.1f}"
+        return self._room_at(at)
+
+    def _room_at(self, at: float) -> str:
         minutes = max(0.0, at - self.now) / 60.0
         return f"room again in {minutes:.0f} min" if minutes >= 1.0 else f"room again in {minutes * 60.0:.0f} s"
 
@@ -108,9 +152,10 @@ class Budget:
     def use(self, now: float, execution: Execution, app: AppId) -> BudgetUse:
         """What an app has used."""
         rows = execution.disruption.of(app, now)
-        measured_s, key_groups = sum(row.measured_s for row in rows), sum(row.key_groups for row in rows)
-        assumed_s = sum(row.assumed_s for row in rows)
-        pause_s = max(SHORTEST_S, measured_s / key_groups) if key_groups else self.unknown_pause_s
+        measured_s, assumed_s = sum(row.measured_s for row in rows), sum(row.assumed_s for row in rows)
+        mean_s = _mean_s(row for row in rows if row.cause is Cause.MOVES)
+        pause_s = self.unknown_pause_s if mean_s is None else max(SHORTEST_S, mean_s)
+        stopped_s = _mean_s(row for row in rows if row.cause in (Cause.STARTS_AND_STOPS, Cause.REBALANCES))
         row = execution.rounds.get(app)
         under_way = row.handovers if row is not None and row.ended_at is None and not row.lost else ()
         return BudgetUse(
@@ -121,10 +166,24 @@ class Budget:
             assumed_s=assumed_s,
             in_flight_s=sum(expected_s(now, each, pause_s) for each in under_way if each.phase in _PAUSING),
             pause_s=pause_s,
-            learned=bool(key_groups),
+            learned=mean_s is not None,
             since=execution.disruption.since,
+            rebalance_s=None if stopped_s is None else stopped_s * _key_groups(execution, app),
             pauses=rows,
         )
+
+
+def _mean_s(rows: Iterable[Pauses]) -> float | None:
+    """For how long a key group paused on average; None: no pause was measured."""
+    found = [(row.measured_s, row.key_groups) for row in rows if row.key_groups]
+    count = sum(key_groups for _, key_groups in found)
+    return sum(measured_s for measured_s, _ in found) / count if count else None
+
+
+def _key_groups(execution: Execution, app: AppId) -> int:
+    """The number of key groups of an app with a placement."""
+    placement = execution.placements.get(app)
+    return 0 if placement is None else sum(map(len, placement.owners.values()))
 
 
 _PAUSING = frozenset({HandoverPhase.PREPARING, *RELEASED})
@@ -222,8 +281,10 @@ def with_pauses(now: float, before: Execution, after: Execution) -> Disruption:
                 continue
             if (paused := _paused(now, row, each, changed, present)) is not None:
                 paused_s, measured = paused
-                count = len(each.key_groups)
-                found = found.with_pause(row.app, now, key_groups=count, paused_s=paused_s, measured=measured)
+                count, cause = len(each.key_groups), Cause.LOSSES if row.lost else Cause.MOVES
+                found = found.with_pause(
+                    row.app, now, key_groups=count, paused_s=paused_s, measured=measured, cause=cause
+                )
     return found
 
 

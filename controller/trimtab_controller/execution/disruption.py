@@ -2,12 +2,14 @@
 
 The unit is the paused key-group second: one key group that nobody processes for a second.  What a hand-over pauses is
 measured by the new owner.  Where no measurement arrives, the time from its release to its end is counted, which is
-longer.  After a loss the time from the begin of the plan to the end of each restore is counted.  Rebalances of the
-consumer group, and starts and stops of workers, are not counted: no report says how long they pause a key group.
+longer.  For how long a rebalance of the consumer group stops the inputs of a worker, its plug-in measures, whatever the
+cause is; an older one does not.  Key groups whose owner is away count from its last report to the first one of their
+next owner, and in between, where a plan restores them, from its begin to the end of each restore: nobody measures that.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 
 from trimtab_protocol.messages.decode import Fields
@@ -23,11 +25,20 @@ MAX_PAUSED_S = 1e9
 """The highest limit."""
 
 
+class Cause(StrEnum):
+    """Why key groups have paused."""
+
+    MOVES = "moves"  # hand-overs
+    STARTS_AND_STOPS = "starts_and_stops"  # rebalances while the controller starts or stops a worker of the app
+    REBALANCES = "rebalances"  # all others: members that join, leave or are lost by themselves
+    LOSSES = "losses"  # key groups without an owner, and restores after a loss
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
     """What paused from `began_at` to `ended_at` (epoch seconds, of the ends of pauses), in key-group seconds.
 
-    `measured_s` = of hand-overs with `key_groups` key groups in all; `assumed_s` = what nobody measured.
+    `measured_s` = of hand-overs or rebalances with `key_groups` key groups in all; `assumed_s` = what nobody measured.
     """
 
     began_at: float
@@ -35,33 +46,38 @@ class Pauses:
     measured_s: float = 0.0
     key_groups: int = 0
     assumed_s: float = 0.0
+    cause: Cause = Cause.MOVES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disruption:
     """What has paused in each app.  `since` = from when on it was counted (epoch seconds); None: not yet.
 
+    `seen_to` = end of the newest window whose reports are counted (epoch seconds); None: none is.
+
     A controller that takes over from one that did not count, or without a journal, does not know what paused before.
     """
 
     since: float | None = None
+    seen_to: float | None = None
     apps: Mapping[AppId, tuple[Pauses, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))
 
     def of(self, app: AppId, now: float) -> tuple[Pauses, ...]:
-        """What still counts, the oldest first."""
+        """What still counts, in the order in which it began."""
         return tuple(row for row in self.apps.get(app, ()) if row.ended_at + WINDOW_S > now)
 
-    def with_pause(self, app: AppId, now: float, *, key_groups: int, paused_s: float, measured: bool) -> "Disruption":
+    def with_pause(
+        self, app: AppId, now: float, *, key_groups: int, paused_s: float, measured: bool, cause: Cause = Cause.MOVES
+    ) -> "Disruption":
         """The same with a pause of `paused_s` seconds of each key group that ended now, without what is too old."""
         kept = {name: rows for name in self.apps if (rows := self.of(name, now))}
         rows = kept.get(app, ())
-        if rows and now < rows[-1].began_at + BUCKET_S:
-            *earlier, last = rows
-        else:
-            earlier, last = [*rows], Pauses(began_at=now, ended_at=now)
+        same = [row for row in rows if row.cause is cause and now < row.began_at + BUCKET_S][-1:]
+        last = same[0] if same else Pauses(began_at=now, ended_at=now, cause=cause)
+        earlier = [row for row in rows if row is not last]
         last = replace(last, ended_at=max(last.ended_at, now))
         total_s = key_groups * max(0.0, paused_s)
         if measured:
@@ -73,6 +89,28 @@ class Disruption:
     def without(self, app: AppId) -> "Disruption":
         """The same without an app that is gone for good."""
         return replace(self, apps={name: rows for name, rows in self.apps.items() if name != app})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unowned:
+    """So many key groups had no owner that reports, from `since` to `until` (epoch seconds)."""
+
+    since: float
+    until: float
+    key_groups: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppPauses:
+    """What a window tells of an app.
+
+    `measured_s` = key-group seconds at rebalances that ended in it, of `key_groups` key groups; `unowned` = key groups
+    that have an owner again.
+    """
+
+    measured_s: float = 0.0
+    key_groups: int = 0
+    unowned: tuple[Unowned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

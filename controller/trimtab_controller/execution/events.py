@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trimtab_controller.execution.disruption import DisruptionSettings
+from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
 from trimtab_controller.execution.guarding import GuardSettings, GuardStop
 from trimtab_controller.execution.lags import JobWindow
 from trimtab_controller.execution.links import HostReport
@@ -218,6 +218,15 @@ class JobsSeen:
     jobs: Mapping[AppId, JobWindow]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausesSeen:
+    """For how long key groups paused, by the reports of a window that ended at `end_s` (epoch seconds)."""
+
+    start_s: float
+    end_s: float
+    apps: Mapping[AppId, AppPauses]
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementsLost:
     """The placements' topic was re-created: publish all placements again."""
@@ -248,6 +257,7 @@ Event = (
     | OwnershipSeen
     | HostsSeen
     | JobsSeen
+    | PausesSeen
     | ReadersSeen
     | PlacementsLost
     | Resumed

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.execution import guard, handovers, proposing, resizing, scalings
+from trimtab_controller.execution import guard, handovers, proposing, resizing, scalings, standstills
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
 from trimtab_controller.execution.events import (
@@ -22,6 +22,7 @@ from trimtab_controller.execution.events import (
     Lacking,
     Limits,
     OwnershipSeen,
+    PausesSeen,
     PlacementsLost,
     PlacementWanted,
     PlanDecided,
@@ -122,6 +123,8 @@ class ExecutionMachine:
                 self._costs.links.see(start_s, hosts, {*self._restoring_on(), *self._standbys.running(now)})
             case JobsSeen():
                 self._told += self._guard.see(step, event, self._pace)
+            case PausesSeen():
+                standstills.count(step, event)
             case ReadersSeen(in_parts=in_parts):
                 self._see_readers(step, in_parts)
             case PlacementsLost():

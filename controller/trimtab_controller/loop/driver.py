@@ -14,6 +14,7 @@ from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.job_windows import JobWindows
 from trimtab_controller.decider.observing.observe import ownership
+from trimtab_controller.decider.observing.standstills import Standstills
 from trimtab_controller.decider.orphans.restores import hosts_seen
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
@@ -120,6 +121,7 @@ class ControlLoop:
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health
         )
         self._job_windows = JobWindows()
+        self._standstills = Standstills()
         self._acks_read: dict[int, int] = {}
         self._begun = False
         self._stopped: set[Stop] = set()
@@ -197,6 +199,7 @@ class ControlLoop:
                 if self._acting:
                     self._execute(hosts_seen(snapshot, self._configuration.balance.max_link))
                     self._execute(self._job_windows.see(snapshot))
+                    self._execute(self._standstills.see(snapshot))
                     self._telemetry.lags(self._execution.lags_s, self._execution.restores_allowed)
                     self._telemetry.full_links(self._execution.full_links)
                 self._decide(deciding.RestoresLearned(learned=self._execution.learned()))

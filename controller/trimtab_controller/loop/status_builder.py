@@ -278,7 +278,7 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
                 restart=_restart(under_way.get(app)),
-                disruption=disruption_status(decider.budget.use(now, execution, app)),
+                disruption=disruption_status(decider.budget.use(now, execution, app), decider.known.snapshot),
             )
         )
     return tuple(rows)

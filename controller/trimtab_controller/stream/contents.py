@@ -315,6 +315,8 @@ def _node(row: Mapping[str, Any]) -> NodeWindow:
         epoch=None if epoch[0] is None or epoch[1] is None else Epoch(epoch[0], epoch[1]),
         generation=_whole(row["generation"]),
         following=_rate(row, "following_s"),
+        paused_s=_amount(row, "paused_s"),
+        paused=_whole(_amount(row, "paused")),
     )
 
 
@@ -323,6 +325,12 @@ def _rate(row: Mapping[str, Any], name: str) -> float | None:
     amount, known_s = row[name], row[KNOWN.format(name)]
     rate = (amount or 0.0) / known_s if known_s > 0 else MAX_NUMBER * 2
     return rate if rate <= MAX_NUMBER else None
+
+
+def _amount(row: Mapping[str, Any], name: str) -> float | None:
+    """The sum of what was told in the window; None where nothing was."""
+    amount = float(row[name] or 0.0)
+    return amount if row[KNOWN.format(name)] > 0 and amount <= MAX_NUMBER else None
 
 
 def _whole(value: float | None) -> int | None:

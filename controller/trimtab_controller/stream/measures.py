@@ -102,7 +102,13 @@ COPIES_AT = f"{ABSENCE_AT} + nvl2(coalesce(x.off, x.dap), 1, 0)"
 # Name -> SQL over the report's host sample `n`, and the worker or block `x` at place `i` of its columns.
 SUMS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {"cpu_s": "n.cpu", "received_bytes": "n.rx", "sent_bytes": "n.tx"},
-    Kind.WORKER: {"cpu_s": "x.cpu", "marked": "if(size(x.m) > 0, 1, 0)", "following_s": "x.fol"},
+    Kind.WORKER: {
+        "cpu_s": "x.cpu",
+        "marked": "if(size(x.m) > 0, 1, 0)",
+        "following_s": "x.fol",
+        "paused_s": "x.psd",
+        "paused": "x.psk",
+    },
     Kind.KEY_GROUP: {
         "cpu_s": "x.c[i]",
         "tuples_in": "x.ni[i]",

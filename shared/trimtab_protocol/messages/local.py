@@ -128,7 +128,8 @@ class Statistics:
     to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and
     its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
     neither owns nor follows; `following_s` = CPU seconds, of `cpu_s`, for keeping the state of others warm (None =
-    unknown); `direct` of the pairs.
+    unknown); `paused_s` = key-group seconds for which inputs stood still at rebalances of the group that ended in this
+    interval, or before the first one, `paused` = of how many key groups (None = unknown); `direct` of the pairs.
     """
 
     at_ms: int
@@ -147,6 +148,8 @@ class Statistics:
     fresh: bool | None = None
     copies: tuple[Copy, ...] = ()
     following_s: float | None = None
+    paused_s: float | None = None
+    paused: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
@@ -159,12 +162,13 @@ class Statistics:
             return self
         pairs = tuple(replace(pair, direct=None) for pair in self.pairs)
         older = replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=(), pairs=pairs)
-        return replace(older, following_s=None)
+        return replace(older, following_s=None, paused_s=None, paused=None)
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
         later: dict[str, Any] = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
         later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None, "following_s": self.following_s}
+        later |= {"paused_s": self.paused_s, "paused": self.paused}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -254,6 +258,8 @@ def _read_statistics(fields: Fields) -> Statistics:
         fresh=fields.optional("fresh", fields.flag),
         copies=fields.optional("copies", lambda name: read_copies(fields.fields(name))) or (),
         following_s=fields.optional("following_s", fields.number),
+        paused_s=fields.optional("paused_s", fields.number),
+        paused=fields.optional("paused", fields.integer),
     )
 
 

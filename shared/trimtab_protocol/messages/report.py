@@ -99,7 +99,8 @@ class WorkerSample:
     agent.toml says so.  `in_parts` = whether it reads placements that are published in parts; `fresh` = it started a
     short while ago, and its app had no state then.
     `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.  `following_s` =
-    CPU seconds, of `cpu_s`, that it took to keep warm what it follows.
+    CPU seconds, of `cpu_s`, that it took to keep warm what it follows.  `paused_s` = key-group seconds for which its
+    inputs stood still at rebalances of the group that ended in this interval; `paused` = of how many key groups.
     """
 
     worker: WorkerId
@@ -122,6 +123,8 @@ class WorkerSample:
     fresh: bool = False
     copies: tuple[Copy, ...] = ()
     following_s: float | None = None
+    paused_s: float | None = None
+    paused: int | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -139,7 +142,7 @@ class WorkerSample:
             "why": self.reason,
         }
         later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None, "fsh": self.fresh or None}
-        later["fol"] = self.following_s
+        later |= {"fol": self.following_s, "psd": self.paused_s, "psk": self.paused}
         later |= copy_columns(self.copies, COPY_KEYS)
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
@@ -360,6 +363,8 @@ def _read_worker(fields: Fields) -> WorkerSample:
         fresh=fields.optional("fsh", fields.flag) or False,
         copies=read_copies(fields, COPY_KEYS),
         following_s=fields.optional("fol", fields.number),
+        paused_s=fields.optional("psd", fields.number),
+        paused=fields.optional("psk", fields.integer),
     )
 
 

@@ -95,7 +95,8 @@ class NodeWindow:
     `fresh` and `copies` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was
     marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` =
     other hosts on which a process of this name ran meanwhile.  `following` = cores, of `cpu`, that it took to keep warm
-    what it follows.
+    what it follows.  `paused_s` = key-group seconds for which inputs stood still at rebalances that ended in the
+    window, `paused` = of how many key groups; None = nobody measures it.
     """
 
     worker: WorkerId
@@ -121,6 +122,8 @@ class NodeWindow:
     fresh: bool = False
     copies: tuple[Copy, ...] = ()
     following: float | None = None
+    paused_s: float | None = None
+    paused: int | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -240,7 +243,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     later: dict[str, Any] = {"operators": operators, "standbys": row.standbys, "unknown": row.unknown}
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
     later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None, "following": row.following}
-    later["copies"] = copy_columns(row.copies) or None
+    later |= {"copies": copy_columns(row.copies) or None, "paused_s": row.paused_s, "paused": row.paused}
     return document | {name: value for name, value in later.items() if value is not None}
 
 
@@ -333,6 +336,8 @@ def _read_node(fields: Fields) -> NodeWindow:
         fresh=fields.optional("fresh", fields.flag) or False,
         copies=fields.optional("copies", lambda name: read_copies(fields.fields(name))) or (),
         following=fields.optional("following", fields.number),
+        paused_s=fields.optional("paused_s", fields.number),
+        paused=fields.optional("paused", fields.integer),
     )
 
 

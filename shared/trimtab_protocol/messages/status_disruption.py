@@ -4,6 +4,17 @@ from dataclasses import dataclass
 
 from trimtab_protocol.messages.decode import Fields
 
+MAX_CAUSES = 20
+"""Causes of pauses in a status; a newer controller may know more than this one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseStatus:
+    """Paused key-group seconds by one cause, in the last hour."""
+
+    cause: str
+    used_s: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionStatus:
@@ -11,7 +22,9 @@ class DisruptionStatus:
 
     `in_flight_s` = what hand-overs in flight are expected to add.  `limit_s` None: there is no limit.  `fits` = how
     many further key groups may be handed over now, `free_at` = when one may again (epoch seconds); None: no limit, or,
-    beside `fits` 0, never.  `since` = from when on pauses were counted (epoch seconds); None: not yet.
+    beside `fits` 0, never.  `since` = from when on pauses were counted (epoch seconds); None: not yet.  `causes` = what
+    is used, by cause: moves, starts_and_stops, rebalances, losses.  `unmeasured` = running workers that do not say for
+    how long rebalances stop their inputs, which is then unknown; None: an older controller does not say so.
     """
 
     used_s: float
@@ -21,6 +34,13 @@ class DisruptionStatus:
     fits: int | None = None
     free_at: float | None = None
     since: float | None = None
+    causes: tuple[CauseStatus, ...] = ()
+    unmeasured: int | None = None
+
+    @property
+    def by_cause(self) -> dict[str, float]:
+        """What is used, in key-group seconds, by cause."""
+        return {row.cause: row.used_s for row in self.causes}
 
 
 def read_disruption(row: Fields) -> DisruptionStatus:
@@ -33,4 +53,10 @@ def read_disruption(row: Fields) -> DisruptionStatus:
         fits=row.optional("fits", row.integer),
         free_at=row.optional("free_at", row.number),
         since=row.optional("since", row.number),
+        causes=tuple(map(_read_cause, row.objects("causes", limit=MAX_CAUSES))) if row.has("causes") else (),
+        unmeasured=row.optional("unmeasured", row.integer),
     )
+
+
+def _read_cause(row: Fields) -> CauseStatus:
+    return CauseStatus(cause=row.name("cause"), used_s=row.number("used_s"))

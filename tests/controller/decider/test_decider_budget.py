@@ -5,13 +5,13 @@ from dataclasses import replace
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, answer, execution, only, window
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import Decision, Planned, Skip
+from trimtab_controller.decider.decision import Decision, Planned, Scaled, Skip
 from trimtab_controller.decider.events import Action, ExecutionChanged, IntentsChanged, Solve
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
-from trimtab_controller.execution.disruption import WINDOW_S, Disruption, DisruptionSettings, Pauses
+from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.guarding import GuardStop, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
@@ -127,3 +127,19 @@ def test_the_guards_moves_back_wait_for_room_too_and_are_given_up_if_there_is_no
     over = decided(9.0, 1130.0)
     assert isinstance(over, Skip)
     assert over.reason is not SkipReason.DISRUPTION_BUDGET
+
+
+def test_the_stop_of_a_drained_worker_waits_while_a_rebalance_does_not_fit() -> None:
+    made = deciding(ON_W0, 0.0, DRAIN_W1)
+    assert isinstance(only(made.on_event(1011.0, window(ON_W0))), Scaled), "w1 is empty"
+    made = deciding(ON_W0, 0.0, DRAIN_W1)
+    used = Pauses(began_at=PAUSED_AT, ended_at=PAUSED_AT, measured_s=9.0, key_groups=3, cause=Cause.REBALANCES)
+    present = execution(ON_W0, disruption=Disruption(since=-WINDOW_S, apps={APP: (used,)}))
+    made.on_event(1000.0, ExecutionChanged(execution=present))
+    decision = only(made.on_event(1011.0, window(ON_W0)))
+    assert decision == Skip(
+        reason=SkipReason.DISRUPTION_BUDGET,
+        detail="app: w1 is to stop, it has been drained, but the disruption budget has no room for a rebalance: "
+        "9.0 of 10 paused key-group seconds in the last hour, 9.0 by rebalances; room again in 60 min",
+        app=APP,
+    )

@@ -20,6 +20,8 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
+from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.disruption import Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
@@ -283,3 +285,22 @@ def test_with_albic_collocation_comes_before_more_workers_until_a_plan_is_sought
     assert decided.decision.reason is SkipReason.NOTHING_BETTER
     grown = arrive(1030.0)
     assert isinstance(only(grown), Resized)
+
+
+def test_changes_that_can_wait_wait_for_room_in_the_disruption_budget() -> None:
+    budget = Budget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))
+    used = Pauses(began_at=990.0, ended_at=990.0, measured_s=20.0, key_groups=2, cause=Cause.REBALANCES)
+    present = execution(BALANCED, disruption=Disruption(since=0.0, apps={APP: (used,)}))
+
+    def last(cpu: float) -> tuple[Decider, Decision]:
+        made = Decider(SETTINGS, NEEDS, present, acting=True, scaling=ACT, budget=budget)
+        made.on_event(1000.0, IntentsChanged(intents=()))
+        found = [only(made.on_event(end_s + 1, seen(end_s, cpu, W2))) for end_s in (1010.0, 1020.0, 1030.0, 1040.0)]
+        return made, found[-1]
+
+    made, held = last(0.9)
+    assert isinstance(held, Skip)
+    made.on_event(1051.0, seen(1050.0, 0.9, W2))
+    assert "but the disruption budget has no room for a rebalance: 20.0 of 10" in made.known.sizes[APP].detail
+    _, urgent = last(1.2)
+    assert isinstance(urgent, Resized), "the app is asked for more than it can do"

@@ -18,14 +18,31 @@ from tests.controller.execution.execution_transcripts import (
     started,
 )
 from trimtab_controller.execution.budget import Budget
-from trimtab_controller.execution.disruption import WINDOW_S, Disruption, DisruptionSettings, Pauses
-from trimtab_controller.execution.events import ForgetWanted, Limits, PlanDecided, RestoreEnded, Resumed, RoundEnded
+from trimtab_controller.execution.disruption import (
+    WINDOW_S,
+    AppPauses,
+    Cause,
+    Disruption,
+    DisruptionSettings,
+    Pauses,
+    Unowned,
+)
+from trimtab_controller.execution.events import (
+    ForgetWanted,
+    Limits,
+    PausesSeen,
+    PlanDecided,
+    RestoreEnded,
+    Resumed,
+    RoundEnded,
+    ScalingWanted,
+)
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind, Phase
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
 OTHER = AppId("other")
 
@@ -218,3 +235,64 @@ def test_a_forgotten_app_begins_anew() -> None:
     hand_over(made, T0 + 2, 2.0)
     made.on_event(T0 + 5, ForgetWanted(answered=(), app=APP))
     assert made.state.disruption.apps == {}
+
+
+def pauses(end_s: float, **changes: object) -> PausesSeen:
+    """A window of 10 s that ended then."""
+    return PausesSeen(start_s=end_s - 10.0, end_s=end_s, apps={APP: AppPauses(**changes)})  # type: ignore[arg-type]
+
+
+def test_what_reports_tell_counts_by_cause_and_is_in_the_journal_at_once() -> None:
+    made = machine(100.0)
+    actions = made.on_event(T0 + 10, pauses(T0 + 9, measured_s=15.0, key_groups=10))
+    assert published(actions).execution.disruption == made.state.disruption
+    made.on_event(T0 + 20, pauses(T0 + 19, unowned=(Unowned(since=T0 + 2, until=T0 + 9, key_groups=3),)))
+    use = made.budget.use(T0 + 21, made.state, APP)
+    assert use.causes == {Cause.REBALANCES: 15.0, Cause.LOSSES: 21.0}
+    assert (use.used_s, use.assumed_s, use.rebalance_s) == (36.0, 21.0, 15.0)
+    assert (use.pause_s, use.learned) == (1.0, False), "a rebalance says nothing of how long a hand-over takes"
+    assert use.text == (
+        "36.0 of 100 paused key-group seconds in the last hour, 21.0 of them not measured, 15.0 by rebalances, "
+        "21.0 by losses, counted for 0 min only"
+    )
+    entry = decode_entry(encode_entry(JournalEntry(execution=made.state)))
+    assert entry.execution.disruption == made.state.disruption
+
+
+def test_a_window_that_is_read_again_counts_once() -> None:
+    made = machine(100.0)
+    made.on_event(T0 + 10, pauses(T0 + 9, measured_s=15.0, key_groups=10))
+    assert made.on_event(T0 + 11, pauses(T0 + 9, measured_s=15.0, key_groups=10)) == []
+    assert made.budget.use(T0 + 12, made.state, APP).used_s == 15.0
+
+
+def test_without_a_limit_it_counts_and_publishes_nothing() -> None:
+    made = machine(None)
+    assert made.on_event(T0 + 10, pauses(T0 + 9, measured_s=15.0, key_groups=10)) == []
+    assert made.budget.use(T0 + 12, made.state, APP).used_s == 15.0
+
+
+def test_rebalances_right_after_a_start_or_stop_by_the_controller_are_its_own() -> None:
+    made = machine(100.0)
+    made.on_event(T0 + 1, ScalingWanted(kind=CommandKind.START, worker=WorkerId("w9"), host=HostId("h9"), app=APP))
+    made.on_event(T0 + 10, pauses(T0 + 9, measured_s=15.0, key_groups=10))
+    assert made.budget.use(T0 + 11, made.state, APP).causes == {Cause.STARTS_AND_STOPS: 15.0}
+
+
+def test_what_a_plan_after_a_loss_counts_is_not_counted_twice() -> None:
+    made = machine(100.0)
+    lost = moving(2)
+    made.on_event(T0 + 12, replace(lost, plan=replace(lost.plan, reason=PlanReason.LOSS)))
+    made.on_event(T0 + 40, pauses(T0 + 39, unowned=(Unowned(since=T0 + 2, until=T0 + 30, key_groups=2),)))
+    assert made.budget.use(T0 + 41, made.state, APP).causes == {Cause.LOSSES: 20.0}
+
+
+def test_starts_and_stops_wait_while_a_rebalance_does_not_fit() -> None:
+    made = machine(40.0)
+    assert not made.budget.use(T0 + 1, made.state, APP).holds_changes, "no rebalance was measured: one may be tried"
+    made.on_event(T0 + 10, pauses(T0 + 9, measured_s=30.0, key_groups=10))
+    use = made.budget.use(T0 + 20, made.state, APP)
+    assert (use.fits, use.holds_changes) == (10, True), "ten key groups may move, and another rebalance is too much"
+    assert use.change_text == "room again in 60 min"
+    assert not made.budget.use(T0 + 10 + WINDOW_S, made.state, APP).holds_changes
+    assert not machine(None).budget.use(T0, made.state, APP).holds_changes

@@ -92,7 +92,8 @@ function pausedTile(used) {
   if (!used) return tile("Paused in the last hour", "–", "", "not counted by this controller");
   const free = used.free_at === null ? "the limit is too low for a key group" : `room again in ${Math.max(0, Math.ceil((used.free_at - now()) / 60))} min`;
   const room = used.limit_s === null ? "no limit" : `of ${number(used.limit_s)}; ${used.fits > 0 ? `room for ${number(used.fits)} key groups` : free}`;
-  return tile("Paused in the last hour", number(used.used_s, 1), "key-group s", room, used.fits === 0 ? "warn" : "");
+  const causes = (used.causes ?? []).filter((row) => row.used_s >= 0.05).map((row) => `${row.cause.replaceAll("_", " ")} ${number(row.used_s, 1)}`);
+  return tile("Paused in the last hour", number(used.used_s, 1), "key-group s", [room, ...causes].join("; "), used.fits === 0 ? "warn" : "");
 }
 
 function sizeOf(row) {

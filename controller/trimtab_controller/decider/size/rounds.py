@@ -48,6 +48,7 @@ class SizeRounds:
     `plans`: only in an app whose plans are carried out does the size change without an operator's word.
     `catch_up_s` and `method` as in `Settings`.  `forecasts` = the demand to come.  `starts` = how long started workers
     took until they ran.  `waiting` = apps whose hook runs.  `failures` = apps whose hook has failed, and how.
+    `held` = apps whose change waits for room in the disruption budget, and what the budget says.
     """
 
     settings: ScalingSettings
@@ -61,6 +62,7 @@ class SizeRounds:
     concerns: tuple[Concern, ...] = ()
     waiting: set[AppId] = field(default_factory=set)
     failures: dict[AppId, str] = field(default_factory=dict)
+    held: dict[AppId, str] = field(default_factory=dict)
     _needs: dict[AppId, Need] = field(default_factory=dict)
     _settled: Collection[AppId] = ()
 
@@ -84,6 +86,7 @@ class SizeRounds:
         }
         self._needs = {app: need for app, need in self._needs.items() if app in apps}
         self.failures = {app: why for app, why in self.failures.items() if app in apps}
+        self.held = {app: why for app, why in self.held.items() if app in apps}
         self.concerns = tuple(self._concerns())
 
     def _follow_demand(self, seen: SeenApps) -> None:
@@ -171,6 +174,8 @@ class SizeRounds:
             text += f" ({self._mode(verdict)}: nothing is changed)"
         elif verdict.due and verdict.short:
             text += f", but {self._short(verdict)}"
+        elif verdict.due and app in self.held:
+            text += f", but {self.held[app]}"
         if app in self.waiting:
             text += "; waiting for the hook"
         if app in self.failures:

@@ -79,6 +79,12 @@ class SizeVerdict:
     measured_restart_s: float | None = None
     own: tuple[str, ...] = ()
 
+    @property
+    def urgent(self) -> bool:
+        """Whether the change cannot wait: the app is asked for more than it can do, or it starts and stops nobody."""
+        overloaded = self.asked is not None and self.capacity is not None and self.asked > self.capacity
+        return self.direction is Direction.OUT and (overloaded or not (self.start or self.short))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Aim:

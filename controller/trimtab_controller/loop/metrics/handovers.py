@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from trimtab_controller.execution.budget import BudgetUse
+from trimtab_controller.execution.disruption import Cause
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_controller.loop.metrics.declare import Declare
 from trimtab_controller.loop.metrics.shown import show
@@ -26,6 +27,8 @@ class HandoverMetrics:
         self._restores = declare.gauge("restores_allowed", text, "app")
         text = "Key-group seconds that the app has paused in the last hour, measured or assumed."
         self._disruption = declare.gauge("paused_key_group_seconds", text, "app")
+        text = "Key-group seconds that the app has paused in the last hour, by cause."
+        self._causes = declare.gauge("paused_key_group_cause_seconds", text, "app", "cause")
         text = "Key-group seconds that the app may pause in an hour; absent without a limit."
         self._disruption_limit = declare.gauge("paused_key_group_limit_seconds", text, "app")
         text = "Plans of the app that the guard has ended, because the job suffered from them."
@@ -84,7 +87,10 @@ class HandoverMetrics:
         """Set what each app has used of its disruption budget."""
         self._disruption.clear()
         self._disruption_limit.clear()
+        self._causes.clear()
         for use in uses:
+            for cause in Cause:
+                self._causes.labels(use.app, cause).set(use.causes.get(cause, 0.0))
             self._disruption.labels(use.app).set(use.used_s)
             if use.limit_s is not None:
                 self._disruption_limit.labels(use.app).set(use.limit_s)

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 
 from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.standstill import Standstill
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -52,6 +53,8 @@ class PluginState:
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.copies: tuple[Copy, ...] = ()
         """State on this worker's disk of key groups that it neither owned nor followed when it looked last."""
+        self.standstill = Standstill()
+        """For how long this worker's inputs have stood still at rebalances."""
         self.refusal: str | None = None
         """Why this worker only reports for its whole life; None = it can be steered while `differs` is None too."""
         self.differs: str | None = None

@@ -49,6 +49,8 @@ class Collector:
         self._contradicted = False
         self._following_s: float | None = None
         """CPU seconds that following had taken when the interval began."""
+        self._paused = (0.0, 0)
+        """What has been told of how long inputs stood still; what ended before the first interval is told with it."""
 
     def skip(self) -> None:
         """Discard the counts so far, because they belong to no requested interval."""
@@ -63,6 +65,7 @@ class Collector:
         because its new owner reports it.  Pairs cover everything that was sent.
         """
         taken, status = self._sensor.take(), self._status
+        paused_s, paused = self._paused_for()
         tallies = _by_key_group(taken, status.key_group_of)
         work = {key_group: tally.work for key_group, tally in tallies.items()}
         owned = sorted(status.owned())
@@ -96,6 +99,8 @@ class Collector:
             unknown=unknown,
             copies=status.copies,
             following_s=self._followed_for(),
+            paused_s=paused_s,
+            paused=paused,
         )
 
     def _followed_for(self) -> float | None:
@@ -103,6 +108,14 @@ class Collector:
         before, self._following_s = self._following_s, self._status.following_s
         now = self._following_s
         return None if before is None or now is None or now < before else now - before
+
+    def _paused_for(self) -> tuple[float | None, int | None]:
+        """Key-group seconds that inputs stood still since they were last told, and of how many key groups."""
+        now = self._status.paused
+        if now is None:
+            return None, None
+        before, self._paused = self._paused, now
+        return now[0] - before[0], now[1] - before[1]
 
     def _calm_now(self) -> tuple[int | None, int] | None:
         """A value that stays the same while the worker does nothing but its job; None while it does other work."""

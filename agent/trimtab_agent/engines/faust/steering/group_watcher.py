@@ -52,6 +52,7 @@ class GroupWatcher:
         self._is_empty = is_empty
         self._named_topics = named_topics
         self._unfit_parts = unfit_parts
+        self._has_run = False
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
@@ -98,6 +99,7 @@ class GroupWatcher:
 
     def rebalancing(self) -> None:
         """The group leaves its generation: prepared hand-overs are void, and only Faust restores state."""
+        self._parts.shared.standstill.begin(time.monotonic())
         self._parts.work.count()
         self._parts.standbys.stop()
         outcome = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
@@ -112,6 +114,7 @@ class GroupWatcher:
             except MixedPartitions as error:
                 self._withdraw(str(error))
                 parts.shared.layout = None
+        self._see_standstill()
         if parts.shared.layout is not None and parts.shared.refusal is None:
             recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
             if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters):
@@ -125,6 +128,14 @@ class GroupWatcher:
         """The offsets at which this generation goes on, of the sources of key groups that this worker owns."""
         ownership, committed = self._parts.ownership, self._parts.app.consumer._committed_offset
         return {tp: committed.get(tp) for tp in ownership.sources(ownership.owned())}
+
+    def _see_standstill(self) -> None:
+        """Note for how long inputs have stood still.  Those of an app without state had not begun."""
+        shared, now = self._parts.shared, time.monotonic()
+        first, self._has_run = not self._has_run, True
+        begins = first and shared.empty_at is not None
+        owned = None if shared.layout is None else len(self._parts.ownership.owned())
+        shared.standstill.end(now, 0 if begins and owned is not None else owned)
 
     def breached(self) -> None:
         """Count a breach of state; the worker is about to end."""

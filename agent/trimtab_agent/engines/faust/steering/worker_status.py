@@ -100,6 +100,11 @@ class FaustWorkerStatus:
         """CPU seconds since the start for reading and applying the changelogs of standbys; None = unknown."""
         return self._side.cpu_s
 
+    @property
+    def paused(self) -> tuple[float, int] | None:
+        """Key-group seconds that inputs stood still at rebalances since the start, of how many key groups."""
+        return self._shared.standstill.total
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
         return self._ownership.owned()

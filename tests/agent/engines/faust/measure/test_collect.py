@@ -41,6 +41,7 @@ class FakeStatus:
     fresh: bool = False
     copies: tuple[Copy, ...] = (Copy(OperatorId("sums"), 3, 70),)
     following_s: float | None = None
+    paused: tuple[float, int] | None = None
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -127,6 +128,22 @@ def test_what_following_took_is_told_of_the_interval(before: float | None, after
     assert collector.collect(at_ms=6000, interval_s=1.0).following_s == (None if after is None else 0.0)
     assert decode_frame(encode_frame(first)) == first
     assert first.for_protocol(1).following_s is None
+
+
+def test_standstills_are_told_once_also_those_from_before_the_first_interval():
+    status = FakeStatus({group("sums", 0)}, paused=(3.0, 2))
+    collector = Collector(FakeSensor(Taken(), Taken(), Taken(), Taken()), status, worker=W0)
+    collector.skip()
+    said = [collector.collect(at_ms=5000, interval_s=1.0)]
+    status.paused = (4.5, 5)
+    said += [collector.collect(at_ms=at, interval_s=1.0) for at in (6000, 7000)]
+    assert [(each.paused_s, each.paused) for each in said] == [(3.0, 2), (1.5, 3), (0.0, 0)]
+    assert decode_frame(encode_frame(said[1])) == said[1]
+    older = said[1].for_protocol(1)
+    assert (older.paused_s, older.paused) == (None, None)
+    status.paused = None
+    unknown = Collector(FakeSensor(Taken()), status, worker=W0).collect(at_ms=8000, interval_s=1.0)
+    assert (unknown.paused_s, unknown.paused) == (None, None)
 
 
 def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair():

@@ -1,0 +1,146 @@
+"""What a window shows of how long key groups stood still: at rebalances, and while no worker that reports had them.
+
+Plug-ins measure the first.  The second follows from who is away: when a worker vanishes, its key groups count as
+without an owner from its last report until others, or a new process of it, report them.  A worker whose agent was
+silent and that is back with the same process has not paused.  Whether a silent worker has stopped is known only then,
+so what is not over yet is not counted yet.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_controller.execution.disruption import AppPauses, Unowned
+from trimtab_controller.execution.events import PausesSeen
+from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+FORGOTTEN_S = 86_400.0
+"""After so long a worker that is away is forgotten, with what it had."""
+
+
+@dataclass(slots=True)
+class _Vanished:
+    """A worker that does not report any more, and how many of its key groups nobody has taken over."""
+
+    since: float
+    key_groups: int
+    ended: bool = False  # its agent has said that its process is gone
+
+
+class Standstills:
+    """Takes the windows in turn, and remembers which workers had key groups."""
+
+    def __init__(self) -> None:
+        self._had: dict[AppId, dict[WorkerId, int]] = {}
+        self._vanished: dict[AppId, dict[WorkerId, _Vanished]] = {}
+        self._seen_to = 0.0
+
+    def see(self, snapshot: Snapshot) -> PausesSeen:
+        """What the window adds to the pauses of each app."""
+        start_s, end_s = snapshot.start_ms / 1000.0, snapshot.end_ms / 1000.0
+        nodes = {row.worker: row for row in snapshot.nodes}
+        present = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        owned, reported_s = _owned(snapshot)
+        expected = _expected(snapshot)
+        apps = {app: AppPauses(measured_s=s, key_groups=n) for app, (s, n) in _measured(snapshot).items()}
+        for app in self._had.keys() | self._vanished.keys() | owned.keys():
+            here = {worker: count for worker, count in owned.get(app, {}).items() if worker in present}
+            vanished = self._vanished.setdefault(app, {})
+            for worker, count in self._had.get(app, {}).items():
+                if worker not in present and worker not in vanished:
+                    last = start_s + reported_s[worker] if worker in reported_s else self._seen_to
+                    vanished[worker] = _Vanished(since=last, key_groups=count)
+            rows = (*_returned(vanished, nodes, here, start_s), *_taken(vanished, here, expected.get(app), start_s))
+            if rows:
+                before = apps.get(app, AppPauses())
+                apps[app] = AppPauses(measured_s=before.measured_s, key_groups=before.key_groups, unowned=rows)
+            self._vanished[app] = {
+                worker: row
+                for worker, row in vanished.items()
+                if row.key_groups > 0 and end_s - row.since < FORGOTTEN_S
+            }
+            self._had[app] = here
+        self._had = {app: here for app, here in self._had.items() if here}
+        self._vanished = {app: rows for app, rows in self._vanished.items() if rows}
+        self._seen_to = end_s
+        return PausesSeen(start_s=start_s, end_s=end_s, apps=apps)
+
+
+def unmeasured(snapshot: Snapshot | None, app: AppId) -> tuple[WorkerId, ...]:
+    """The workers of an app of which nobody says for how long rebalances stop their inputs."""
+    rows = snapshot.nodes if snapshot is not None else ()
+    running = (row for row in rows if row.app == app and row.state is WorkerState.RUNNING)
+    return tuple(sorted(row.worker for row in running if row.paused_s is None))
+
+
+def _measured(snapshot: Snapshot) -> dict[AppId, tuple[float, int]]:
+    """Key-group seconds at the rebalances that ended in the window, and of how many key groups, as far as measured."""
+    found: dict[AppId, tuple[float, int]] = {}
+    for row in snapshot.nodes:
+        if row.app is not None and row.paused_s is not None and row.paused:
+            seconds, count = found.get(row.app, (0.0, 0))
+            found[row.app] = seconds + row.paused_s, count + row.paused
+    return found
+
+
+def _expected(snapshot: Snapshot) -> dict[AppId, int]:
+    """The number of key groups of each app, as far as a worker says so."""
+    found = Counter[AppId]()
+    for row in snapshot.nodes:
+        if row.app is not None and row.operators:
+            found[row.app] = max(found[row.app], sum(row.operators.values()))
+    return found
+
+
+def _owned(snapshot: Snapshot) -> tuple[dict[AppId, dict[WorkerId, int]], dict[WorkerId, float]]:
+    """Of each app, the key groups per worker; and for how long each worker reported its key groups (s)."""
+    counts: dict[AppId, dict[WorkerId, int]] = {}
+    reported_s: dict[WorkerId, float] = {}
+    for block in snapshot.blocks:
+        place = np.frombuffer(block.worker, np.int64)
+        longest = np.zeros(len(block.workers))
+        np.maximum.at(longest, place, np.frombuffer(block.covered_s))
+        of_app = counts.setdefault(block.app, {})
+        numbers = np.bincount(place, minlength=len(block.workers)).tolist()
+        for worker, number, seconds in zip(block.workers, numbers, longest.tolist(), strict=True):
+            of_app[worker] = of_app.get(worker, 0) + number
+            reported_s[worker] = max(reported_s.get(worker, 0.0), seconds)
+    return counts, reported_s
+
+
+def _returned(
+    vanished: dict[WorkerId, _Vanished], nodes: dict[WorkerId, NodeWindow], here: dict[WorkerId, int], start_s: float
+) -> tuple[Unowned, ...]:
+    """What has ended since a worker is back: only if its process had ended, and not just its reports."""
+    found = []
+    for worker, row in list(vanished.items()):
+        node = nodes.get(worker)
+        row.ended |= node is not None and node.state is WorkerState.AWAY
+        if worker not in here:
+            continue
+        del vanished[worker]
+        if row.ended and start_s > row.since:
+            count = min(row.key_groups, here[worker])
+            found.append(Unowned(since=row.since, until=start_s, key_groups=count))
+    return tuple(found)
+
+
+def _taken(
+    vanished: dict[WorkerId, _Vanished], here: dict[WorkerId, int], expected: int | None, start_s: float
+) -> tuple[Unowned, ...]:
+    """What has ended since others have taken over: all key groups but so many have an owner that reports."""
+    if expected is None or not vanished:
+        return ()
+    missing = max(0, expected - sum(here.values()))
+    taken = sum(row.key_groups for row in vanished.values()) - missing
+    found = []
+    for row in sorted(vanished.values(), key=lambda row: row.since):
+        count = min(row.key_groups, max(0, taken))
+        taken -= count
+        row.key_groups -= count
+        if count and start_s > row.since:
+            found.append(Unowned(since=row.since, until=start_s, key_groups=count))
+    return tuple(found)

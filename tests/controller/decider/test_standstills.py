@@ -1,0 +1,96 @@
+"""What a window shows of how long key groups stood still."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tests.controller.decider.decider_situations import APP, W0, W1, kg
+from tests.controller.decider.deciders import window
+from trimtab_controller.decider.observing.standstills import Standstills, unmeasured
+from trimtab_controller.execution.disruption import AppPauses, Unowned
+from trimtab_controller.execution.events import PausesSeen
+from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+
+OWNERS = {kg(0): W0, kg(1): W0, kg(2): W1}
+ALL_ON_W1 = dict.fromkeys(OWNERS, W1)
+OPERATORS = {OperatorId("sums"): 3}
+
+
+def made(end_s: float, owners: Mapping[KeyGroup, WorkerId] = OWNERS, **changes: dict[str, object]) -> Snapshot:
+    """A window of 10 s, with changes to the rows of workers; `{}` as in the last report, None: no report of it."""
+    snapshot = window(dict(OWNERS), end_s).snapshot
+    owned = window(dict(owners), end_s).snapshot.key_groups if owners else ()
+    nodes = [replace(row, operators=OPERATORS, paused_s=0.0, paused=0) for row in snapshot.nodes]
+    nodes = [replace(row, **changes.get(row.worker, {})) for row in nodes]  # type: ignore[arg-type]
+    return replace(snapshot, nodes=tuple(nodes), key_groups=owned)
+
+
+def without(snapshot: Snapshot, worker: WorkerId) -> Snapshot:
+    """The same without a report of this worker."""
+    nodes: tuple[NodeWindow, ...] = tuple(row for row in snapshot.nodes if row.worker != worker)
+    return replace(snapshot, nodes=nodes, key_groups=[row for row in snapshot.key_groups if row.worker != worker])
+
+
+AWAY = {"state": WorkerState.AWAY, "app": None, "operators": None, "paused_s": None, "paused": None}
+
+
+def test_what_plug_ins_measured_at_rebalances_is_summed_by_app() -> None:
+    told = {"w0": {"paused_s": 3.0, "paused": 2}, "w1": {"paused_s": 1.4, "paused": 1}}
+    assert Standstills().see(made(1010.0, **told)) == PausesSeen(
+        start_s=1000.0, end_s=1010.0, apps={APP: AppPauses(measured_s=4.4, key_groups=3)}
+    )
+    quiet = Standstills().see(made(1010.0, w0={"paused_s": None, "paused": None}))
+    assert quiet.apps == {}
+
+
+def test_running_workers_that_do_not_measure_are_named() -> None:
+    snapshot = made(1010.0, w0={"paused_s": None, "paused": None})
+    assert unmeasured(snapshot, APP) == (W0,)
+    assert unmeasured(made(1010.0, w0=AWAY), APP) == ()
+    assert unmeasured(None, APP) == ()
+
+
+def test_key_groups_of_a_worker_that_is_gone_count_until_others_report_them() -> None:
+    found = Standstills()
+    found.see(made(1010.0))
+    assert found.see(without(made(1020.0), W0)).apps == {}, "nobody knows yet whether they pause"
+    assert found.see(without(made(1030.0), W0)).apps == {}
+    taken = found.see(without(made(1040.0, {**OWNERS, kg(0): W1}), W0))
+    assert taken.apps == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1030.0, key_groups=1),))}
+    rest = found.see(without(made(1050.0, ALL_ON_W1), W0))
+    assert rest.apps == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1040.0, key_groups=1),))}
+    assert found.see(without(made(1060.0, ALL_ON_W1), W0)).apps == {}
+
+
+def test_a_worker_whose_agent_was_silent_has_not_paused() -> None:
+    found = Standstills()
+    found.see(made(1010.0))
+    found.see(without(made(1020.0), W0))
+    assert found.see(made(1030.0)).apps == {}
+
+
+def test_a_worker_that_is_back_with_another_process_has_paused() -> None:
+    found = Standstills()
+    found.see(made(1010.0))
+    found.see(made(1020.0, {kg(2): W1}, w0=AWAY))
+    assert found.see(made(1030.0)).apps == {
+        APP: AppPauses(unowned=(Unowned(since=1010.0, until=1020.0, key_groups=2),)),
+    }
+
+
+def test_a_worker_that_vanishes_within_a_window_counts_from_its_last_report_in_it() -> None:
+    found = Standstills()
+    found.see(made(1010.0))
+    snapshot = made(1020.0, w0=AWAY)
+    rows = [replace(row, covered_s=4.0) if row.worker == W0 else row for row in snapshot.key_groups]
+    found.see(replace(snapshot, key_groups=rows))
+    taken = found.see(without(made(1030.0, ALL_ON_W1), W0))
+    assert taken.apps == {APP: AppPauses(unowned=(Unowned(since=1014.0, until=1020.0, key_groups=2),))}
+
+
+def test_a_worker_that_gave_its_key_groups_away_has_left_nothing() -> None:
+    found = Standstills()
+    found.see(made(1010.0))
+    found.see(made(1020.0, ALL_ON_W1))
+    assert found.see(without(made(1030.0, ALL_ON_W1), W0)).apps == {}
