@@ -1,12 +1,13 @@
 """controller.toml: the sample is read, presets hold, and every fault names file, key, found and expected."""
 
+import argparse
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trimtab_controller.cli.controller import missing_for_forecasts
+from trimtab_controller.cli.controller import missing_for_forecasts, run
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_controller.decider.observing.observe import Requirements
@@ -123,10 +124,29 @@ def test_a_missing_package_for_forecasts_is_named_before_anything_starts(
     monkeypatch.setattr("trimtab_controller.cli.controller.find_spec", lambda _: None)
     assert missing_for_forecasts(replace(found, forecast=ForecastSettings())) is None
     told = (
-        'forecast.mode: found "act", but forecasts need statsmodels, which is not installed: '
+        'forecast.mode: found "act", but the demand cannot be forecast without statsmodels, which is not installed: '
         'install trimtab[controller,forecast], or set mode = "off"'
     )
     assert missing_for_forecasts(found) == told
+
+
+def test_without_that_package_a_controller_starts_as_long_as_moves_may_wait_for_peaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun: list[Configuration] = []
+    module = "trimtab_controller.cli.controller"
+    monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name == "statsmodels" else object())
+    monkeypatch.setattr(f"{module}._look_on", lambda configuration, *_: begun.append(configuration))
+    monkeypatch.setattr(f"{module}.signal.signal", lambda *_: None)
+
+    def started(hold_moves_s: float) -> int:
+        path = tmp_path / "controller.toml"
+        path.write_text(f'{LEAST}[forecast]\nmode = "act"\nhold_moves_s = {hold_moves_s}\n')
+        return run(argparse.Namespace(config=path, act=False))
+
+    assert (started(0.0), len(begun)) == (2, 0)
+    assert (started(600.0), len(begun)) == (0, 1)
+    assert "cannot be forecast without statsmodels" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,10 @@ def run(args: argparse.Namespace) -> int:
         return BAD_CONFIGURATION
     _check_stream_modules(configuration)
     if (missing := missing_for_forecasts(configuration)) is not None:
-        print(f"trimtab controller: {args.config}: {missing}", file=sys.stderr)
-        return BAD_CONFIGURATION
+        if not configuration.forecast.hold_moves_s:
+            print(f"trimtab controller: {args.config}: {missing}", file=sys.stderr)
+            return BAD_CONFIGURATION
+        log.warning("%s; only moves wait for peaks", missing)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -74,13 +76,16 @@ def _check_stream_modules(configuration: Configuration) -> None:
 
 
 def missing_for_forecasts(configuration: Configuration) -> str | None:
-    """What is wrong if forecasts are wanted and cannot be made; None if nothing is."""
+    """What is wrong if forecasts of the demand are wanted and cannot be made; None if nothing is.
+
+    Forecasts for moves need no package: the controller goes on where these are wanted.
+    """
     mode = configuration.forecast.mode
     if mode is ForecastMode.OFF or find_spec(FORECAST_PACKAGE) is not None:
         return None
     return (
-        f'forecast.mode: found "{mode}", but forecasts need {FORECAST_PACKAGE}, which is not installed: '
-        'install trimtab[controller,forecast], or set mode = "off"'
+        f'forecast.mode: found "{mode}", but the demand cannot be forecast without {FORECAST_PACKAGE}, '
+        'which is not installed: install trimtab[controller,forecast], or set mode = "off"'
     )
 
 
