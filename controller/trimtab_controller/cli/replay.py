@@ -49,6 +49,9 @@ ROWS: tuple[Row, ...] = (
         "state restored (MiB)",
         lambda row: "-" if row.restored_bytes is None else f"{row.restored_bytes / MEBIBYTE:,.1f}",
     ),
+    ("workers, mean", lambda row: "-" if row.workers_mean is None else f"{row.workers_mean:.2f}"),
+    ("workers, most", lambda row: _count(row.workers_most)),
+    ("changes of their number", lambda row: _count(row.resized)),
 )
 
 
@@ -140,7 +143,11 @@ def show(apps: Sequence[AppId], columns: Mapping[str, Mapping[AppId, Outcome]], 
             if row.reasons:
                 most = list(row.reasons.items())[:SHOWN_REASONS]
                 out.print(Text(f"{name}: nothing was done for {', '.join(f'{why} ({n:,})' for why, n in most)}"))
-    out.print("Loads are those that were recorded. The number of workers is as recorded; operators only add rules.")
+    out.print(
+        "Loads are those that were recorded. So is the number of workers, unless [scaling] mode is act: then it is the "
+        "replay's own. What a job would have done with more or fewer workers than it had is not known: demand follows "
+        "the size, so look at the workers, and not only at the loads. Operators only add rules."
+    )
 
 
 def _clock(at: float) -> str:

@@ -20,7 +20,8 @@ class Outcome:
 
     Load distances in pp, `highest_p95` in percent of a worker's capacity.  `paused_s` = seconds that key groups were
     paused, summed over key groups; `restored_bytes` = state that targets had to read.  None = unknown.  `reasons` = how
-    often it was decided to do nothing, by reason.
+    often it was decided to do nothing, by reason.  `workers_mean`, `workers_most` = workers that ran, `resized` = how
+    often the controller changed their number.
     """
 
     windows: int
@@ -32,6 +33,9 @@ class Outcome:
     paused_s: float | None
     restored_bytes: int | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
+    workers_mean: float | None = None
+    workers_most: int | None = None
+    resized: int | None = None
 
 
 class Tally:
@@ -41,6 +45,7 @@ class Tally:
         self._seen: list[Evenness] = []
         self.plans = 0
         self.moved = 0
+        self.resized = 0
         self.paused_s = 0.0
         self.restored_bytes: int | None = None
         self.reasons: Counter[str] = Counter()
@@ -64,12 +69,16 @@ class Tally:
             paused_s=self.paused_s,
             restored_bytes=self.restored_bytes,
             reasons=dict(self.reasons.most_common()),
+            workers_mean=float(np.mean([each.workers for each in self._seen])),
+            workers_most=max(each.workers for each in self._seen),
+            resized=self.resized,
         )
 
 
 def count_events(tally: Tally, app: AppId, events: Iterable[Event]) -> None:
-    """Add the plans that events tell of."""
+    """Add the plans and changes of size that events tell of."""
     for event in events:
+        tally.resized += event.app == app and event.kind == EventKind.SIZE
         if event.app != app or event.kind != EventKind.PLAN or event.phase != "ended":
             continue
         tally.plans += 1

@@ -23,11 +23,12 @@ class Evenness:
     """How evenly the workers of an app were loaded by its key groups in a window.
 
     `load_distance` = the largest difference from the mean (pp), `highest` = the highest load of a worker, both in
-    percent of the worker's capacity.
+    percent of the worker's capacity; `workers` = how many ran.
     """
 
     load_distance: float
     highest: float
+    workers: int
 
 
 def recorded_owners(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
@@ -132,5 +133,5 @@ def evenness_of(snapshot: Snapshot) -> dict[AppId, Evenness]:
         percent = [100.0 * loads.get(row.worker, 0.0) / row.capacity for row in rows]
         mean = 100.0 * sum(loads.get(row.worker, 0.0) for row in rows) / sum(row.capacity for row in rows)
         far = max(abs(each - mean) for each in percent)
-        found[app] = Evenness(load_distance=far, highest=max(percent))
+        found[app] = Evenness(load_distance=far, highest=max(percent), workers=len(rows))
     return found

@@ -1,8 +1,10 @@
 """One controller over recorded windows: its decider, its execution, and a cluster that obeys.
 
-The number of workers is as recorded: nothing is scaled.  Of what operators asked for, their rules are kept while they
-were wanted; nothing else is repeated.  Moves wait for peaks that pass, as `[forecast]` says and earlier windows show.
-A key group whose worker of the replay no longer runs goes where it was recorded, as the consumer group would have moved
+The number of workers is as recorded, except of apps with `[scaling] mode = "act"`: their size is the replay's own
+(see `workers.py`).  Demand is as recorded all the same, though it follows the size: a job with too few workers falls
+behind, and one that is given more catches up.  Of what operators asked for, their rules are kept while they were
+wanted; nothing else is repeated.  Moves wait for peaks that pass, as `[forecast]` says and earlier windows show.  A
+key group whose worker of the replay no longer runs goes where it was recorded, as the consumer group would have moved
 it.
 """
 
@@ -18,15 +20,15 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.orphans.restores import hosts_seen
-from trimtab_controller.decider.size.settings import ScalingSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.loop.realize import realizing
+from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.replay.cluster import Pace, ReplayedCluster, Taken
 from trimtab_controller.replay.outcome import Outcome, Tally
 from trimtab_controller.replay.placed import evenness_of, placed, recorded_owners, running_workers
 from trimtab_controller.replay.rules import RecordedRules
+from trimtab_controller.replay.workers import ReplayedWorkers, with_fewest
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -54,13 +56,14 @@ class Replay:
             configuration.needs,
             state,
             acting=True,
-            scaling=ScalingSettings(),
+            scaling=configuration.scaling,
             plans=replace(PlanSettings(), keep_moved_s=configuration.plans.keep_moved_s),
             rules=configuration.rules,
             budget=self._execution.budget,
             forecasts=Forecasts(settings=configuration.forecast),
         )
         self._cluster = ReplayedCluster(pace)
+        self._workers = ReplayedWorkers(configuration.scaling)
         self.owners: dict[KeyGroup, WorkerId] = {}
         self._tallies: dict[AppId, Tally] = {}
 
@@ -68,8 +71,9 @@ class Replay:
         """Let time pass until this window was published, and decide by it as its key groups are placed now."""
         now = max(snapshot.published_ms, snapshot.end_ms) / 1000.0
         self._pass_time(now)
-        self._follow(snapshot)
-        window = placed(snapshot, self.owners)
+        present = self._workers.of_window(snapshot)
+        self._follow(present)
+        window = placed(present, self.owners)
         for app, evenness in evenness_of(window).items():
             self._tally(app).see(evenness)
         if self._execution.state.in_flight:
@@ -95,9 +99,15 @@ class Replay:
     def _follow(self, snapshot: Snapshot) -> None:
         """Take over the recorded owner of what is new, and of what is on a worker that does not run."""
         running, recorded = running_workers(snapshot), recorded_owners(snapshot)
+        of_app: dict[AppId, set[WorkerId]] = {}
+        for row in snapshot.nodes:
+            if row.app is not None and row.worker in running:
+                of_app.setdefault(row.app, set()).add(row.worker)
         for key_group, worker in recorded.items():
             if self.owners.get(key_group) not in running:
-                self.owners[key_group] = worker
+                scales = worker not in running and self._workers.scales(key_group.app)
+                other = with_fewest(self.owners, of_app.get(key_group.app, ())) if scales else None
+                self.owners[key_group] = other or worker
         for key_group in self.owners.keys() - recorded.keys():
             del self.owners[key_group]
 
@@ -143,8 +153,8 @@ class Replay:
                 case deciding.Decided(decision=Skip() as skip):
                     if skip.app is not None:
                         self._tally(skip.app).reasons[skip.reason] += 1
-                case deciding.Decided(decision=Resized()):
-                    pass
+                case deciding.Decided(decision=Resized() as resized):
+                    self._resize(now, resized)
                 case deciding.Decided(decision=decision):
                     if (event := realizing(decision)) is not None:
                         self._execute(now, event)
@@ -152,6 +162,14 @@ class Replay:
                     self._execute(now, executing.ReadersSeen(in_parts=in_parts))
                 case _:
                     pass  # told to operators only
+
+    def _resize(self, now: float, found: Resized) -> None:
+        """Change the size of an app; the hook that would add machines fails, since nobody knows what it would add."""
+        if found.app is not None and found.change is not None and (found.start or found.drain):
+            self._tally(found.app).resized += 1
+        self._execute(now, resizing(found))
+        if found.app is not None and found.short:
+            self._decide(now, deciding.HookEnded(app=found.app, failure="a replay runs no hook"))
 
     def _execute(self, now: float, event: executing.Event) -> None:
         if isinstance(event, executing.PlanDecided):
@@ -162,4 +180,5 @@ class Replay:
         for action in actions:
             if isinstance(action, executing.Publish):
                 self._cluster.command(now, action.commands, action.execution)
+                self._workers.command(now, action.commands)
                 self._decide(now, deciding.ExecutionChanged(execution=action.execution))
