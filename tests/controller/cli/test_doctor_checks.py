@@ -14,6 +14,7 @@ from trimtab_controller.cli.doctor.agent_checks import (
     judge_leader,
     judge_refusals,
     judge_signatures,
+    judge_windows,
 )
 from trimtab_controller.cli.doctor.changelog_checks import judge_changelogs
 from trimtab_controller.cli.doctor.cluster_checks import (
@@ -299,6 +300,18 @@ def test_agents() -> None:
     partly = replace(seen(), complete=False)
     assert levels(list(judge_agents(partly, hosts | {HostId("h1")}))) == [Level.OK, Level.NOT_CHECKED]
     assert levels(list(judge_agents(replace(seen(), unreadable=("h2",)), hosts))) == [Level.OK, Level.FAULT]
+
+
+def test_windows_that_the_reports_do_not_fill() -> None:
+    [host] = seen().hosts.values()
+    ten = replace(seen(), hosts={HostId("h0"): replace(host, report=replace(host.report, interval_s=10.0))})
+
+    assert [list(judge_windows(ten, window_s)) for window_s in (10.0, 60.0)] == [[], []]
+    for window_s in (5.0, 15.0):
+        [told] = judge_windows(ten, window_s)
+        assert (told.level, "h0 (10 s)" in told.text) == (Level.WARNING, True)
+    tenth = replace(seen(), hosts={HostId("h0"): replace(host, report=replace(host.report, interval_s=0.1))})
+    assert list(judge_windows(tenth, 0.3)) == []
 
 
 def test_workers_that_are_not_steered_say_why() -> None:

@@ -10,6 +10,8 @@ from trimtab_protocol.signing.hosts import HostChecking
 
 CLOCK_TOLERANCE_S = 2.0
 MISSED_REPORTS = 3
+ROUNDING = 1e-6
+"""By how much the share of two durations may miss a whole number."""
 SILENT_AFTER_S = 15.0
 """Age from which a status counts as silence; a controller publishes one every 5 s."""
 
@@ -124,6 +126,24 @@ def judge_agents(seen: ReportsSeen, expected: frozenset[HostId] | None) -> Itera
         text = f"no report for a while: {listed(late)}"
         yield warning(Check.AGENTS, text, "look at the agent's log on these hosts")
     yield from _judge_workers(seen)
+
+
+def judge_windows(seen: ReportsSeen, window_s: float) -> Iterator[Finding]:
+    """Whether each host's reports fill a window."""
+    odd = [
+        f"{host} ({each.report.interval_s:g} s)"
+        for host, each in seen.hosts.items()
+        if not _is_multiple(window_s, each.report.interval_s)
+    ]
+    if odd:
+        text = f"stream.window_s is {window_s:g} s, no multiple of the interval at which these report: {listed(odd)}"
+        remedy = "set window_s in controller.toml to a multiple of [agent] interval_s: windows lack such hosts"
+        yield warning(Check.AGENTS, text, remedy)
+
+
+def _is_multiple(window_s: float, interval_s: float) -> bool:
+    times = window_s / interval_s
+    return round(times) >= 1 and abs(times - round(times)) < ROUNDING
 
 
 def judge_signatures(seen: ReportsSeen, checking: HostChecking) -> Iterator[Finding]:

@@ -18,6 +18,7 @@ from trimtab_controller.cli.doctor.agent_checks import (
     judge_leader,
     judge_refusals,
     judge_signatures,
+    judge_windows,
 )
 from trimtab_controller.cli.doctor.changelog_checks import judge_changelogs
 from trimtab_controller.cli.doctor.cluster import ClusterReader
@@ -147,6 +148,7 @@ def _cluster_findings(
         return
     yield from judge_clocks(reports)
     yield from judge_agents(reports, configuration.stream.expected_hosts)
+    yield from judge_windows(reports, configuration.stream.window_s)
     yield from _bounded(
         Check.CHANGELOGS, lambda: list(judge_changelogs(reports.apps, cluster.changelogs(reports.apps)))
     )
