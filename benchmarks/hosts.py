@@ -86,7 +86,7 @@ def with_disks(asked: Question, seed: int, *, copies: bool) -> Question:
         key_group=np.arange(key_groups, dtype=np.int32),
         worker=((asked.owner + away) % len(asked.capacity)).astype(np.int32),
         lacking=np.zeros(key_groups),
-        standby=np.ones(key_groups, np.bool_),
+        in_memory=np.ones(key_groups, np.bool_),
     )
     return replace(made, hosts=hosts, copies=standbys)
 

@@ -66,14 +66,14 @@ def _limits(room: Room, memory: str, *, narrow: bool) -> dict[str, float]:
 def _add_copies(
     view: AppView, usages: list[dict[str, float]], state: list[int], limited: set[str], memory: str
 ) -> None:
-    """On workers with a copy of the state, what it lacks; a standby has it in memory too."""
+    """On workers with a copy of the state, what it lacks; some take no more memory."""
     copies = view.copies
     if copies is None:
         return
-    columns = (copies.key_group.tolist(), copies.worker.tolist(), copies.lacking.tolist(), copies.standby.tolist())
-    for row, place, lacking, standby in zip(*columns, strict=True):
+    columns = (copies.key_group.tolist(), copies.worker.tolist(), copies.lacking.tolist(), copies.in_memory.tolist())
+    for row, place, lacking, in_memory in zip(*columns, strict=True):
         worker = view.workers[place].id
         if DISK in limited:
             usages[row][of_node(worker, DISK)] = lacking * state[row]
-        if memory in limited and standby:
+        if memory in limited and in_memory:
             usages[row][of_node(worker, memory)] = 0.0

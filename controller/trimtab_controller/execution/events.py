@@ -9,6 +9,7 @@ from trimtab_controller.execution.lags import JobWindow
 from trimtab_controller.execution.links import HostReport
 from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
+from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners
@@ -203,10 +204,11 @@ class ReadersSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostsSeen:
-    """The hosts in a window that began at `start_s` (epoch seconds)."""
+    """The hosts in a window that began at `start_s` (epoch seconds), and where workers run."""
 
     start_s: float
     hosts: Mapping[HostId, HostReport]
+    sites: Sites = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, next_owned
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
+from trimtab_controller.rows import row_after
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -178,13 +179,10 @@ def _followed(handover: Handover) -> dict[KeyGroup, Owners]:
     return {kg: row if handover.target in row else (*row[:MAX_STANDBYS], handover.target) for kg, row in rows}
 
 
-def _given(handover: Handover) -> dict[KeyGroup, Owners]:
-    """The rows after the move: the source is the first standby; the number of standbys stays, but is at least one."""
-    ends = (handover.source, handover.target)
-    return {
-        key_group: (*ends[::-1], *(each for each in row[1:] if each not in ends))[: max(2, len(row))]
-        for key_group, row in zip(handover.key_groups, handover.previous, strict=True)
-    }
+def _given(step: Step, handover: Handover) -> dict[KeyGroup, Owners]:
+    """The rows after the move."""
+    rows = zip(handover.key_groups, handover.previous, strict=True)
+    return {kg: row_after(row, handover.source, handover.target, step.sites) for kg, row in rows}
 
 
 def hear(step: Step, handover: Handover, ack: Ack) -> None:
@@ -249,13 +247,13 @@ def release(step: Step, handover: Handover, ack: Ack) -> None:
         )
     )
     step.commands.append(command)
-    step.owners.update(_given(handover))
+    step.owners.update(_given(step, handover))
 
 
 def _finish(step: Step, handover: Handover, ack: Ack) -> None:
     _end(step, handover, HandoverPhase.DONE, None, pause_s=ack.pause_s)
     if handover.phase is HandoverPhase.WAITING:  # given up too early: the placement must follow
-        step.owners.update(_given(handover))
+        step.owners.update(_given(step, handover))
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

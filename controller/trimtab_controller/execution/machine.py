@@ -41,6 +41,7 @@ from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restore_order import Room, schedule
 from trimtab_controller.execution.restore_rate import RestoreRate
 from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
+from trimtab_controller.execution.sites import SeenSites
 from trimtab_controller.execution.standby_restores import StandbyRestores
 from trimtab_controller.execution.state import (
     ENDED,
@@ -68,7 +69,7 @@ class ExecutionMachine:
         self._costs = RestoreCosts()
         self._rate = RestoreRate(limits, state.in_flight)
         self._standbys = StandbyRestores(self._costs, self._rate)
-        self._releases = Releases()
+        self._releases, self._sites = Releases(), SeenSites()
         self._pace = Pace(limits, state.in_flight)
         self.budget = Budget.of(limits)
         self._guard = guard.Guard(limits)
@@ -119,7 +120,8 @@ class ExecutionMachine:
                 self._hear(step, ack)
             case OwnershipSeen():
                 self._resolve(step, event)
-            case HostsSeen(start_s=start_s, hosts=hosts):
+            case HostsSeen(start_s=start_s, hosts=hosts, sites=sites):
+                self._sites.see(start_s, sites)
                 self._costs.links.see(start_s, hosts, {*self._restoring_on(), *self._standbys.running(now)})
             case JobsSeen():
                 self._told += self._guard.see(step, event, self._pace)
@@ -150,7 +152,7 @@ class ExecutionMachine:
         return self._close(step)
 
     def _step(self, now: float) -> Step:
-        return Step(now, self._cluster, self._limits, self.state)
+        return Step(now, self._cluster, self._limits, self.state, self._sites.known)
 
     def _close(self, step: Step) -> list[Action]:
         """Release and start the hand-overs that may go on, and make the publication."""

@@ -7,6 +7,7 @@ from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
 from trimtab_controller.execution.proposal import Proposal
 from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling
+from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
 from trimtab_protocol.messages.owner_rows import Owners
@@ -20,7 +21,8 @@ FORGOTTEN_S = 3600.0
 class Step:
     """The changes so far.
 
-    `execution` is the new state, `owners` and `adopted` are changes of placements, `commands` the commands to send.
+    `sites` = where workers were seen lately.  `execution` is the new state, `owners` and `adopted` are changes of
+    placements, `commands` the commands to send.
     `afresh`: the topic has lost what was published before, so placements are published whole.
     """
 
@@ -28,6 +30,7 @@ class Step:
     cluster: str
     limits: Limits
     execution: Execution
+    sites: Sites
     epoch: Epoch = field(init=False)
     changed: bool = False
     owners: dict[KeyGroup, Owners] = field(default_factory=dict)

@@ -64,20 +64,21 @@ class Hosts:
     memory: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit
     disk: "NDArray[np.float64]"  # (H,) bytes of state; infinite = no limit.  What leaves frees nothing
     link: "NDArray[np.float64]"  # (2, H) bytes per second to receive and to send; infinite = no limit
-    memory_stays: bool = False  # a key group's old owner becomes a standby, and so keeps its state
+    memory_stays: bool = False  # a key group's old owner becomes a standby, and so keeps its state (but see Copies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Copies:
-    """P workers that have state of a key group on their disk and do not own it; all given by their indices.
+    """P workers that do not own a key group, and to which its move takes less disk or memory; all by their indices.
 
-    `lacking` = the share of the state that they would still write.  A standby lacks nothing, and has it in memory too.
+    `lacking` = the share of the state that they would still write; a standby lacks nothing.  `in_memory`: a move there
+    takes no more memory on the host, as with a standby, or on the owner's host if the owner's copy goes.
     """
 
     key_group: "NDArray[np.int32]"  # (P,)
     worker: "NDArray[np.int32]"  # (P,)
     lacking: "NDArray[np.float64]"  # (P,) from 0 to 1
-    standby: "NDArray[np.bool_]"  # (P,)
+    in_memory: "NDArray[np.bool_]"  # (P,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -98,13 +98,13 @@ def limits_of(question: Question) -> HostLimits | None:
 
 
 def _spared(question: Question, resources: int) -> Spared | None:
-    """What copies spare: of the disk what they have, and a standby also the memory."""
+    """What copies spare: of the disk what they have, and some also the memory."""
     copies = question.copies
     if copies is None:
         return None
     size = question.state_bytes[copies.key_group].astype(np.float64)
     amount = np.zeros((resources, len(size)))
-    amount[DISK_ROW], amount[MEMORY_ROW] = (1.0 - copies.lacking) * size, np.where(copies.standby, size, 0.0)
+    amount[DISK_ROW], amount[MEMORY_ROW] = (1.0 - copies.lacking) * size, np.where(copies.in_memory, size, 0.0)
     shape = len(question.load), len(question.capacity)
     return Spared.of(copies.key_group.astype(np.int64), copies.worker.astype(np.int64), amount, shape)
 

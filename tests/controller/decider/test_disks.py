@@ -176,6 +176,26 @@ def test_a_full_memory_takes_what_it_follows_and_leaving_frees_nothing_while_the
         assert len(planned(made.round(made.decider())).plan.moves) == moved
 
 
+@pytest.mark.parametrize(
+    ("follower", "moved"),
+    [
+        pytest.param(W2, 8, id="the owner makes way for the standby on another host"),
+        pytest.param(None, 0, id="the owner becomes the standby"),
+        pytest.param(W3, 0, id="the standby is on the same host"),
+    ],
+)
+def test_a_move_within_a_full_host_takes_memory_where_the_owner_becomes_a_standby(
+    follower: WorkerId | None, moved: int
+) -> None:
+    full = Machine(4.0, memory_bytes=50_000, memory_limit_bytes=50_000)
+    made = job({H0: full, H1: full}, {W0: H0, W1: H0, W2: H1, W3: H0}, standbys=1)
+    made.owners |= {kg(number): W2 for number in range(16, 24)} | {kg(number): W3 for number in range(24, 32)}
+    made.rates |= dict.fromkeys(made.owners, 50.0)
+    made.followers = {each: (follower,) for each, owner in made.owners.items() if follower and follower != owner}
+    plans = [each.plan for each in made.round(made.decider()) if isinstance(each, Planned)]
+    assert [move.target for plan in plans for move in plan.moves if move.source == W0] == [W1] * moved
+
+
 @pytest.mark.parametrize(("standbys", "moved"), [((), 1), ((W3,), 3)])
 def test_what_a_plan_of_another_app_gives_to_standbys_needs_no_disk(standbys: Owners, moved: int) -> None:
     made = job({H0: disk(50_000), H1: disk(13_500)}, {W0: H0, W1: H1, W2: H0, W3: H1}, solve_s=1.0)

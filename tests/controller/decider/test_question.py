@@ -117,7 +117,7 @@ def with_hosts(view: AppView, seed: int) -> AppView:
     rows, at = (np.array(each, np.int32) for each in zip(*pairs, strict=True))
     lacking = random.choice([0.0, 0.0, 0.25, 0.5], len(rows))
     found = Copies(
-        key_group=rows, worker=at, lacking=lacking, standby=(lacking == 0.0) & (random.random(len(rows)) < 0.7)
+        key_group=rows, worker=at, lacking=lacking, in_memory=(lacking == 0.0) & (random.random(len(rows)) < 0.7)
     )
     traffic = random.uniform(0.0, 20.0, (2, len(view.owned)))
     table = replace(view.owned, traffic=traffic)

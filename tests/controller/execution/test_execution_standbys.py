@@ -17,10 +17,12 @@ from tests.controller.execution.execution_transcripts import (
     rows,
     started,
 )
-from trimtab_controller.execution.events import OwnershipSeen, PlacementWanted, PlanDecided, StandbysWanted
+from trimtab_controller.execution.events import HostsSeen, OwnershipSeen, PlacementWanted, PlanDecided, StandbysWanted
 from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.sites import KEPT_S
+from trimtab_controller.rows import Site
 from trimtab_protocol.messages.commands import Phase, Refusal
-from trimtab_protocol.messages.names import Epoch, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 
 W3 = WorkerId("w3")
@@ -76,6 +78,28 @@ def test_a_move_keeps_as_many_standbys(before: Owners, meanwhile: Owners, after:
     assert rows(published(machine.on_event(T0, plan((0, W0, W1))))) == {0: meanwhile}
     prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
     assert rows(published(machine.on_event(T0 + 1, prepared))) == {0: after}
+
+
+def test_a_move_within_a_host_leaves_the_standby_on_another_host() -> None:
+    machine = warm((W0, W2), (W0,))
+    sites = {W0: Site(host=HostId("h0")), W1: Site(host=HostId("h0")), W2: Site(host=HostId("h2"))}
+    machine.on_event(T0, HostsSeen(start_s=T0, hosts={}, sites=sites))
+    machine.on_event(T0 + KEPT_S, HostsSeen(start_s=T0 + KEPT_S, hosts={}))
+    begun = published(machine.on_event(T0 + KEPT_S, plan((0, W0, W1), (1, W0, W1))))
+    assert rows(begun) == {0: (W0, W2, W1), 1: (W0, W1)}, "until the target is warm nothing is given up"
+    prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
+    assert rows(published(machine.on_event(T0 + KEPT_S + 1, prepared))) == {0: (W1, W2), 1: (W1, W0)}
+
+
+def test_a_standby_that_was_not_seen_for_long_is_not_counted_on() -> None:
+    machine = warm((W0, W2))
+    near = {W0: Site(host=HostId("h0")), W1: Site(host=HostId("h0"))}
+    machine.on_event(T0, HostsSeen(start_s=T0, hosts={}, sites={**near, W2: Site(host=HostId("h2"))}))
+    now = T0 + KEPT_S + 1
+    machine.on_event(now, HostsSeen(start_s=now, hosts={}, sites=near))
+    machine.on_event(now, plan((0, W0, W1)))
+    prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
+    assert rows(published(machine.on_event(now + 1, prepared))) == {0: (W1, W0)}
 
 
 def test_standbys_do_not_accumulate_as_a_key_group_travels() -> None:

@@ -15,6 +15,7 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution, HandoverPhase, Recovery
 from trimtab_controller.plan import Move, Plan, PlanReason
+from trimtab_controller.rows import Site
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
@@ -48,14 +49,19 @@ def setup() -> Setup:
 
 
 class Executed:
-    """The execution in this process, in place of the tiny controller; every worker has a host of its own."""
+    """The execution in this process, in place of the tiny controller; who is not in `hosts` has a host of its own."""
 
-    def __init__(self, cluster: Cluster, limits: executing.Limits) -> None:
+    def __init__(
+        self, cluster: Cluster, limits: executing.Limits, hosts: Mapping[WorkerId, HostId] = MappingProxyType({})
+    ) -> None:
         self._cluster = cluster
+        self._hosts = hosts
         rows = {operator: tuple(present) for operator, present in cluster.rows.items()}
         placement = Placement(cluster=CLUSTER, app=cluster.app, epoch=Epoch(2, 0), owners=rows)
         state = Execution(generation=2, placements={cluster.app: placement})
         self._machine = ExecutionMachine(CLUSTER, limits, state)
+        sites = {name: Site(host=host) for name, host in self._hosts_now().items()}
+        self._machine.on_event(time.time(), executing.HostsSeen(start_s=time.time(), hosts={}, sites=sites))
         self._acks = len(cluster.agent.acks)
         self._warm_at = 0.0
 
@@ -95,7 +101,7 @@ class Executed:
             new = self._cluster.agent.acks[self._acks :]
             self._acks += len(new)
             for ack in new:
-                here = replace(ack, host=host_of(ack.worker))  # the tiny agent speaks for all hosts
+                here = replace(ack, host=self._host_of(ack.worker))  # the tiny agent speaks for all hosts
                 await self._perform(self._machine.on_event(time.time(), executing.AckSeen(ack=here)))
             if (wake_at := self._machine.wake_at) is not None and wake_at <= time.time():
                 await self._perform(self._machine.on_tick(time.time()))
@@ -119,12 +125,17 @@ class Executed:
                 case executing.RestoreEnded():
                     self._warm_at = time.time()
 
+    def _host_of(self, name: WorkerId) -> HostId:
+        return self._hosts.get(name, host_of(name))
+
+    def _hosts_now(self) -> dict[WorkerId, HostId]:
+        return {name: self._host_of(name) for name in self._cluster.alive}
+
     def _owners(self) -> dict[KeyGroup, WorkerId]:
         return {each: names[0] for each, names in self._cluster.owners().items() if len(names) == 1}
 
     def _plan(self, targets: Mapping[KeyGroup, WorkerId], reason: PlanReason, lacking: Mapping[KeyGroup, int]) -> Plan:
-        sizes = states(self._cluster)
-        hosts = {name: host_of(name) for name in self._cluster.alive}
+        sizes, hosts = states(self._cluster), self._hosts_now()
         return Plan(
             app=self._cluster.app,
             reason=reason,

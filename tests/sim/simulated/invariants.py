@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.budgeted import BudgetCheck, in_window
+from tests.sim.simulated.copies import CALM_S, CopyCheck
 from tests.sim.simulated.ledger import Ledger, Violation
 from tests.sim.simulated.operator import NOT_FOR_BALANCE, Operator
 from tests.sim.simulated.ruled import RuleCheck
@@ -32,8 +33,6 @@ ANSWER_LIMIT_S = 30.0
 
 BY_RULE = "key groups may not be where they are"
 """What stands in the reason of a plan that does what rules want."""
-CALM_S = 120.0
-"""After so long without a fault a controller knows which workers are there."""
 PLANS_TO_A_FULL_WORKER = 3
 """So many plans in a row must not give key groups to a worker that is over its capacity."""
 
@@ -61,6 +60,7 @@ class Checker:
     rules: RuleCheck = field(default_factory=RuleCheck)
     budget: BudgetCheck = field(default_factory=BudgetCheck)
     zones: ZoneCheck = field(default_factory=ZoneCheck)
+    copies: CopyCheck = field(default_factory=CopyCheck)
     windowed: bool = False
     """Whether plans for balance begin in windows only."""
     in_windows: int = 0
@@ -275,11 +275,11 @@ class Checker:
         if self.execution is None or placement.epoch != self.execution.epoch:
             raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
         calm = self.timeline.now - self.disturbed_at > CALM_S
-        for operator, rows in placement.owners.items():
-            for partition, row in enumerate(rows):
-                known = before.of(operator, partition) if before is not None else ()
-                self.rules.see_row(KeyGroup(placement.app, operator, partition), row, known, calm=calm)
         self._placements[placement.app] = placement
+        for key_group, row in self.rows():
+            known = before.of(key_group.operator, key_group.partition) if before is not None else ()
+            self.rules.see_row(key_group, row, known, calm=calm)
+            self.copies.see_row(key_group, row, known, calm=calm)
         self._published[placement.app, placement.epoch] = placement
 
     def _see_handover(self, record: Stored) -> None:

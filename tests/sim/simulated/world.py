@@ -13,6 +13,7 @@ from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
 from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, BudgetCheck, some_budget, some_times
 from tests.sim.simulated.controller import ControllerProcess
+from tests.sim.simulated.copies import CopyCheck
 from tests.sim.simulated.election import Election
 from tests.sim.simulated.group import Group
 from tests.sim.simulated.intruder import Intruder
@@ -170,6 +171,7 @@ class World:
             over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
             operator=self.operator,
             rules=RuleCheck(rules=self.rules, zoned=self.zoned),
+            copies=CopyCheck(running=lambda: {worker.id for worker in self.workers()}, zoned=self.zoned),
             zones=ZoneCheck(wanted=(self.standbys or 0) if self.zoned else 0),
             budget=BudgetCheck(limit_s=self.limit_s),
             windowed=self.windowed,

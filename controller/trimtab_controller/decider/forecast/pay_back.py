@@ -15,6 +15,7 @@ from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.standbys.copies import Held
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.plan import Move, Plan
+from trimtab_controller.rows import row_after
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 
@@ -32,7 +33,9 @@ class Costs:
         share = self.held.lacking(move.key_group).get(move.target, 1.0)
         lacking = share * size if move.lacking_bytes is None else move.lacking_bytes
         there = self.restores.unit_s + lacking / self.restores.bytes_per_s
-        kept = view.memory_stays and view.standbys is not None
+        row = (move.source, *self.held.standbys(move.key_group))
+        stays = move.source in row_after(row, move.source, move.target, view.sites)
+        kept = stays and view.memory_stays and view.standbys is not None
         back = self.restores.unit_s + (0.0 if kept else size / self.restores.bytes_per_s)
         return there + pause, back + pause
 

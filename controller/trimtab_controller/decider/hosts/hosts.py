@@ -37,8 +37,9 @@ from trimtab_controller.decider.hosts.speeds import CostBook
 from trimtab_controller.decider.observing.demand import WorkerDemand
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, OwnedTable
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, Room, Worker
-from trimtab_controller.execution.state import ENDED, Round
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_controller.execution.state import ENDED, Handover, Round
+from trimtab_controller.rows import row_after
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, Snapshot
 
@@ -296,17 +297,17 @@ def with_arrivals(
             room = rooms.get(handover.target_host)
             if handover.phase in ENDED or room is None:
                 continue
-            places = other.owned.places_of(handover.key_groups)
-            known = places[places >= 0]
-            state = float(other.owned.assumed_state_bytes[known].sum())
-            held = 0.0 if handover.has_copy else state
+            held = 0.0 if handover.has_copy else _state_of(other, handover.key_groups)
             written = held if handover.lacking_bytes is None else min(held, handover.lacking_bytes)
             room = rooms[handover.target_host] = replace(room, disk=max(0.0, room.disk - written))
             within = handover.source_host == handover.target_host and not row.lost
-            if other.memory_stays or not within:
-                room = rooms[handover.target_host] = replace(room, memory=max(0.0, room.memory - held))
+            if within and held:  # afterwards its memory is free, but for what the source goes on following
+                held = _state_of(other, _followed(other, handover)) if other.memory_stays else 0.0
+            room = rooms[handover.target_host] = replace(room, memory=max(0.0, room.memory - held))
             if within:
                 continue  # it needs nothing else
+            places = other.owned.places_of(handover.key_groups)
+            known = places[places >= 0]
             load, (received, sent) = other.owned.load[known].sum(), other.owned.assumed_traffic[:, known].sum(axis=1)
             rooms[handover.target_host] = replace(
                 room,
@@ -315,3 +316,16 @@ def with_arrivals(
                 sent=max(0.0, room.sent - float(sent)),
             )
     return replace(view, rooms=rooms)
+
+
+def _followed(view: AppView, handover: Handover) -> list[KeyGroup]:
+    """The key groups of which the source will be a standby."""
+    source, target = handover.source, handover.target
+    rows = zip(handover.key_groups, handover.previous, strict=True)
+    return [each for each, row in rows if source in row_after(row, source, target, view.sites)]
+
+
+def _state_of(view: AppView, key_groups: Iterable[KeyGroup]) -> float:
+    """Bytes of the state of these key groups, as far as the view has them."""
+    places = view.owned.places_of(key_groups)
+    return float(view.owned.assumed_state_bytes[places[places >= 0]].sum())

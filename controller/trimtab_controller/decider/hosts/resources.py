@@ -2,7 +2,9 @@
 
 A key group that moves takes its load and traffic along.  Its state stays on the disk that it leaves: Faust deletes no
 database.  It stays in memory too, since the old owner becomes a standby, unless the app wants none.  So of these two
-only arrivals count.  A move from one worker to another of the same host is one too.
+only arrivals count.  A move from one worker to another of the same host is one too, but takes no memory there if the
+old owner makes way for a standby on another host (`rows.py`).  Where it makes way for one in another zone, its memory
+counts as free as soon as it is measured.
 
 A target that is a standby has the state on its disk and in memory already; one that has a copy on its disk writes what
 the copy lacks.
@@ -64,7 +66,7 @@ def resources_of(view: AppView) -> list[Resource]:
     if copies is not None:
         size, shape = state[copies.key_group].astype(np.float64), (len(table), len(view.workers))
         places = copies.key_group.astype(np.int64), copies.worker.astype(np.int64)
-        in_memory = Spared.of(*places, np.where(copies.standby, size, 0.0)[None], shape)
+        in_memory = Spared.of(*places, np.where(copies.in_memory, size, 0.0)[None], shape)
         on_disk = Spared.of(*places, ((1.0 - copies.lacking) * size)[None], shape)
     return [
         Resource(name=CPU, amount=table.load, room_of=lambda room: room.cpu),

@@ -14,6 +14,7 @@ from trimtab_controller.decider.observing.owned import Integers, Owned, OwnedTab
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_controller.decider.rules.placing import Places
 from trimtab_controller.decider.rules.rule import Rule
+from trimtab_controller.rows import Site
 from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -205,9 +206,17 @@ class AppView:
         """The workers, the fixed ones last as far as they are known."""
         return (*self.workers, *(each.worker for each in self.fixed if each.worker is not None))
 
+    @cached_property
+    def sites(self) -> dict[WorkerId, Site]:
+        """Where every worker runs, the fixed ones included."""
+        return {worker.id: Site(host=worker.host, zone=worker.zone) for worker in self.all_workers}
+
     @property
     def memory_stays(self) -> bool:
-        """Whether the old owner of a key group that moves goes on holding its state: it becomes the first standby."""
+        """Whether the old owner of a key group that moves goes on holding its state: it becomes a standby.
+
+        Not if standbys are better that no loss takes together with the new owner: see `rows.py`.
+        """
         return self.standbys != 0
 
     @property

@@ -8,8 +8,10 @@ from trimtab_controller.execution.events import HostsSeen
 from trimtab_controller.execution.links import HostReport
 from trimtab_controller.execution.restores import LearnedRestores, slots_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.rows import Site
 from trimtab_models.dyndl import pace_of
 from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -50,7 +52,8 @@ def what_restores(
 
 
 def hosts_seen(snapshot: Snapshot, max_link: float) -> HostsSeen:
-    """What a window shows of the hosts; `max_link` = share of a link that may be filled."""
+    """What a window shows of hosts and workers; `max_link` = share of a link that may be filled."""
+    zones = {row.host: row.zone for row in snapshot.hosts}
     return HostsSeen(
         start_s=snapshot.start_ms / 1000.0,
         hosts={
@@ -60,5 +63,10 @@ def hosts_seen(snapshot: Snapshot, max_link: float) -> HostsSeen:
                 received_bytes_s=row.received_bytes_s,
             )
             for row in snapshot.hosts
+        },
+        sites={
+            row.worker: Site(host=row.host, zone=zones.get(row.host))
+            for row in snapshot.nodes
+            if row.state is not WorkerState.AWAY
         },
     )

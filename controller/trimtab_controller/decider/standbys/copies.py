@@ -2,22 +2,31 @@
 
 A standby lacks nothing.  A copy lacks the changelog records that were written since; their share of all records is
 taken for the share of the state that has to be read.
+
+A move to another worker of the same host takes no more of its memory if the old owner does not become a standby, since
+there are better ones on other hosts (`rows.py`).
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from trimtab_controller.decider.observing.owned import Integers
 from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.rows import row_after
 from trimtab_controller.solver.answer import Copies
+from trimtab_models.standbys import UNPLACED
 from trimtab_protocol.messages.columns import UNKNOWN
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
+
+NOBODY = WorkerId("")
+"""Stands for a standby that is no worker of the app any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +76,22 @@ def state_held(
 
 
 def copies_of(view: AppView, standbys: Integers, on_disk: Mapping[KeyGroup, Mapping[WorkerId, float]]) -> Copies | None:
-    """The copies that workers of a view have of its key groups, which they do not own; None if there is none.
+    """Where moves of a view's key groups take less disk or memory; None if nowhere.
 
-    `standbys` (K, P) = the places of each key group's standbys among the workers; others are negative, or beyond them.
-    `on_disk` as in `Held`.
+    `standbys` (K, P) = the places of each key group's standbys among all workers, or negative.  `on_disk` as in `Held`.
     """
     table, places = view.owned, {worker.id: place for place, worker in enumerate(view.workers)}
     owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
     found = standbys[: len(table)]
     row, column = np.nonzero((found >= 0) & (found < len(places)) & (found != owner[:, None]))
-    warm = list(zip(row.tolist(), found[row, column].tolist(), strict=True))
+    warm = dict.fromkeys(zip(row.tolist(), found[row, column].tolist(), strict=True), 0.0)
     lacking: dict[tuple[int, int], float] = {}
     for at, shares in zip(table.places_of(on_disk).tolist(), on_disk.values(), strict=True):
         for name, share in shares.items() if at >= 0 else ():
             if places.get(name, owner[at]) != owner[at]:
                 lacking[at, places[name]] = share
-    return _copies({**lacking, **dict.fromkeys(warm, 0.0)}, warm)
+    freed = dict.fromkeys(_making_way(view, owner, found), 1.0)
+    return _copies({**freed, **lacking, **warm}, freed.keys() | warm)
 
 
 def copies_of_one(view: AppView, row: int, held: Held) -> Copies | None:
@@ -90,19 +99,47 @@ def copies_of_one(view: AppView, row: int, held: Held) -> Copies | None:
     places, owned = {worker.id: place for place, worker in enumerate(view.workers)}, view.owned[row]
     shares = {name: share for name, share in held.lacking(owned.key_group).items() if name != owned.owner}
     lacking = {(row, places[name]): share for name, share in shares.items() if name in places}
-    warm = [(row, places[name]) for name in held.standbys(owned.key_group) if name in places]
-    return _copies(lacking, warm)
+    standbys = held.standbys(owned.key_group)
+    warm = {(row, places[name]) for name in standbys if name in places}
+    near = _near(view).get(places[owned.owner], ())
+    freed = {(row, each) for each in near if _makes_way(view, (owned.owner, *standbys), view.workers[each].id)}
+    return _copies({**dict.fromkeys(freed, 1.0), **lacking}, warm | freed)
 
 
-def _copies(lacking: Mapping[tuple[int, int], float], standbys: Iterable[tuple[int, int]]) -> Copies | None:
+def _near(view: AppView) -> dict[int, list[int]]:
+    """The places of the other workers on the same host, of each worker that has such."""
+    found: defaultdict[HostId, list[int]] = defaultdict(list)
+    for place, worker in enumerate(view.workers):
+        found[worker.host].append(place)
+    return {place: [each for each in of if each != place] for of in found.values() for place in of if len(of) > 1}
+
+
+def _makes_way(view: AppView, row: Owners, target: WorkerId) -> bool:
+    """Whether the owner of a row is no standby after a move to the target, as the execution will publish it."""
+    return view.memory_stays and row[0] not in row_after(row, row[0], target, view.sites)
+
+
+def _making_way(view: AppView, owner: Integers, standbys: Integers) -> Iterator[tuple[int, int]]:
+    """Key groups and workers of their owner's host, by their places: after a move there the owner is no standby."""
+    names, near = [worker.id for worker in view.all_workers], _near(view)
+    known: dict[tuple[int, ...], list[int]] = {}
+    for at in np.flatnonzero(np.isin(owner, list(near)) & (standbys != UNPLACED).any(axis=1)).tolist():
+        row = (int(owner[at]), *(each for each in standbys[at].tolist() if each != UNPLACED))
+        if row not in known:
+            found = tuple(names[each] if each >= 0 else NOBODY for each in row)
+            known[row] = [each for each in near[row[0]] if _makes_way(view, found, names[each])]
+        yield from ((at, place) for place in known[row])
+
+
+def _copies(lacking: Mapping[tuple[int, int], float], in_memory: Collection[tuple[int, int]]) -> Copies | None:
     if not lacking:
         return None
-    warm, pairs = set(standbys), np.array(list(lacking), np.int32)
+    pairs = np.array(list(lacking), np.int32)
     return Copies(
         key_group=pairs[:, 0],
         worker=pairs[:, 1],
         lacking=np.fromiter(lacking.values(), np.float64, len(lacking)),
-        standby=np.array([pair in warm for pair in lacking], np.bool_),
+        in_memory=np.array([pair in in_memory for pair in lacking], np.bool_),
     )
 
 

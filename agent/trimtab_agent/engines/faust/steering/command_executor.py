@@ -147,6 +147,7 @@ class FaustCommandExecutor:
             await parts.handover.forget_released(key_groups, generation)
             async with asyncio.timeout(parts.settings.took_limit_s):
                 await parts.pending.wait_until_taken(handover)
+            await parts.reconciler.cool()  # the placement may want no standby of them here
         except TimeoutError:
             if parts.handover.generation == generation and parts.handover.is_stable:
                 log.warning("hand-over %s was not taken within %g s; asking for a rebalance", handover,
