@@ -11,7 +11,7 @@ from tests.sim.simulated.simulation import simulating
 from trimtab_controller.decider.operators.plan_times import PlanTimes
 from trimtab_controller.execution import machine
 
-SEEDS = [BUDGETED + BUDGETED_EVERY * number for number in range(4)]
+SEEDS = [BUDGETED + BUDGETED_EVERY * number for number in range(5, 8)]
 
 
 @pytest.mark.timeout(300)
@@ -21,8 +21,8 @@ def test_no_hand_over_is_released_beyond_the_budget_and_a_defect_in_that_is_foun
         assert sum(outcome.released for outcome in outcomes) > len(SEEDS), "too quiet: next to nothing was judged"
         assert max(outcome.used_share for outcome in outcomes) > 0.5, "too generous: nothing is ever near the budget"
         with patch.object(machine, "with_pauses", lambda now, before, after: after.disruption):
-            found = [failure for seed in SEEDS if (failure := violation_of(run, seed)) is not None]
-        assert any("budget:" in each for each in found), "a controller that counts nothing is not found"
+            found = any("budget:" in (violation_of(run, seed) or "") for seed in SEEDS)
+        assert found, "a controller that counts nothing is not found"
 
 
 def violation_of(run: Callable[[int], object], seed: int) -> str | None:
@@ -40,5 +40,5 @@ def test_no_plan_for_balance_begins_outside_its_windows_and_a_defect_in_that_is_
     with simulating() as run:
         assert sum(run(seed).in_windows for seed in seeds) > 0, "too quiet: nothing was judged"
         with patch.object(PlanTimes, "closed", lambda *_: None):
-            found = [failure for seed in seeds if (failure := violation_of(run, seed)) is not None]
-        assert any("windows:" in each for each in found), "a controller that knows no windows is not found"
+            found = any("windows:" in (violation_of(run, seed) or "") for seed in seeds)
+        assert found, "a controller that knows no windows is not found"
