@@ -113,6 +113,15 @@ WAITING = JournalEntry(
         proposals={WAITS.app: Proposal(id="3.17", plan=WAITS, at=1.0, expires_at=1801.0)},
     )
 )
+BEGUN = JournalEntry(
+    execution=Execution(
+        generation=3,
+        number=17,
+        rounds={
+            each.app: replace(each, kind=PlanReason.LOAD_DISTANCE) for each in ENTRIES[0].execution.rounds.values()
+        },
+    )
+)
 HELLO = replace(samples.HELLO, versions=versions())
 
 READ: dict[str, tuple[str, bytes]] = {
@@ -161,6 +170,7 @@ NEGOTIATED = {
     "rule of an operator": ("intent", intent(samples.ADD_RULE), "unknown_field add_rule"),
     "moves by hand": ("intent", intent(samples.MOVE), "unknown_field moves"),
     "journal with a plan that waits": ("entry", encode_entry(WAITING), "unknown_field proposals"),
+    "journal with a plan of this version": ("entry", encode_entry(BEGUN), "unknown_field round.kind"),
 }
 """Frames: only between two that speak protocol 2.  Snapshots: the stream is of its controller's version.  Status: so is
 `trimtab status`; a controller of before that takes over begins its history anew.  Wishes: the
