@@ -26,8 +26,8 @@ async def lose_host(cluster: Cluster) -> None:
     print(f"{len(moved)} key groups moved within a host in {ended_s:.1f} s; the source has closed its copies")
 
     noted = len(restored(cluster, FAR))
-    note_fault(cluster.folder)
     for name in (SOURCE, TARGET):
+        note_fault(cluster.folder)
         cluster.alive.pop(name).kill()
     await cluster.settled()
     assert cluster.owners() == {each: [FAR] for each in cluster.key_groups}
