@@ -94,6 +94,8 @@ def _place(view: AppView | NotReady | None, key_group: KeyGroup) -> tuple[bool, 
 
 def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> str:
     apps = sorted(known.views.keys() | execution.placements.keys())
+    if not apps and known.snapshot is None:
+        return f"nothing is known of app {key_group.app!r} yet: no window has come, and nothing has been placed"
     if key_group.app not in apps:
         return f"found no app {key_group.app!r}, there is {', '.join(apps) or 'none'}"
     view, placement = known.views.get(key_group.app), execution.placements.get(key_group.app)

@@ -237,6 +237,13 @@ def test_an_unknown_key_group_is_answered_with_what_there_is(wrong: KeyGroup, sa
     assert str(found.value) == said
 
 
+def test_before_the_first_window_no_app_is_called_unknown() -> None:
+    nothing = replace(known(), snapshot=None, views={})
+    with pytest.raises(UnknownKeyGroupError) as found:
+        why_here(kg(1), nothing, replace(EXECUTION, placements={}), ())
+    assert str(found.value) == "nothing is known of app 'app' yet: no window has come, and nothing has been placed"
+
+
 def test_a_plan_is_explained_by_all_its_events() -> None:
     found = explain_plan("1.2", (MEASURED, ENDED, BEGUN))
     assert found is not None
