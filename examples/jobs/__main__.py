@@ -14,6 +14,7 @@ from jobs.catalogue import JOBS
 from jobs.outcome import Outcome, Scale
 from jobs.report import report
 from jobs.run import JobRun
+from jobs.windows import WINDOWS, keep
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m jobs", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=JOBS, default=list(JOBS))
     parser.add_argument("--methods", nargs="+", choices=("milp", "albic"), default=["milp", "albic"])
-    parser.add_argument("--logs", type=Path, help="folder that keeps the sandboxes' files")
+    parser.add_argument("--logs", type=Path, help="folder that keeps the sandboxes' files and the windows")
     for each in fields(Scale):
         name, preset = f"--{each.name.replace('_', '-')}", each.default
         if isinstance(preset, bool):
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 place = given.logs / f"{name}-{method}" if given.logs else Path(folder)
                 with JobRun(job=JOBS[name], method=method, scale=scale, folder=place, say=say) as run:
                     outcomes[method] = run.play()
+                    if given.logs:
+                        keep(run.windows(), place / WINDOWS)
             good &= outcomes[method].verdict.right
         print(report(JOBS[name], outcomes), flush=True)
     return 0 if good else 1

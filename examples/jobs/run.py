@@ -12,7 +12,7 @@ from pathlib import Path
 from flights.backlog import Backlog
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
-from jobs.alternate import alternated, placed
+from jobs.alternate import SETTLE_S, alternated, placed
 from jobs.catalogue import Job
 from jobs.feed import Feed
 from jobs.latencies import NAME, read_latencies
@@ -166,15 +166,15 @@ class JobRun:
             latencies_ms=self._latencies(begun, begun + took),
         )
 
+    def windows(self) -> tuple[Snapshot, ...]:
+        """Every window so far."""
+        return read_snapshots(self.cluster.broker.address, self.cluster.topics)
+
     def _windows(self, start: float, end: float) -> list[Snapshot]:
         """The windows since `start`, up to the one that contains `end`: a busy machine publishes it late."""
         deadline = time.monotonic() + WINDOW_LATE_S
         while True:
-            found = [
-                each
-                for each in read_snapshots(self.cluster.broker.address, self.cluster.topics)
-                if each.start_ms / 1000 >= start and each.key_groups
-            ]
+            found = [each for each in self.windows() if each.start_ms / 1000 >= start and each.key_groups]
             if (found and found[-1].end_ms / 1000 >= end) or time.monotonic() > deadline:
                 return found
             self.rest(1.0)
@@ -195,6 +195,8 @@ class JobRun:
         scale = self.scale
         self.feed.set_rate(self.rate)
         self.rest(scale.warm_s)
+        self.saturate()  # does not count: workers that have just started are slow at first
+        self.rest(SETTLE_S)
         began, before = placed(self), self.measure(scale.measure_s)
         saturated = self.saturate()
         self.say(f"before: {before}, {saturated}")

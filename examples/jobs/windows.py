@@ -1,10 +1,26 @@
-"""What windows and the status say of a job; pure."""
+"""What windows and the status say of a job, and the windows of a run as files."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from jobs.outcome import Step
-from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.snapshot import Snapshot, decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.status import Status
+
+WINDOWS = "windows"
+"""Folder, below that of a run, with a file per window."""
+
+
+def keep(windows: Iterable[Snapshot], folder: Path) -> None:
+    """Write each window to a file that is named after its end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in windows:
+        (folder / f"{each.end_ms}.json").write_bytes(encode_snapshot(each))
+
+
+def kept(folder: Path) -> list[Snapshot]:
+    """The windows that `keep` has written, oldest first."""
+    return [decode_snapshot(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
 
 
 def step_of(status: Status, at_s: float, rounds: int) -> Step | None:
