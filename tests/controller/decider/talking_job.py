@@ -10,6 +10,7 @@ from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeW
 
 APP, HEAD, TAIL = AppId("app"), OperatorId("head"), OperatorId("tail")
 WINDOW_S = 10.0
+FIRST = 100
 
 
 def kg(operator: OperatorId, partition: int) -> KeyGroup:
@@ -40,8 +41,9 @@ class TalkingJob:
     """`pairs` key groups of `head` send each tuple to the one of `tail` with their number.
 
     `work` = CPU seconds per tuple, `sending` and `receiving` = more of them for a remote tuple, at `head` and at
-    `tail`; `rate` = tuples per second of a pair, on average.  Plug-ins tell which tuples skip the broker if
-    `by_broker` (none does) or `counted` (all within a worker do).
+    `tail`; `rate` = tuples per second of a pair, on average; `drift` = by what share of `work` every tuple costs more
+    after each window.  Plug-ins tell which tuples skip the broker if `by_broker` (none does) or `counted` (all within a
+    worker do).
     """
 
     pairs: int = 24
@@ -53,10 +55,11 @@ class TalkingJob:
     noise: Noise = BUSY
     state_bytes: int | None = 1_000_000
     apart: bool = False
+    drift: float = 0.0
     by_broker: bool = False
     counted: bool = False
     seed: int = 1
-    number: int = 100
+    number: int = FIRST
     owners: dict[KeyGroup, WorkerId] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -80,6 +83,7 @@ class TalkingJob:
 
     def window(self) -> Snapshot:
         """The next window."""
+        work = self.work * (1.0 + self.drift * (self.number - FIRST))
         self.number += 1
         noise, random = self.noise, self.random
         rates = self.rates * (1.0 + noise.windows * random.standard_normal(self.pairs))
@@ -90,7 +94,7 @@ class TalkingJob:
             remote = self.owners[head] != self.owners[tail]
             for key_group, cost in ((head, self.sending), (tail, self.receiving)):
                 odd = random.uniform(2.0, 6.0) if random.random() < noise.odd else 1.0
-                cpu = self.work * self.factors[key_group.operator][each] + cost * remote
+                cpu = work * self.factors[key_group.operator][each] + cost * remote
                 cpu *= shared[self.owners[key_group]] * odd * (1.0 + noise.windows * random.standard_normal())
                 done = rate * (1.0 + noise.counts * random.standard_normal())
                 rows.append(self._row(key_group, max(0.0, cpu) * rate, done))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, RemoteCosts
+from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCosts
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
 from trimtab_controller.decider.size.potential import potential_of
@@ -52,18 +52,59 @@ def test_where_no_pair_is_together_or_all_are_nothing_is_known() -> None:
     assert (costs.of(APP)[HEAD].receiving, costs.of(APP)[TAIL].sending) == (Unknown.NO_TUPLES, Unknown.NO_TUPLES)
 
 
-def test_what_is_local_now_is_compared_with_what_was_remote_before() -> None:
+def come_together(job: TalkingJob, pairs: range) -> None:
+    for each in pairs:
+        job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
+
+
+def test_what_became_local_is_compared_with_what_did_not_in_the_same_windows() -> None:
     job = TalkingJob(apart=True, pairs=48)
     costs = learned(job)
-    for each in range(job.pairs):
-        job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-    learned(job, 3, costs)
+    come_together(job, range(24))
+    learned(job, 6, costs)
     for cost, true in zip(both(costs), (100e-6, 120e-6), strict=True):
         assert isinstance(cost, Cost)
         assert cost.significant
         assert abs(cost.value - true) < 4 * cost.error
+    come_together(job, range(24, 48))
     learned(job, 20, costs)
-    assert all(isinstance(each, Cost) and each.significant for each in both(costs)), "past stays are kept"
+    assert all(isinstance(each, Cost) and each.significant for each in both(costs)), "past periods are kept"
+
+
+def test_where_all_pairs_come_together_at_once_nothing_is_known() -> None:
+    """Whatever else changed at that time would count as a saving."""
+    job = TalkingJob(apart=True, pairs=48)
+    costs = learned(job)
+    come_together(job, range(48))
+    assert both(learned(job, 6, costs)) == (Unknown.ALIKE, Unknown.ALIKE)
+
+
+@pytest.mark.parametrize("drift", [-1 / 120, 1 / 60])
+@pytest.mark.parametrize("true", [0.0, 110e-6])
+def test_costs_stay_while_all_tuples_become_dearer_or_cheaper(drift: float, true: float) -> None:
+    """Within 60 windows they cost twice or half as much; in these, one pair after the other becomes local."""
+    job = TalkingJob(pairs=24, apart=True, sending=true, receiving=true, drift=drift, seed=3)
+    costs = learned(job, 8)
+    for first in range(0, 20, 2):
+        come_together(job, range(first, first + 2))
+        learned(job, 5, costs)
+        if first >= 6:
+            for cost in both(costs):
+                assert isinstance(cost, Cost)
+                assert abs(cost.value - true) < 4 * cost.error
+    assert [each.significant for each in both(costs) if isinstance(each, Cost)] == [true > 0.0] * 2
+
+
+def test_a_limited_number_of_periods_is_kept_the_oldest_among_them() -> None:
+    job = TalkingJob(pairs=24, apart=True)
+    costs = learned(job, 4)
+    for place in range(3 * PERIODS):
+        job.owners[kg(TAIL, place % 24)] = job.names[place % 2]
+        learned(job, 4, costs)
+    ends = [period.ended_at for period in costs._stays[APP, HEAD].periods]
+    assert len(ends) == PERIODS
+    assert ends == sorted(ends)
+    assert ends[0] == pytest.approx((100 + 4) * 10.0)
 
 
 def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> None:

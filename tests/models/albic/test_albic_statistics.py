@@ -52,6 +52,7 @@ def sampled(seed, key_groups=120, nodes=4, differ=0.0, noise=0.0):
     return Samples(
         key_group=key_group,
         node=node,
+        period=np.repeat([0, 1], key_groups),
         cpu=cpu * (1 + noise * random.standard_normal(count)),
         rate=rate,
         sent=sent,
@@ -94,8 +95,8 @@ def test_an_error_counts_key_groups_and_not_their_samples():
     often = Samples(**{name: np.tile(getattr(once, name), 10) for name in Samples.__slots__})
     few, many = fit_costs(once).sending, fit_costs(often).sending
     assert many.value == pytest.approx(few.value, rel=0.05)
-    assert many.error == pytest.approx(few.error, rel=0.1)
-    assert many.freedom == pytest.approx(few.freedom, rel=0.1)
+    assert many.error == pytest.approx(few.error, rel=0.2)
+    assert many.freedom == pytest.approx(few.freedom, rel=0.2)
 
 
 def test_what_cannot_be_told_apart_is_unknown_and_says_why():
@@ -112,6 +113,64 @@ def test_what_cannot_be_told_apart_is_unknown_and_says_why():
     alone = np.where(base.key_group == 7, 0.0, even)
     assert fit_costs(replace(base, received=even, remote_received=alone)).receiving in (Unknown.ALIKE, Unknown.FEW)
     assert isinstance(fit_costs(replace(base, remote_received=nothing)).sending, Cost), "one end alone can be known"
+
+
+def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cost=RECEIVING):
+    """Two key groups per period become local, while all tuples become dearer: `drift` = by what share until the end."""
+    random = np.random.default_rng(seed)
+    key_group, period = np.tile(np.arange(key_groups), periods), np.repeat(np.arange(periods), key_groups)
+    local = key_group < 4 * period
+    own = 1 + differ * random.standard_normal(key_groups)
+    work = WORK * own[key_group] * (1 + drift * period / (periods - 1))
+    work = work * (1 + noise * random.standard_normal(len(period)))
+    one = np.ones(len(period))
+    return Samples(
+        key_group=key_group,
+        node=key_group % 4,
+        period=period,
+        cpu=work + np.where(local, 0.0, cost),
+        rate=100.0 * one,
+        sent=one,
+        received=one,
+        remote_sent=one,
+        remote_received=np.where(local, 0.0, 1.0),
+    )
+
+
+@pytest.mark.parametrize("drift", [-0.5, 1.0])
+def test_what_makes_all_tuples_dearer_or_cheaper_meanwhile_is_no_cost(drift):
+    exact = fit_costs(drifting(0, drift, differ=0.0, noise=0.0)).receiving
+    assert exact.value == pytest.approx(RECEIVING, rel=1e-5)
+    for seed in range(10):
+        for true in (0.0, 2 * RECEIVING):
+            cost = fit_costs(drifting(seed, drift, cost=true)).receiving
+            assert abs(cost.value - true) < 4 * cost.error < 40e-6
+            assert cost.significant == (true > 0.0)
+
+
+def test_errors_are_as_large_as_costs_are_wrong_though_all_drifts():
+    """Two standard errors hold the truth in some 95 % of the jobs, and are not larger than they must be."""
+    found = [fit_costs(drifting(seed, 1.0)).receiving for seed in range(200)]
+    missed = np.array([(cost.value - RECEIVING) / cost.error for cost in found])
+    assert np.mean(np.abs(missed) < 2) > 0.9
+    assert 0.7 < missed.std() < 1.2
+    assert abs(np.mean([cost.value for cost in found]) - RECEIVING) < 1e-6
+
+
+def test_samples_with_wild_ones_among_them_have_honest_errors_too():
+    missed = []
+    for seed in range(150):
+        samples, random = drifting(seed, 0.0), np.random.default_rng(seed)
+        odd = np.where(random.random(len(samples.cpu)) < 0.05, random.uniform(2, 6, len(samples.cpu)), 1.0)
+        cost = fit_costs(replace(samples, cpu=samples.cpu * odd)).receiving
+        missed.append((cost.value - RECEIVING) / cost.error)
+    assert np.mean(np.abs(missed) < 2) > 0.9
+
+
+def test_key_groups_that_all_change_at_once_cannot_be_told_from_time():
+    samples = drifting(0, 1.0, periods=2)
+    once = np.where(samples.period > 0, 0.0, 1.0)
+    assert fit_costs(replace(samples, remote_received=once)).receiving is Unknown.ALIKE
 
 
 def test_few_samples_say_nothing():

@@ -2,9 +2,14 @@
 
 The mathematics, and what can be known at all, is in `trimtab_models.albic.fit`.  Here windows become its samples: what
 a key group was and did while it and its partners stayed where they are.  Such a *stay* ends when the key group changes
-its worker, or another share of its tuples becomes remote.  Its sample is the median of its last windows, so that a
-burst of something else does not count.  Past stays are kept for comparison, since once all is local no present one is
-remote.  Windows in which something changed are left out, and so is what a worker did not measure in full.
+its worker, or another share of its tuples becomes remote.  Windows in which something changed are left out, and so is
+what a worker did not measure in full.
+
+A *period* has a sample of each key group: the median of the last windows of its stay, so that a burst of something else
+does not count.  When a stay ends, the period that ends with it is kept, with the samples of all key groups: those that
+stay as they are show what changed for all meanwhile, and what has become local is compared with them.  So whatever
+makes all tuples cheaper as time goes by is no saving.  Where more than PERIODS have ended, the closest ones in time
+give way.
 
 A tuple is local if it skipped the broker, where plug-ins count that, else if it stays on its worker.  What that saves
 is left to the measurement: where tuples of one worker go through the broker too, both cost alike, and no significant
@@ -31,8 +36,8 @@ from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 
 KEY_GROUPS = 256
 """Key groups of an operator that are learned from: the first ones.  Which keys they have is chance."""
-STAYS = 3
-"""Stays that are kept of a key group, the present one included."""
+PERIODS = 8
+"""Periods that are kept, besides the present one."""
 WINDOWS = 6
 """Windows that are kept of a stay; the median of the known ones counts."""
 LEAST_WINDOWS = 2
@@ -42,39 +47,53 @@ SHARE_STEP = 0.1
 LEAST_RATE = 1.0
 """Tuples per second that a key group must receive for a window to say something about the cost of one."""
 MAX_OPERATORS = 100
-"""Operators that are learned; agents can invent names.  One takes up to 230 kB."""
+"""Operators that are learned; agents can invent names.  One takes up to 190 kB."""
 FITS_PER_WINDOW = 8
 """Operators that are fitted after a window, those first that have waited longest."""
 KEEP_S = 86_400.0
-"""How long a past stay, and an operator that is gone, are remembered."""
+"""How long a past period, and an operator that is gone, are remembered."""
 
 OperatorPair = tuple[OperatorKey, OperatorKey]
 CPU, RATE, SENT, RECEIVED, REMOTE_SENT, REMOTE_RECEIVED = range(6)
 """What a window says of a key group: CPU seconds per tuple, tuples received per second; the others per tuple."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Period:
+    """What R key groups were and did until `ended_at`: partition and worker (R,), medians (R, 6) of windows."""
+
+    ended_at: float
+    partition: Integers
+    worker: Integers
+    values: Floats
+
+
 @dataclass(slots=True)
 class _Stays:
-    """The stays of an operator's key groups by partition, the present one first; NaN = no window.
+    """The present stays of an operator's key groups by partition, and past periods, the oldest first; NaN = no window.
 
-    `windows` (K, STAYS, WINDOWS, 6); `worker` = a number for its name, `ended_at` = end of the last window; `last` =
-    what the window before showed, to see when a stay ends: shares of what is sent and received that were remote.
+    `windows` (K, WINDOWS, 6), the last one first; `worker` = a number for its name, `ended_at` = end of the last
+    window, `kept` = whether the last period that is kept has the stay; `last` = what the window before showed, to see
+    when a stay ends: shares of what is sent and received that were remote.
     """
 
     windows: Floats
     worker: Integers
     ended_at: Floats
+    kept: Bools
     last_worker: Integers
     last_shares: Floats
+    periods: tuple[_Period, ...] = ()
     fitted_at: float = 0.0
     seen_at: float = 0.0
 
     @classmethod
     def nothing(cls, size: int) -> "_Stays":
         return cls(
-            windows=np.full((size, STAYS, WINDOWS, 6), np.nan),
-            worker=np.zeros((size, STAYS), np.int64),
-            ended_at=np.full((size, STAYS), -np.inf),
+            windows=np.full((size, WINDOWS, 6), np.nan),
+            worker=np.zeros(size, np.int64),
+            ended_at=np.full(size, -np.inf),
+            kept=np.zeros(size, np.bool_),
             last_worker=np.full(size, -1),
             last_shares=np.full((size, 2), np.nan),
         )
@@ -82,51 +101,66 @@ class _Stays:
     def resized(self, size: int) -> "_Stays":
         if size <= len(self.worker):
             return self
-        found, kept = _Stays.nothing(size), len(self.worker)
-        for name in ("windows", "worker", "ended_at", "last_worker", "last_shares"):
-            getattr(found, name)[:kept] = getattr(self, name)
-        found.fitted_at, found.seen_at = self.fitted_at, self.seen_at
+        found, present = _Stays.nothing(size), len(self.worker)
+        for name in ("windows", "worker", "ended_at", "kept", "last_worker", "last_shares"):
+            getattr(found, name)[:present] = getattr(self, name)
+        found.periods, found.fitted_at, found.seen_at = self.periods, self.fitted_at, self.seen_at
         return found
 
     def add(self, seen: "_Seen", at: float) -> None:
         """Add a window; `at` = its end."""
         rows = seen.partition
         same = (self.last_worker[rows] == seen.worker) & _alike(self.last_shares[rows], seen.shares)
+        self._keep_period(rows[~same])
         self.last_worker[:] = -1
         self.last_worker[rows], self.last_shares[rows] = seen.worker, seen.shares
         rows, values, worker, shares = rows[same], seen.values[same], seen.worker[same], seen.shares[same]
-        continued = (self.worker[rows, 0] == worker) & _alike(self._shares(rows), shares)
-        self._begin(rows[~continued])
-        self.windows[rows, 0] = np.roll(self.windows[rows, 0], 1, axis=1)
-        self.windows[rows, 0, 0] = values
-        self.worker[rows, 0], self.ended_at[rows, 0] = worker, at
+        continued = (self.worker[rows] == worker) & _alike(self._shares(rows), shares)
+        self.windows[rows[~continued]] = np.nan
+        self.kept[rows[~continued]] = False
+        self.windows[rows] = np.roll(self.windows[rows], 1, axis=1)
+        self.windows[rows, 0] = values
+        self.worker[rows], self.ended_at[rows] = worker, at
         self.seen_at = at
 
     def _shares(self, rows: Integers) -> Floats:
         """The shares of the last window in the present stay; NaN if there is none."""
-        last = self.windows[rows, 0, 0]
+        last = self.windows[rows, 0]
         return _shares(last[:, [SENT, RECEIVED]], last[:, [REMOTE_SENT, REMOTE_RECEIVED]])
 
-    def _begin(self, rows: Integers) -> None:
-        """Begin another stay; one that was too short is not kept."""
-        kept = rows[self._counts(rows)[:, 0] >= LEAST_WINDOWS]
-        for name in ("windows", "worker", "ended_at"):
-            column = getattr(self, name)
-            column[kept, 1:] = column[kept, :-1]
-        self.windows[rows, 0] = np.nan
+    def _keep_period(self, ending: Integers) -> None:
+        """Keep the present period if stays in `ending` end, and it has any that the last one that was kept has not."""
+        counts = self._counts()
+        if not np.any(counts[ending] >= LEAST_WINDOWS) or not np.any((counts >= LEAST_WINDOWS) & ~self.kept):
+            return
+        period = self._present()
+        self.kept[:] = False
+        self.kept[period.partition] = True
+        periods = (*self.periods, period)
+        if len(periods) > PERIODS:
+            ends = np.array([each.ended_at for each in periods])
+            closest = 1 + int(np.argmin(ends[2:] - ends[:-2]))
+            periods = (*periods[:closest], *periods[closest + 1 :])
+        self.periods = periods
 
-    def _counts(self, rows: Integers | slice) -> Integers:
-        counts: Integers = np.count_nonzero(~np.isnan(self.windows[rows, :, :, CPU]), axis=2)
+    def _counts(self) -> Integers:
+        counts: Integers = np.count_nonzero(~np.isnan(self.windows[:, :, CPU]), axis=1)
         return counts
 
+    def _present(self) -> _Period:
+        """The stays that are long enough, and go on until the last window."""
+        use = np.flatnonzero((self._counts() >= LEAST_WINDOWS) & (self.ended_at == self.seen_at))
+        values = np.nanmedian(self.windows[use], axis=1) if len(use) else np.zeros((0, 6))
+        return _Period(self.seen_at, use, self.worker[use], values)
+
     def samples(self, now: float) -> Samples:
-        """A sample for each stay that is long enough and not too old."""
-        use = (self._counts(slice(None)) >= LEAST_WINDOWS) & (self.ended_at >= now - KEEP_S)
-        key_group, stay = np.nonzero(use)
-        values = np.nanmedian(self.windows[key_group, stay], axis=1) if len(key_group) else np.zeros((0, 6))
+        """The samples of all periods that are not too old."""
+        periods = [each for each in (*self.periods, self._present()) if each.ended_at >= now - KEEP_S]
+        values = np.concatenate([each.values for each in periods])
         return Samples(
-            key_group=key_group,
-            node=self.worker[key_group, stay],
+            key_group=np.concatenate([each.partition for each in periods]),
+            node=np.concatenate([each.worker for each in periods]),
+            period=np.repeat(np.arange(len(periods)), [len(each.values) for each in periods]),
             cpu=values[:, CPU],
             rate=values[:, RATE],
             sent=values[:, SENT],

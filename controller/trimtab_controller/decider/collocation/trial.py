@@ -4,7 +4,8 @@ The cost of a tuple between workers is learned from key groups with local and wi
 is apart, as in the worst start of Madsen et al. (2017, section 5.4), there is nothing to compare, and the cost would
 stay unknown for ever.  So where the largest saving that is still possible would be worth a plan, `trial_pairs` pairs of
 these two operators come together, the busiest ones first.  No worker gets further from the mean than half of the
-band, and the restores must cost less than that saving pays back.  Pairs that are together already count, so nothing has
+band, and the restores must cost less than that saving pays back.  At most half of those apart come together at once,
+so that others are left to compare with in the same windows.  Pairs that are together already count, so nothing has
 to be remembered, and none of them is parted for another, so trials come to an end.  Where no tuple has skipped the
 broker yet, a single pair comes first: most apps have no local topics.  Once a pair shows that its tuples go through the
 broker within a worker too, there are no more.
@@ -124,7 +125,8 @@ def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId
     """Row of the view -> target: as many pairs as are missing, at most a round's; empty if they cannot pay back."""
     table = view.owned
     apart = ~edge.pairs.together(np.array(table.owner))
-    wanted = min(settings.trial_pairs - int((~apart).sum()), settings.max_migrations)
+    half = (int(apart.sum()) + 1) // 2  # what stays apart shows what changes for all meanwhile
+    wanted = min(settings.trial_pairs - int((~apart).sum()), settings.max_migrations, half)
     if view.none_direct:
         wanted = min(wanted, 1)
     cores = edge.saving_s * float(edge.pairs.rate[apart].sum())
