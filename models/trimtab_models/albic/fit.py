@@ -329,8 +329,8 @@ class _Regression:
         return _jackknifed(changes.astype(np.float64)), self._freedom(share)
 
     def _freedom(self, share: Floats) -> float:
-        """Degrees of freedom of an error from clusters that contribute `share` each; 0: one contributes nearly all."""
-        if not float(share.max()) <= LARGEST_SHARE:
+        """Degrees of freedom of an error from clusters that contribute `share` each; 0: one does nearly all."""
+        if not (float(share.sum()) > 1.0 - OWN_SHARE and float(share.max()) <= LARGEST_SHARE):
             return 0.0
         return min(float(self._design.spare), 1.0 / float((share**2).sum()) - 1.0)
 

@@ -180,6 +180,15 @@ def test_few_samples_say_nothing():
         assert not isinstance(fit.receiving, Cost)
 
 
+@pytest.mark.parametrize("key_groups", [5, 8, 12])
+def test_few_key_groups_with_odd_samples_break_nothing(key_groups):
+    for seed in range(100):
+        samples, random = drifting(seed, 0.5, key_groups=key_groups, periods=3), np.random.default_rng(seed)
+        odd = np.where(random.random(len(samples.cpu)) < 0.3, random.uniform(2, 6, len(samples.cpu)), 1.0)
+        cost = fit_costs(replace(samples, cpu=samples.cpu * odd)).receiving
+        assert isinstance(cost, Unknown) or 0.0 < cost.error < np.inf
+
+
 def test_samples_without_tuples_are_refused():
     with pytest.raises(ValueError, match="rate"):
         replace(sampled(7), rate=np.zeros(240))
