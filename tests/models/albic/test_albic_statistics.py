@@ -137,20 +137,26 @@ def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cos
     )
 
 
+def received_cost(samples):
+    cost = fit_costs(samples).receiving
+    assert isinstance(cost, Cost)
+    return cost
+
+
 @pytest.mark.parametrize("drift", [-0.5, 1.0])
 def test_what_makes_all_tuples_dearer_or_cheaper_meanwhile_is_no_cost(drift):
-    exact = fit_costs(drifting(0, drift, differ=0.0, noise=0.0)).receiving
+    exact = received_cost(drifting(0, drift, differ=0.0, noise=0.0))
     assert exact.value == pytest.approx(RECEIVING, rel=1e-5)
     for seed in range(10):
         for true in (0.0, 2 * RECEIVING):
-            cost = fit_costs(drifting(seed, drift, cost=true)).receiving
+            cost = received_cost(drifting(seed, drift, cost=true))
             assert abs(cost.value - true) < 4 * cost.error < 40e-6
             assert cost.significant == (true > 0.0)
 
 
 def test_errors_are_as_large_as_costs_are_wrong_though_all_drifts():
     """Two standard errors hold the truth in some 95 % of the jobs, and are not larger than they must be."""
-    found = [fit_costs(drifting(seed, 1.0)).receiving for seed in range(200)]
+    found = [received_cost(drifting(seed, 1.0)) for seed in range(200)]
     missed = np.array([(cost.value - RECEIVING) / cost.error for cost in found])
     assert np.mean(np.abs(missed) < 2) > 0.9
     assert 0.7 < missed.std() < 1.2
@@ -162,7 +168,7 @@ def test_samples_with_wild_ones_among_them_have_honest_errors_too():
     for seed in range(150):
         samples, random = drifting(seed, 0.0), np.random.default_rng(seed)
         odd = np.where(random.random(len(samples.cpu)) < 0.05, random.uniform(2, 6, len(samples.cpu)), 1.0)
-        cost = fit_costs(replace(samples, cpu=samples.cpu * odd)).receiving
+        cost = received_cost(replace(samples, cpu=samples.cpu * odd))
         missed.append((cost.value - RECEIVING) / cost.error)
     assert np.mean(np.abs(missed) < 2) > 0.9
 
