@@ -43,9 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with tempfile.TemporaryDirectory() as folder:
                 place = given.logs / f"{name}-{method}" if given.logs else Path(folder)
                 with JobRun(job=JOBS[name], method=method, scale=scale, folder=place, say=say) as run:
-                    outcomes[method] = run.play()
-                    if given.logs:
-                        keep(run.windows(), place / WINDOWS)
+                    try:
+                        outcomes[method] = run.play()
+                    finally:
+                        if given.logs:
+                            keep(run.windows(), place / WINDOWS)
             good &= outcomes[method].verdict.right
         print(report(JOBS[name], outcomes), flush=True)
     return 0 if good else 1
