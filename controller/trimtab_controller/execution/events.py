@@ -320,9 +320,13 @@ class PaceChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardActed:
-    """The guard has ended a plan, or has judged what of it is to be moved back: for log and metrics."""
+    """The guard has ended a plan, or has judged what of it is to be moved back: for log and metrics.
+
+    `ended` False: it would have, but only says so.
+    """
 
     stop: GuardStop
+    ended: bool = True
 
 
 Action = Publish | RestoreEnded | HandoverEnded | RoundEnded | PaceChanged | GuardActed
