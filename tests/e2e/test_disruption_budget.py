@@ -1,4 +1,4 @@
-"""A disruption budget that a rebalance has used up, as reports tell it: nothing moves, and a new leader knows it too."""
+"""A disruption budget that a rebalance has used up, as reports tell it: nothing moves, and a successor knows it."""
 
 from dataclasses import replace
 
