@@ -35,7 +35,8 @@ class EventDocument:
 class PlannedMove:
     """A move of a plan: `why` in words, `reason` and `warm` as in the plan's event; `outcome` None: not known yet.
 
-    `load_pct` in percent of a core; `pause_s` measured.
+    `load_pct` in percent of a core, as planned, `measured_pct` after the plan; `pause_s` measured.  `paid` = whether
+    its workers were nearer to the mean load then than without it; None: not known, or the plan was not for balance.
     """
 
     key_group: str
@@ -47,6 +48,8 @@ class PlannedMove:
     load_pct: float | None
     outcome: str | None
     pause_s: float | None
+    measured_pct: float | None = None
+    paid: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +113,9 @@ class WhyMove:
     target: str
     why: str | None
     outcome: str | None
+    load_pct: float | None = None
+    measured_pct: float | None = None
+    paid: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

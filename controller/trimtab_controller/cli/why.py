@@ -15,7 +15,7 @@ from trimtab_controller.cli.known import CommandError, Target, events_of
 from trimtab_controller.cli.operator import DONE, console, print_json
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
-from trimtab_protocol.event_documents import KeyGroupWhy, WhyTarget
+from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.names import parse_key_group
 
 SHOWN_TARGETS, SHOWN_MOVES = 12, 5
@@ -96,12 +96,21 @@ def _remarks(row: WhyTarget) -> Iterator[str]:
         yield f"no standby of it by {row.no_standby}"
 
 
+def _what_it_brought(row: WhyMove) -> str:
+    """Its load as planned and as measured, and whether that paid."""
+    loads = ((row.load_pct, "planned"), (row.measured_pct, "measured"))
+    known = ", ".join(f"{load:.2f} % {name}" for load, name in loads if load is not None)
+    paid = "" if row.paid is None else "; it paid" if row.paid else "; it did not pay"
+    return f"; load {known}{paid}" if row.measured_pct is not None else ""
+
+
 def _moves(found: KeyGroupWhy) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for name in ("moved", "plan", "from", "to", "", "why"):
         table.add_column(name, overflow="fold")
     for row in found.moves[:SHOWN_MOVES]:
-        cells = (_clock(row.at), row.plan or "-", row.source, row.target, row.outcome or "begun", row.why or "-")
+        why = f"{row.why or '-'}{_what_it_brought(row)}"
+        cells = (_clock(row.at), row.plan or "-", row.source, row.target, row.outcome or "begun", why)
         table.add_row(*map(Text, cells))
     return table
 

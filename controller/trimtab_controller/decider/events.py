@@ -97,12 +97,27 @@ class Saving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredMove:
+    """A move after its round: what the key group uses at its new owner (percent of a core), and whether it has paid.
+
+    None: not known.
+    """
+
+    key_group: KeyGroup
+    source: WorkerId
+    target: WorkerId
+    load_pct: float | None
+    paid: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoundMeasured:
     """The result of a round, from the first whole window after it.
 
     `load_distance` (pp) is the measured one.  `incomparable` says why it cannot be compared with the plan.  `missed`
     names the mispredicted workers, worst first; it is empty when the plan met its prediction.  `worker_loads` = the
     measured load of each worker, in percent of its capacity.  `saving` None: the plan was not about collocation.
+    `moves` = what each move has brought.
     """
 
     plan: str
@@ -113,6 +128,7 @@ class RoundMeasured:
     missed: tuple[MispredictedWorker, ...] = ()
     worker_loads: Mapping[WorkerId, float] = field(default_factory=dict, compare=False)
     saving: Saving | None = None
+    moves: tuple[MeasuredMove, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

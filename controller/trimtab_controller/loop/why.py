@@ -259,4 +259,7 @@ def _told(event: Event, move: EventMove) -> WhyMove:
         target=move.target,
         why=why_text(move, event),
         outcome=move.outcome,
+        load_pct=move.load_pct,
+        measured_pct=move.measured_pct,
+        paid=move.paid,
     )

@@ -61,7 +61,8 @@ class EventMove:
     `why` = why it leaves its worker: drain, loss, rule, first_placement, host_full, over_mean, under_mean (of the
     target), collocation, makes_room.  `warm` = what the target has of the state: `standby` or `copy`; None: nothing, or
     unknown.  `load_pct` in percent of a core.  `outcome` = done, failed, unresolved once the plan has ended; `pause_s`
-    measured.
+    measured.  `measured_pct` = the load in the first whole window after the plan, `paid` = whether its workers were
+    nearer to the mean load then than without it; None: not known, or not asked (of a drain, for example).
     """
 
     key_group: KeyGroup
@@ -72,6 +73,8 @@ class EventMove:
     load_pct: float | None = None
     outcome: str | None = None
     pause_s: float | None = None
+    measured_pct: float | None = None
+    paid: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +216,8 @@ def _read_move(row: Fields) -> EventMove:
         load_pct=row.optional("load_pct", row.number),
         outcome=row.optional("outcome", row.name),
         pause_s=row.optional("pause_s", row.number),
+        measured_pct=row.optional("measured_pct", row.number),
+        paid=row.optional("paid", row.flag),
     )
 
 

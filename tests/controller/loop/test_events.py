@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, OPERATOR, T0, W0, W1, W2, kg, plan, started
 from trimtab_controller.decider.decision import Planned
-from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.events import MeasuredMove, RoundMeasured
 from trimtab_controller.execution.events import Action, Publish, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
@@ -101,6 +101,23 @@ def test_a_plan_says_why_each_move_is_made_and_what_it_does_to_the_loads() -> No
         EventLoad(worker=W0, before=62.0, planned=50.0, measured=51.0),
         EventLoad(worker=W1, before=38.0, planned=50.0),
     )
+    assert measured.moves == ()
+
+
+def test_moves_that_did_not_pay_are_counted_and_named() -> None:
+    log = EventLog(Topics(CLUSTER), "a:1", previous=status())
+    moves = tuple(
+        MeasuredMove(key_group=kg(at), source=W0, target=W1, load_pct=9.12345, paid=paid)
+        for at, paid in enumerate((True, False, None))
+    )
+    log.measured(T0, RoundMeasured(plan="1.2", app=APP, planned=1.1, load_distance=4.0, moves=moves))
+    [measured] = told(log.of_status(status()))
+    assert measured.text == "app: load distance 4.0 measured, 1.1 predicted; 1 of 2 moves did not pay"
+    assert [(row.key_group, row.measured_pct, row.paid) for row in measured.moves] == [
+        (kg(0), 9.123, True),
+        (kg(1), 9.123, False),
+        (kg(2), 9.123, None),
+    ]
 
 
 def test_after_a_take_over_a_plan_that_begins_is_told_by_what_the_journal_has() -> None:

@@ -264,3 +264,21 @@ def test_only_the_moves_of_the_key_group_are_told_the_newest_first() -> None:
         ("1.9", W1),
         ("1.2", W0),
     ]
+
+
+def test_what_a_move_has_brought_is_told_with_it() -> None:
+    brought = EventMove(key_group=kg(1), source=W1, target=W0, measured_pct=31.0, paid=False)
+    measured = replace(MEASURED, moves=(brought,), moves_total=1)
+    plan = explain_plan("1.2", (BEGUN, ENDED, measured))
+    assert plan is not None
+    assert [(row.load_pct, row.measured_pct, row.paid) for row in plan.moves] == [
+        (20.0, 31.0, False),
+        (25.0, None, None),
+    ]
+    assert plan.moves_total == 2
+    found = why_here(kg(1), known(), EXECUTION, (BEGUN, ENDED, measured))
+    [row] = found.moves
+    assert (row.at, row.outcome, row.load_pct, row.measured_pct, row.paid) == (110.0, "done", 20.0, 31.0, False)
+    told = StringIO()
+    show(found, Console(file=told, width=250))
+    assert "load 20.00 % planned, 31.00 % measured; it did not pay" in told.getvalue()

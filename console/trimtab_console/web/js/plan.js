@@ -105,6 +105,7 @@ function movesOf(moving, go) {
 const reasonsOf = (told) => [
   table("Why these moves", [
     ["key group", (row) => whyLink(row.key_group)], ["from", (row) => row.source], ["to", (row) => `→ ${row.target}`], ["load of a core", (row) => percent(row.load_pct, 2), true],
+    ["measured after it", (row) => percent(row.measured_pct ?? null, 2), true], ["it paid", (row) => (row.paid === true ? "yes" : row.paid === false ? h("span", { class: "badge warn" }, "no") : UNKNOWN)],
     ["outcome", (row) => h("span", { class: `badge ${{ done: "good", failed: "bad", unresolved: "bad" }[row.outcome] ?? ""}` }, row.outcome ?? "planned")], ["why", (row) => row.why ?? UNKNOWN, "says"],
   ], told.moves.slice(0, PAGE), "The events do not name its moves."),
   told.moves_total > Math.min(PAGE, told.moves.length) ? h("p", { class: "muted" }, `and ${number(told.moves_total - Math.min(PAGE, told.moves.length))} more`) : null,

@@ -21,6 +21,7 @@ from trimtab_controller.decider.predictions.comparison import (
     follow_misses,
     review,
 )
+from trimtab_controller.decider.predictions.paid import measured_moves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Round
 from trimtab_controller.plan import Collocation
@@ -107,6 +108,7 @@ class PredictionTracker:
             missed=found.missed,
             worker_loads=evaluate(view).worker_loads,
             saving=_saving(prediction, view) if prediction and found.incomparable is None else None,
+            moves=measured_moves(last, view),
         )
 
     def _measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:

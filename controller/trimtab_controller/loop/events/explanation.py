@@ -20,7 +20,7 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
     for event in own:
         moves |= {row.key_group: _merged(moves.get(row.key_group), row, event) for row in event.moves}
         loads |= {row.worker: _loads(loads.get(row.worker), row) for row in event.loads}
-        last = event if event.moves else last
+        last = event if event.moves and event.phase != "measured" else last
     measured = next((each.measured for each in reversed(own) if each.phase == "measured"), None)
     return PlanExplanation(
         plan=plan,
@@ -42,7 +42,10 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
 
 def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedMove:
     """A move by what several events tell of it."""
-    if known is None or (known.source, known.target) != (row.source, row.target):
+    same = known is not None and (known.source, known.target) == (row.source, row.target)
+    if event.phase == "measured" and known is not None and same:
+        return replace(known, measured_pct=row.measured_pct, paid=row.paid)
+    if known is None or not same:
         return PlannedMove(
             key_group=str(row.key_group),
             source=row.source,
@@ -53,6 +56,8 @@ def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedM
             load_pct=row.load_pct,
             outcome=row.outcome,
             pause_s=row.pause_s,
+            measured_pct=row.measured_pct,
+            paid=row.paid,
         )
     pause_s = known.pause_s if row.pause_s is None else row.pause_s
     return replace(known, outcome=row.outcome or known.outcome, pause_s=pause_s)
@@ -130,10 +135,15 @@ def moves_of(key_group: KeyGroup, events: Iterable[Event]) -> list[tuple[Event, 
             for row in event.moves:
                 if row.key_group == key_group:
                     known = found.pop(event.plan, None)
+                    if event.phase == "measured" and known is not None:
+                        measured = replace(known[1], measured_pct=row.measured_pct, paid=row.paid)
+                        found[event.plan] = (known[0], measured)
+                        continue
                     why = row.why or (known[1].why if known else None)
                     warm = row.warm or (known[1].warm if known else None)
                     shown = event if event.loads or known is None else replace(
                         event, loads=known[0].loads, mean_load=known[0].mean_load
                     )  # fmt: skip
-                    found[event.plan] = (shown, replace(row, why=why, warm=warm))
+                    load_pct = known[1].load_pct if row.load_pct is None and known else row.load_pct
+                    found[event.plan] = (shown, replace(row, why=why, warm=warm, load_pct=load_pct))
     return list(found.values())[::-1]

@@ -9,7 +9,7 @@ from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.of_execution import events_of_step
-from trimtab_controller.loop.events.of_plan import measured_loads
+from trimtab_controller.loop.events.of_plan import measured_loads, moves_measured
 from trimtab_controller.loop.events.of_proposals import proposals_of_step
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.plan import Plan, PlanWhy
@@ -72,6 +72,9 @@ class EventLog:
         text = f"{found.app}: load distance {'unknown' if after is None else f'{after:.1f}'} measured, "
         text += f"{found.planned:.1f} predicted" + (f"; cannot be compared: {unclear}" if unclear else "")
         text += "; missed its prediction" if found.missed else ""
+        judged = [each for each in found.moves if each.paid is not None]
+        in_vain = sum(not each.paid for each in judged)
+        text += f"; {in_vain} of {len(judged)} moves did not pay" if in_vain else ""
         why = self._why.get(found.app)
         self._waiting.append(
             self._event(
@@ -84,6 +87,8 @@ class EventLog:
                 planned=found.planned,
                 measured=after,
                 loads=measured_loads(why, found.worker_loads),
+                moves=moves_measured(found.moves),
+                moves_total=len(found.moves) or None,
             )
         )
 

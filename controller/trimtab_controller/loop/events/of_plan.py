@@ -1,9 +1,10 @@
 """What an event tells of a plan: its moves with their reasons, the loads of workers, what one more move would bring."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trimtab_controller.decider.events import MeasuredMove
 from trimtab_controller.execution.state import Round
 from trimtab_controller.plan import Move, Plan, PlanWhy
 from trimtab_protocol.messages.events import MAX_LOADS, MAX_MOVES, EventLoad, EventMove, EventNext
@@ -67,6 +68,20 @@ def measured_loads(why: PlanWhy | None, measured: Mapping[WorkerId, float]) -> t
     told = _changed_loads(why) if why else tuple(EventLoad(worker=name) for name in sorted(measured)[:MAX_LOADS])
     return tuple(
         replace(row, measured=_rounded(measured[row.worker]) if row.worker in measured else None) for row in told
+    )
+
+
+def moves_measured(moves: Sequence[MeasuredMove]) -> tuple[EventMove, ...]:
+    """What a window has shown of the moves of a round."""
+    return tuple(
+        EventMove(
+            key_group=each.key_group,
+            source=each.source,
+            target=each.target,
+            measured_pct=None if each.load_pct is None else _rounded(each.load_pct),
+            paid=each.paid,
+        )
+        for each in moves[:MAX_MOVES]
     )
 
 

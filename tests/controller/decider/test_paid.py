@@ -1,0 +1,68 @@
+"""What each move has brought: its load after the plan, and whether its two workers are nearer to the mean with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
+from trimtab_controller.decider.observing.owned import Owned
+from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.predictions.paid import measured_moves
+from trimtab_controller.execution.state import Handover, HandoverPhase, Round
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.names import HostId, WorkerId
+
+W2 = WorkerId("w2")
+
+
+def view(*loads: tuple[WorkerId, float], draining: WorkerId | None = None) -> AppView:
+    """Key groups 0, 1 and so on, each with its owner and load in percent of a core; workers have a core each."""
+    workers = tuple(
+        Worker(id=worker, host=HostId(f"h{worker[1:]}"), capacity=1.0, draining=worker == draining)
+        for worker in (W0, W1, W2)
+    )
+    rows = tuple(
+        Owned(key_group=kg(at), owner=owner, load=load, state_bytes=0) for at, (owner, load) in enumerate(loads)
+    )
+    return AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
+
+
+def moved(phase: HandoverPhase = HandoverPhase.DONE, kind: PlanReason | None = PlanReason.LOAD_DISTANCE) -> Round:
+    """Key group 0 has moved from w0 to w1."""
+    handover = Handover(
+        id="1.2-0", key_groups=(kg(0),), previous=((W0,),), source=W0, target=W1, source_host=HostId("h0"),
+        target_host=HostId("h1"), state_bytes=0, since=0.0, phase=phase,
+    )  # fmt: skip
+    return replace(a_round(900.0), handovers=(handover,), kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("loads", "paid"),
+    [
+        ([(W1, 20.0), (W0, 30.0), (W1, 10.0), (W2, 30.0)], True),  # 30, 30, 30: without it 50, 10, 30
+        ([(W1, 20.0), (W0, 10.0), (W1, 30.0), (W2, 30.0)], False),  # 10, 50, 30: without it 30, 30, 30
+        ([(W1, 20.0), (W0, 20.0), (W1, 20.0), (W2, 30.0)], False),  # 20, 40, 30: without it 40, 20, 30
+        ([(W1, 0.0), (W0, 30.0), (W1, 10.0), (W2, 30.0)], False),  # nothing was moved
+    ],
+)
+def test_a_move_has_paid_if_its_workers_are_nearer_to_the_mean_than_without_it(
+    loads: list[tuple[WorkerId, float]], paid: bool
+) -> None:
+    [found] = measured_moves(moved(), view(*loads))
+    assert (found.key_group, found.source, found.target) == (kg(0), W0, W1)
+    assert (found.load_pct, found.paid) == (loads[0][1], paid)
+
+
+def test_only_moves_for_balance_are_judged_by_loads() -> None:
+    loads = ((W1, 20.0), (W0, 10.0), (W1, 30.0), (W2, 30.0))
+    for kind in (PlanReason.DRAIN, PlanReason.COLLOCATION, None):
+        assert [each.paid for each in measured_moves(moved(kind=kind), view(*loads))] == [None]
+    assert [each.paid for each in measured_moves(moved(), view(*loads, draining=W0))] == [None]
+
+
+def test_what_was_not_made_or_has_moved_on_is_left_out_and_unknown_loads_are_unknown() -> None:
+    loads = ((W1, 20.0), (W0, 10.0))
+    assert measured_moves(moved(HandoverPhase.FAILED), view(*loads)) == ()
+    assert measured_moves(moved(), view((W2, 20.0), (W0, 10.0))) == ()
+    [found] = measured_moves(moved(), view((W1, float("nan")), (W0, 10.0)))
+    assert (found.load_pct, found.paid) == (None, None)
