@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
+
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import window
 from trimtab_controller.decider.observing.standstills import Standstills, unmeasured
@@ -14,6 +16,7 @@ from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 OWNERS = {kg(0): W0, kg(1): W0, kg(2): W1}
 ALL_ON_W1 = dict.fromkeys(OWNERS, W1)
+HOSTS = {row.worker: row.host for row in window(dict(OWNERS)).snapshot.nodes}
 OPERATORS = {OperatorId("sums"): 3}
 
 
@@ -63,20 +66,26 @@ def test_key_groups_of_a_worker_that_is_gone_count_until_others_report_them() ->
     assert found.see(without(made(1060.0, ALL_ON_W1), W0)).apps == {}
 
 
-def test_a_worker_whose_agent_was_silent_has_not_paused() -> None:
+@pytest.mark.parametrize(
+    ("host_reports", "before", "after", "paused"),
+    [
+        (False, 4, 4, False),  # its agent was silent
+        (False, 4, 5, False),  # its agent was silent, and others have joined meanwhile
+        (True, 4, 4, False),  # its agent was restarted, and waited for the plug-in
+        (True, 4, 5, True),
+        (True, None, 5, False),  # not known
+    ],
+)
+def test_a_worker_that_is_back_has_paused_only_if_it_had_to_join_the_group_again(
+    host_reports: bool, before: int | None, after: int, paused: bool
+) -> None:
     found = Standstills()
-    found.see(made(1010.0))
-    found.see(without(made(1020.0), W0))
-    assert found.see(made(1030.0)).apps == {}
-
-
-def test_a_worker_that_is_back_with_another_process_has_paused() -> None:
-    found = Standstills()
-    found.see(made(1010.0))
-    found.see(made(1020.0, {kg(2): W1}, w0=AWAY))
-    assert found.see(made(1030.0)).apps == {
-        APP: AppPauses(unowned=(Unowned(since=1010.0, until=1020.0, key_groups=2),)),
-    }
+    found.see(made(1010.0, w0={"generation": before}))
+    gone = made(1020.0, {kg(2): W1}, w0=AWAY)
+    hosts = tuple(row for row in gone.hosts if host_reports or row.host != HOSTS[W0])
+    found.see(replace(gone if host_reports else without(gone, W0), hosts=hosts))
+    expected = {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1020.0, key_groups=2),))}
+    assert found.see(made(1030.0, w0={"generation": after})).apps == (expected if paused else {})
 
 
 def test_a_worker_that_vanishes_within_a_window_counts_from_its_last_report_in_it() -> None:

@@ -1,19 +1,20 @@
 """What a window shows of how long key groups stood still: at rebalances, and while no worker that reports had them.
 
 Plug-ins measure the first.  The second follows from who is away: when a worker vanishes, its key groups count as
-without an owner from its last report until others, or a new process of it, report them.  A worker whose agent was
-silent and that is back with the same process has not paused.  Whether a silent worker has stopped is known only then,
-so what is not over yet is not counted yet.
+without an owner from its last report until others, or a new process of it, report them.  A worker that is back in the
+same generation of the consumer group has not paused: its agent was silent, or was restarted.  Whether a worker that
+does not report has stopped is known only then, so what is not over yet is not counted yet.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab_controller.execution.disruption import AppPauses, Unowned
 from trimtab_controller.execution.events import PausesSeen
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
@@ -23,11 +24,16 @@ FORGOTTEN_S = 86_400.0
 
 @dataclass(slots=True)
 class _Vanished:
-    """A worker that does not report any more, and how many of its key groups nobody has taken over."""
+    """A worker that does not report any more, and how many of its key groups nobody has taken over.
+
+    `host` and `generation` (of the consumer group) as in its last report.  `missed`: its agent has reported without it.
+    """
 
     since: float
     key_groups: int
-    ended: bool = False  # its agent has said that its process is gone
+    host: HostId | None
+    generation: int | None
+    missed: bool = False
 
 
 class Standstills:
@@ -35,14 +41,15 @@ class Standstills:
 
     def __init__(self) -> None:
         self._had: dict[AppId, dict[WorkerId, int]] = {}
+        self._last: dict[WorkerId, NodeWindow] = {}
         self._vanished: dict[AppId, dict[WorkerId, _Vanished]] = {}
         self._seen_to = 0.0
 
     def see(self, snapshot: Snapshot) -> PausesSeen:
         """What the window adds to the pauses of each app."""
         start_s, end_s = snapshot.start_ms / 1000.0, snapshot.end_ms / 1000.0
-        nodes = {row.worker: row for row in snapshot.nodes}
-        present = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        present = {row.worker: row for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        reporting = {row.host for row in snapshot.hosts}
         owned, reported_s = _owned(snapshot)
         expected = _expected(snapshot)
         apps = {app: AppPauses(measured_s=s, key_groups=n) for app, (s, n) in _measured(snapshot).items()}
@@ -52,8 +59,16 @@ class Standstills:
             for worker, count in self._had.get(app, {}).items():
                 if worker not in present and worker not in vanished:
                     last = start_s + reported_s[worker] if worker in reported_s else self._seen_to
-                    vanished[worker] = _Vanished(since=last, key_groups=count)
-            rows = (*_returned(vanished, nodes, here, start_s), *_taken(vanished, here, expected.get(app), start_s))
+                    row = self._last.get(worker)
+                    vanished[worker] = _Vanished(
+                        since=last,
+                        key_groups=count,
+                        host=row.host if row else None,
+                        generation=row.generation if row else None,
+                    )
+            for worker, gone in vanished.items():
+                gone.missed |= gone.host in reporting and worker not in present
+            rows = (*_returned(vanished, present, here, start_s), *_taken(vanished, here, expected.get(app), start_s))
             if rows:
                 before = apps.get(app, AppPauses())
                 apps[app] = AppPauses(measured_s=before.measured_s, key_groups=before.key_groups, unowned=rows)
@@ -65,6 +80,7 @@ class Standstills:
             self._had[app] = here
         self._had = {app: here for app, here in self._had.items() if here}
         self._vanished = {app: rows for app, rows in self._vanished.items() if rows}
+        self._last = {worker: row for worker, row in present.items() if row.app in self._had}
         self._seen_to = end_s
         return PausesSeen(start_s=start_s, end_s=end_s, apps=apps)
 
@@ -112,17 +128,17 @@ def _owned(snapshot: Snapshot) -> tuple[dict[AppId, dict[WorkerId, int]], dict[W
 
 
 def _returned(
-    vanished: dict[WorkerId, _Vanished], nodes: dict[WorkerId, NodeWindow], here: dict[WorkerId, int], start_s: float
+    vanished: dict[WorkerId, _Vanished],
+    present: Mapping[WorkerId, NodeWindow],
+    here: dict[WorkerId, int],
+    start_s: float,
 ) -> tuple[Unowned, ...]:
-    """What has ended since a worker is back: only if its process had ended, and not just its reports."""
+    """What has ended since a worker is back: only if it had to join again, and not if only its reports lacked."""
     found = []
-    for worker, row in list(vanished.items()):
-        node = nodes.get(worker)
-        row.ended |= node is not None and node.state is WorkerState.AWAY
-        if worker not in here:
-            continue
-        del vanished[worker]
-        if row.ended and start_s > row.since:
+    for worker in list(vanished.keys() & here.keys()):
+        row = vanished.pop(worker)
+        generations = (row.generation, present[worker].generation)
+        if row.missed and None not in generations and generations[0] != generations[1] and start_s > row.since:
             count = min(row.key_groups, here[worker])
             found.append(Unowned(since=row.since, until=start_s, key_groups=count))
     return tuple(found)
