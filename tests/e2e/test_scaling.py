@@ -87,7 +87,7 @@ def running(status: Status) -> list[NodeStatus]:
 
 
 def utilisation(status: Status) -> float:
-    size = status.apps[0].size
+    [size] = [app.size for app in status.apps]
     assert size is not None
     assert size.demand_cores is not None
     assert size.capacity_cores is not None
@@ -111,7 +111,8 @@ def test_workers_of_the_pool_come_before_saturation_and_leave_after_it(run: Run,
 
     run.until(all_run, "four workers with key groups", limit_s=180.0)
     first = next(status for _, status in seen if any(row.kind == "resize" for row in status.decisions))
-    high = run.windows(3)[-1]
+    run.windows(3)
+    high = run.until(lambda status: any(app.size and app.size.demand_cores for app in status.apps), "a known demand")
     print(*((round(at), app.size and app.size.text) for at, status in seen for app in status.apps), sep="\n")
     print("at the first start:", figures(first), "at the height:", figures(high), sep="\n")
     most = max(row.used_pct or 0.0 for row in running(first))
