@@ -173,6 +173,17 @@ def _handovers() -> list[PanelBuilder]:
             Query(f"cluster:trimtab_controller_handover_pause_seconds:p99_15m{{{OF_CLUSTER}}}", "{{cluster}} p99"),
         ),
         lines(
+            "Paused in the last hour, by cause",
+            "Key-group seconds: what the disruption budget counts. Rebalances are as plug-ins measured them; losses "
+            "are key groups without an owner.",
+            "none",
+            Query(
+                f"max by (app, cause) (trimtab_controller_paused_key_group_cause_seconds{{{OF_APP}}})",
+                "{{app}} {{cause}}",
+            ),
+            Query(f"max by (app) (trimtab_controller_paused_key_group_limit_seconds{{{OF_APP}}})", "{{app}}: limit"),
+        ),
+        lines(
             "Time until all state is warm",
             "Of the last plan: planned, measured, and the bound of any schedule.",
             "s",
