@@ -11,6 +11,7 @@ from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observing.standstills import unmeasured
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.rules.known import KnownRule
@@ -240,6 +241,7 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
 def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus, ...]:
     rows = []
     under_way = {each.app: each for each in restarts(decider.intents, execution, decider.known.snapshot)}
+    silent = None if decider.known.snapshot is None else unmeasured(decider.known.snapshot)
     for app, view in decider.known.views.items():
         evaluation, gaps = decider.known.evaluations.get(app), decider.known.gaps.get(app)
         survival, headroom = decider.known.survivals.get(app), decider.known.capacity.headrooms.get(app)
@@ -278,7 +280,9 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
                 restart=_restart(under_way.get(app)),
-                disruption=disruption_status(decider.budget.use(now, execution, app), decider.known.snapshot),
+                disruption=disruption_status(
+                    decider.budget.use(now, execution, app), None if silent is None else silent.get(app, 0)
+                ),
             )
         )
     return tuple(rows)

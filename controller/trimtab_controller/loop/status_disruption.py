@@ -1,13 +1,11 @@
 """The disruption budget of an app, as the status shows it."""
 
-from trimtab_controller.decider.observing.standstills import unmeasured
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status_disruption import CauseStatus, DisruptionStatus
 
 
-def disruption_status(use: BudgetUse, snapshot: Snapshot | None) -> DisruptionStatus:
-    """What an app has used of its budget; `snapshot` = the last window, which says of which workers that is unknown."""
+def disruption_status(use: BudgetUse, unmeasured: int | None) -> DisruptionStatus:
+    """What an app has used of its budget; `unmeasured` = workers of which the last window does not say all of it."""
     return DisruptionStatus(
         used_s=use.used_s,
         assumed_s=use.assumed_s,
@@ -17,5 +15,5 @@ def disruption_status(use: BudgetUse, snapshot: Snapshot | None) -> DisruptionSt
         free_at=None if use.limit_s is None else use.free_at(),
         since=use.since,
         causes=tuple(CauseStatus(cause=str(cause), used_s=seconds) for cause, seconds in use.causes.items()),
-        unmeasured=None if snapshot is None else len(unmeasured(snapshot, use.app)),
+        unmeasured=unmeasured,
     )

@@ -47,11 +47,9 @@ def test_what_plug_ins_measured_at_rebalances_is_summed_by_app() -> None:
     assert quiet.apps == {}
 
 
-def test_running_workers_that_do_not_measure_are_named() -> None:
-    snapshot = made(1010.0, w0={"paused_s": None, "paused": None})
-    assert unmeasured(snapshot, APP) == (W0,)
-    assert unmeasured(made(1010.0, w0=AWAY), APP) == ()
-    assert unmeasured(None, APP) == ()
+def test_running_workers_that_do_not_measure_are_counted() -> None:
+    assert unmeasured(made(1010.0, w0={"paused_s": None, "paused": None})) == {APP: 1}
+    assert unmeasured(made(1010.0, w0=AWAY)) == {}
 
 
 def test_key_groups_of_a_worker_that_is_gone_count_until_others_report_them() -> None:

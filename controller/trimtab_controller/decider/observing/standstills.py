@@ -85,11 +85,10 @@ class Standstills:
         return PausesSeen(start_s=start_s, end_s=end_s, apps=apps)
 
 
-def unmeasured(snapshot: Snapshot | None, app: AppId) -> tuple[WorkerId, ...]:
-    """The workers of an app of which nobody says for how long rebalances stop their inputs."""
-    rows = snapshot.nodes if snapshot is not None else ()
-    running = (row for row in rows if row.app == app and row.state is WorkerState.RUNNING)
-    return tuple(sorted(row.worker for row in running if row.paused_s is None))
+def unmeasured(snapshot: Snapshot) -> Mapping[AppId, int]:
+    """How many running workers of each app do not say for how long rebalances stop their inputs."""
+    running = (row for row in snapshot.nodes if row.app is not None and row.state is WorkerState.RUNNING)
+    return Counter(row.app for row in running if row.app is not None and row.paused_s is None)
 
 
 def _measured(snapshot: Snapshot) -> dict[AppId, tuple[float, int]]:
