@@ -12,9 +12,9 @@ from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, next_owned
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
-from trimtab_controller.rows import Site, Sites, row_after
+from trimtab_controller.rows import row_after
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
-from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import MAX_STANDBYS, Placement
 
@@ -23,7 +23,6 @@ RETRY_DELAY_S = 2.0
 NAMED_WITHIN_S = 15.0
 """After a loss, how long the next owners that wait for their turn to restore stay unnamed.  The loss is decided on 20
 to 30 s after it, and the group notices it after 60 s (Faust's preset)."""
-NOT_KNOWN = HostId("")
 RESOLVE_TIMEOUTS = 6
 """How long the reports may take to show the owner after an unanswered release, in hand-over time-outs."""
 
@@ -182,18 +181,8 @@ def _followed(handover: Handover) -> dict[KeyGroup, Owners]:
 
 def _given(step: Step, handover: Handover) -> dict[KeyGroup, Owners]:
     """The rows after the move."""
-    rows, sites = zip(handover.key_groups, handover.previous, strict=True), _sites(step, handover)
-    return {kg: row_after(row, handover.source, handover.target, sites) for kg, row in rows}
-
-
-def _sites(step: Step, handover: Handover) -> Sites:
-    """Where the owners run.  A new leader knows only both ends before its first window.
-
-    It takes standbys to be on other hosts: so they are chosen.
-    """
-    ends = {handover.source: handover.source_host, handover.target: handover.target_host}
-    standbys = {} if step.sites else {each: Site(host=NOT_KNOWN) for row in handover.previous for each in row[1:]}
-    return {**standbys, **{worker: Site(host=host) for worker, host in ends.items()}, **step.sites}
+    rows = zip(handover.key_groups, handover.previous, strict=True)
+    return {kg: row_after(row, handover.source, handover.target, step.sites) for kg, row in rows}
 
 
 def hear(step: Step, handover: Handover, ack: Ack) -> None:

@@ -1,13 +1,9 @@
 """What the rows of a placement say of standbys before, while and after key groups move."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.controller.execution.execution_transcripts import (
     APP,
-    CLUSTER,
-    LIMITS,
     T0,
     W0,
     W1,
@@ -93,16 +89,6 @@ def test_a_move_within_a_host_leaves_the_standby_on_another_host() -> None:
     assert rows(begun) == {0: (W0, W2, W1), 1: (W0, W1)}, "until the target is warm nothing is given up"
     prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
     assert rows(published(machine.on_event(T0 + KEPT_S + 1, prepared))) == {0: (W1, W2), 1: (W1, W0)}
-
-
-def test_a_new_leader_knows_it_too_before_its_first_window() -> None:
-    machine = warm((W0, W2))
-    decided = plan((0, W0, W1))
-    on_one_host = replace(decided.plan, hosts={W0: HostId("h0"), W1: HostId("h0")})
-    machine.on_event(T0, replace(decided, plan=on_one_host))
-    successor = ExecutionMachine(CLUSTER, LIMITS, machine.state)
-    prepared = ack(handover(successor).prepare, Phase.PREPARED, generation=7, lag_records=3)
-    assert rows(published(successor.on_event(T0 + 1, prepared))) == {0: (W1, W2)}
 
 
 def test_a_standby_that_was_not_seen_for_long_is_not_counted_on() -> None:
