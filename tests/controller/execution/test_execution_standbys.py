@@ -4,6 +4,8 @@ import pytest
 
 from tests.controller.execution.execution_transcripts import (
     APP,
+    CLUSTER,
+    LIMITS,
     T0,
     W0,
     W1,
@@ -29,8 +31,10 @@ W3 = WorkerId("w3")
 
 
 def warm(*found: Owners) -> ExecutionMachine:
-    """A machine whose placement has these rows."""
+    """A machine whose placement has these rows; every worker has a host of its own."""
     machine = started(*(row[0] for row in found))
+    sites = {name: Site(host=HostId(f"h-{name}")) for name in (W0, W1, W2, W3)}
+    machine.on_event(T0 - 1, HostsSeen(start_s=T0 - 1, hosts={}, sites=sites))
     machine.on_event(T0 - 1, StandbysWanted(app=APP, rows={kg(at): row for at, row in enumerate(found)}))
     return machine
 
@@ -100,6 +104,15 @@ def test_a_standby_that_was_not_seen_for_long_is_not_counted_on() -> None:
     machine.on_event(now, plan((0, W0, W1)))
     prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
     assert rows(published(machine.on_event(now + 1, prepared))) == {0: (W1, W0)}
+
+
+def test_a_new_leader_that_has_seen_no_window_yet_drops_no_standby() -> None:
+    machine = warm((W0, W2))
+    machine.on_event(T0, plan((0, W0, W1)))
+    prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
+    successor = ExecutionMachine(CLUSTER, LIMITS, machine.state)
+    assert rows(published(successor.on_event(T0 + 1, prepared))) == {0: (W1, W0, W2)}
+    assert rows(published(machine.on_event(T0 + 1, prepared))) == {0: (W1, W0)}
 
 
 def test_standbys_do_not_accumulate_as_a_key_group_travels() -> None:
