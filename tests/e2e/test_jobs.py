@@ -16,7 +16,7 @@ from jobs.catalogue import JOBS
 from jobs.outcome import Scale
 from jobs.run import ENOUGH, JobRun
 
-pytestmark = pytest.mark.scenario
+pytestmark = [pytest.mark.scenario, pytest.mark.timeout(900)]  # a busy machine publishes windows late
 
 ROUNDS = 12
 SHORT = replace(Scale(), measure_s=15.0, warm_s=15.0, burst=2_000)
