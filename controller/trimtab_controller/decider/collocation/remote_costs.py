@@ -47,7 +47,7 @@ SHARE_STEP = 0.1
 LEAST_RATE = 1.0
 """Tuples per second that a key group must receive for a window to say something about the cost of one."""
 MAX_OPERATORS = 100
-"""Operators that are learned; agents can invent names.  One takes up to 190 kB."""
+"""Operators that are learned; agents can invent names.  One takes up to 210 kB."""
 FITS_PER_WINDOW = 8
 """Operators that are fitted after a window, those first that have waited longest."""
 KEEP_S = 86_400.0
