@@ -31,6 +31,10 @@ class Run(Protocol):
     cluster: Cluster
     watch: StatusWatch
 
+    @property
+    def say(self) -> Callable[[str], None]:
+        """Takes a line of text."""
+
     def trimtab(self, *arguments: str) -> None:
         """Run a command of `trimtab`."""
 
@@ -69,6 +73,7 @@ def alternated(run: Run, first: Placed, turns: int, seconds: float) -> tuple[tup
             run.rest(SETTLE_S)
             phase = run.measure(seconds)
             measured.append(replace(phase, saturated=run.saturate()))
+            run.say(f"turn {turn + 1}, {'first' if wanted == first else 'last'} placement: {measured[-1]}")
         found.append(order_of(turn, *measured))
     return tuple(found)
 
