@@ -43,7 +43,7 @@ def kept_run(folder: Path, name: str) -> Iterator[Run]:
         jobs = Jobs(cluster.broker.address, 4.0)
         stack.callback(jobs.close)
         made = Run(cluster, jobs, watch, wait)
-        made.until(all_own, "all workers own key groups", limit_s=150.0)
+        made.until(all_own, "all workers own key groups", limit_s=270.0)
         yield made
 
 

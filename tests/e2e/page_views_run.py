@@ -23,6 +23,8 @@ from trimtab_sandbox.configuration import SandboxSettings
 
 PARTITIONS, WORKERS, RATE, PAGES = 8, 3, 60.0, 200
 LIMIT_S = 120.0
+START_LIMIT_S = 240.0
+"""How long the first window may take on a busy machine: Spark starts meanwhile."""
 TOPICS = ("clicks", "looked", "views", "counted")
 CHANGELOG = "pages-counts-changelog"
 
@@ -121,5 +123,5 @@ def page_views(
             cluster.start_agent(index)
         with StatusWatch(cluster.broker.address, cluster.topics) as watch:
             run = Run(cluster, watch)
-            run.until(lambda status: status.window_end is not None, "a window")
+            run.until(lambda status: status.window_end is not None, "a window", START_LIMIT_S)
             yield run
