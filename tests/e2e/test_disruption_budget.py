@@ -9,8 +9,11 @@ from tests.e2e.played_cluster import World
 pytestmark = pytest.mark.light
 
 
+PAUSED = 'trimtab_controller_paused_key_group_cause_seconds{app="app",cause="rebalances"}'
+
+
 def used_up(status: dict) -> bool:
-    return any("disruption_budget" in row["text"] for row in status["decisions"][-1:])
+    return any(row["reason"] == "disruption_budget" for row in status["decisions"][-1:])
 
 
 def test_a_rebalance_that_plug_ins_measured_uses_the_budget_and_the_journal_has_it(world: World) -> None:
@@ -31,7 +34,7 @@ def test_a_rebalance_that_plug_ins_measured_uses_the_budget_and_the_journal_has_
     told = world.trimtab("status")
     assert "paused: 9.0 of 5 key-group seconds in the last hour" in told
     assert "by rebalances 9.0" in told
-    assert world.metric('paused_key_group_cause_seconds{app="app",cause="rebalances"}') == 9.0
+    assert world.metric(PAUSED) == 9.0
 
     generation = status["epoch"][0]
     world.running[-1].kill()
