@@ -95,6 +95,10 @@ class Copies:
         except (KafkaError, TimeoutError) as fault:  # the broker is away, or the group rebalances
             log.debug("cannot look for copies: %r", fault)
             unread = True
+        except RuntimeError:
+            if not self._app.should_stop:  # the consumer's thread has ended before this look
+                raise
+            return
         finally:
             self._looking = False
         self._look_within(LOOK_AFTER_S if unread else LOOK_AGAIN_S)

@@ -64,8 +64,8 @@ class Worker:
         self.shared: Any = SimpleNamespace(copies=())
         self.ends: dict[TP, int] = {}
         self.begun: list[Coroutine[Any, Any, None]] = []
-        app: Any = SimpleNamespace(consumer=self)
-        self.copies = Copies(app, self.shared, ownership, self.begun.append)
+        self.app: Any = SimpleNamespace(consumer=self, should_stop=False)
+        self.copies = Copies(self.app, self.shared, ownership, self.begun.append)
 
     def write(self, partition: int, *offsets: int | None) -> None:
         for store, offset in zip(self.stores.values(), offsets, strict=False):
@@ -226,3 +226,18 @@ def test_a_database_that_is_not_there_is_made(tmp_path: Path) -> None:
     opened = open_database(Store(tmp_path, "sums"), 3, end=9, since=0, oldest_s=time.time())
     assert opened.get(KEY) is None
     opened.close()
+
+
+def test_a_look_that_the_end_of_the_worker_overtakes_is_no_error(tmp_path: Path) -> None:
+    """The consumer's thread ends first; with its event loop closed nothing can be asked any more."""
+    worker = Worker(tmp_path)
+    worker.write(0, 5)
+
+    async def closed(*tps: TP) -> dict[TP, int]:
+        raise RuntimeError("Event loop is closed")
+
+    worker.highwaters = closed  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError):
+        asyncio.run(worker.copies.look())
+    worker.app.should_stop = True
+    asyncio.run(worker.copies.look())
