@@ -1,10 +1,9 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
 The end-to-end tests mostly wait, so three of them run at a time: two of those with Spark and workers, and one of those
-marked `light`.  Tests marked `alone` measure CPU or short times; they run after the others, one at a time.  The static
-checks and the fast tests get the CPU that all of them leave: at the lowest priority they take next to nothing from
-whoever wants it, so that they run beside those marked `alone` too.  Scenarios take minutes each; `make scenarios` runs
-them.
+marked `light`.  The fast tests come before the first two: at a low priority beside all three they would wait for the
+CPU until their own limits pass.  Tests marked `alone` measure CPU or short times; no other test runs beside them.  The
+static checks get the CPU that all others leave.  Scenarios take minutes each; `make scenarios` runs them.
 """
 
 import os
@@ -52,26 +51,26 @@ Lane = list[Part]
 """Parts that run one after the other."""
 
 
-def idle_lanes() -> list[Lane]:
-    """Lanes that run beside all end-to-end tests; they need no jars."""
+def static_checks() -> Lane:
+    """What runs beside all else, with the CPU that all else leaves."""
     return [
-        [
-            Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
-            Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
-            Part("types", (*IDLE, str(BIN / "mypy"))),
-            Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
-        ],
-        [Part("fast tests", (*IDLE, *PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600"))],
+        Part("format", (*IDLE, str(BIN / "ruff"), "format", "--check", ".")),
+        Part("lint", (*IDLE, str(BIN / "ruff"), "check", ".")),
+        Part("types", (*IDLE, str(BIN / "mypy"))),
+        Part("import contracts", (*IDLE, str(BIN / "lint-imports"))),
     ]
 
 
-def end_to_end_stages() -> list[list[Lane]]:
+def stages() -> list[list[Lane]]:
     """Stages, one after the other, of lanes that run at the same time; the first fetches what the others need."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
     return [
         [[Part("jars", ("make", "--no-print-directory", "jars"), live=True)]],
         [
-            [Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True)],
+            [
+                Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600")),
+                Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True),
+            ],
             [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
@@ -131,19 +130,18 @@ def result(part: Part) -> str:
 def main() -> int:
     """Run everything; 0 if all parts passed."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would compile all that they import
-    runner, beside, stages = Runner(), idle_lanes(), end_to_end_stages()
+    runner, beside, in_turn = Runner(), static_checks(), stages()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ThreadPoolExecutor() as pool:
         try:
-            idle = [pool.submit(runner.run, lane) for lane in beside]
-            for stage in stages:
+            checks = pool.submit(runner.run, beside)
+            for stage in in_turn:
                 for running in [pool.submit(runner.run, lane) for lane in stage]:
                     running.result()
-            for running in idle:
-                running.result()
+            checks.result()
         except KeyboardInterrupt:
             runner.stop()
-    parts = [part for lane in (*beside, *(lane for stage in stages for lane in stage)) for part in lane]
+    parts = [*beside, *(part for stage in in_turn for lane in stage for part in lane)]
     failed = [part for part in parts if not part.passed]
     for part in filter(lambda part: part.lines, failed):
         print(f"\n==== end of the output of: {part.name}", *part.lines[-TAIL:], sep="\n")

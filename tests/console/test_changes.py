@@ -19,7 +19,7 @@ from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.status import HoldStatus
 
 OURS = {"x-requested-with": "trimtab", "origin": BASE, "sec-fetch-site": "same-origin"}
-LIMIT_S = 60.0  # these tests run at the lowest priority
+LIMIT_S = 60.0
 PROBLEM = "application/problem+json"
 
 

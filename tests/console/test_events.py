@@ -179,7 +179,7 @@ print(explainer_of(watching(fleet), fleet).why(KeyGroup(APP, OPERATORS[0], 1)).o
 def test_the_console_predicts_without_the_solvers_that_it_does_not_install() -> None:
     environment = {"PYTHONPATH": python_path(ROOT), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", WITHOUT], env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert (done.stdout, done.stderr) == ("orders-1\n", "")
 

@@ -125,6 +125,7 @@ def first_snapshot(broker: Broker, topics: Topics, deadline: float) -> Snapshot 
         consumer.close()
 
 
+@pytest.mark.scenario  # the stack of `make test-deploy` has such a cluster, too
 @pytest.mark.timeout(600)
 def test_a_snapshot_from_a_standalone_cluster(
     broker: Broker, unique: str, tmp_path: Path, processes: Processes

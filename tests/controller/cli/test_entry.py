@@ -27,7 +27,7 @@ def test_a_command_whose_output_nobody_reads_to_the_end_is_silent() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     program = f"import sys; from trimtab_controller.cli import main; sys.exit(main({ACL}))"
-    done = subprocess.run([sys.executable, "-c", program], stdout=theirs, stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], stdout=theirs, stderr=subprocess.PIPE, timeout=240)
     os.close(theirs)
     assert (done.returncode, done.stderr) == (CUT_OFF, b"")
 

@@ -70,7 +70,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(bare: Path, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [str(bare / program), *arguments]
     environment = {**os.environ, "COLUMNS": "100", "PYTHONPATH": ""}
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=bare, env=environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=bare, env=environment, check=False)
 
 
 def commands(help_text: str) -> set[str]:
@@ -142,7 +142,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(bare: Path, command: st
 def test_the_jars_say_that_ivy_comes_with_an_extra(bare: Path) -> None:
     command = [str(bare / "trimtab"), "jars"]
     environment = {**os.environ, "TRIMTAB_JARS": str(bare / "jars")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
     assert done.returncode == 1
     assert "trimtab[controller]" in done.stderr
 

@@ -46,6 +46,6 @@ def test_an_archive_that_does_not_fit_stops_nothing_and_says_nothing(tmp_path: P
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert "archive" not in ended.stdout + ended.stderr
