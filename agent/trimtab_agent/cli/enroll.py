@@ -72,8 +72,9 @@ def _send(configuration: Configuration, key: SigningKey, token: str) -> str | No
     try:
         producer = Producer({**for_librdkafka(configuration.kafka), **limit})
         headers = [HostSigner(key, configuration.host).sign(topic, value), (REQUEST_HEADER, ALGORITHM.encode())]
-        place = {"topic": topic, "partition": THE_PARTITION}
-        producer.produce(**place, value=value, key=configuration.host, headers=headers, on_delivery=delivered)
+        producer.produce(
+            topic, value, configuration.host, partition=THE_PARTITION, headers=headers, on_delivery=delivered
+        )
         left = producer.flush(SEND_LIMIT_S + 1.0)
     except KafkaException as exc:
         return error_text(exc)

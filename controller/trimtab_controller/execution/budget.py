@@ -52,11 +52,10 @@ class BudgetUse:
     @property
     def causes(self) -> dict[Cause, float]:
         """What is used, by what caused it."""
-        return {
-            cause: sum(row.measured_s + row.assumed_s for row in self.pauses if row.cause is cause)
-            for cause in Cause
-            if any(row.cause is cause for row in self.pauses)
-        }
+        found: dict[Cause, float] = {}
+        for row in self.pauses:
+            found[row.cause] = found.get(row.cause, 0.0) + (row.measured_s + row.assumed_s)
+        return {cause: found[cause] for cause in Cause if cause in found}
 
     @property
     def fits(self) -> int | None:

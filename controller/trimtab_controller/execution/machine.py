@@ -176,9 +176,9 @@ class ExecutionMachine:
         self._restore_at = self._next_restore(step.now)
         return [*actions, *told]
 
-    def _handovers(self) -> tuple[Handover, ...]:
-        """The hand-overs of all rounds in flight."""
-        return tuple(handover for row in self.state.in_flight for handover in row.handovers)
+    def _handovers(self, execution: Execution | None = None) -> tuple[Handover, ...]:
+        """The hand-overs of all rounds in flight, at present unless another state is given."""
+        return tuple(handover for row in (execution or self.state).in_flight for handover in row.handovers)
 
     def _check_idle(self, app: AppId) -> None:
         if self.state.busy(app):
@@ -242,15 +242,13 @@ class ExecutionMachine:
         )
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
-    def _restoring(self) -> list[Handover]:
-        preparing = (each for each in self._handovers() if each.phase is HandoverPhase.PREPARING)
+    def _restoring(self, execution: Execution | None = None) -> list[Handover]:
+        preparing = (each for each in self._handovers(execution) if each.phase is HandoverPhase.PREPARING)
         return [each for each in preparing if not self._releases.is_warm(each)]
 
     def _restoring_on(self, execution: Execution | None = None) -> Counter[HostId]:
         """How many hand-overs restore on each host."""
-        rows = (self.state if execution is None else execution).in_flight
-        found = (each for row in rows for each in row.handovers if each.phase is HandoverPhase.PREPARING)
-        return Counter(each.target_host for each in found if not self._releases.is_warm(each))
+        return Counter(each.target_host for each in self._restoring(execution))
 
     def _start_waiting(self, step: Step, gate: Gate) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""

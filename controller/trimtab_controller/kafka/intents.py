@@ -44,8 +44,9 @@ def write_intents(
     try:
         producer = Producer(settings)
         for key, value in values:
-            place = {"topic": topics.intents, "partition": THE_PARTITION}
-            producer.produce(**place, key=key.encode(), value=value, on_delivery=delivered)
+            producer.produce(
+                topics.intents, partition=THE_PARTITION, key=key.encode(), value=value, on_delivery=delivered
+            )
         left = producer.flush(limit_s + 1.0)
     except (KafkaException, SystemError) as error:
         # A certificate is missing, for example.  What is fatal to the client, as when it may write nothing at all, it

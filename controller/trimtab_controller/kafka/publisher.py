@@ -96,8 +96,9 @@ class Publisher:
         self._producer.begin_transaction()
         for record in records:
             headers = headers_of(record, self._key)
-            place = {"topic": record.topic, "partition": THE_PARTITION}
-            self._producer.produce(**place, key=record.key, value=record.value, headers=headers)
+            self._producer.produce(
+                record.topic, partition=THE_PARTITION, key=record.key, value=record.value, headers=headers
+            )
         # Repeat a commit whose answer was lost, since that is the only way to learn whether it happened.
         self._patiently("commit", self._commit, resumable=True)
 

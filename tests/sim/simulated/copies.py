@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.sim.simulated.ledger import Violation
-from tests.sim.simulated.zoned import zone_of
+from tests.sim.simulated.zoned import host_number, zone_of
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 
@@ -27,12 +27,12 @@ class CopyCheck:
         """A row of a placement, and the one before."""
         if not calm or not row or not before or row[0] == before[0]:
             return
-        self._judge(key_group, row, before, host_of, "host")
+        self._judge(key_group, row, before, host_number, "host")
         if self.zoned:
             self._judge(key_group, row, before, zone_of, "zone")
 
     def _judge(
-        self, key_group: KeyGroup, row: Owners, before: Owners, of: Callable[[WorkerId], str], what: str
+        self, key_group: KeyGroup, row: Owners, before: Owners, of: Callable[[WorkerId], object], what: str
     ) -> None:
         running, here = self.running(), of(row[0])
         had, has = ({each for each in found if each in running and of(each) != here} for found in (before, row))
@@ -40,8 +40,3 @@ class CopyCheck:
         if had and not has:
             lost = ", ".join(sorted(had))
             raise Violation(f"copies: {key_group} moves to {row[0]}, and no other {what} has one: {lost} had")
-
-
-def host_of(worker: WorkerId) -> str:
-    """The host of a worker: `w3b` runs on `h3`."""
-    return worker[1:].rstrip("ab")

@@ -28,9 +28,14 @@ def zone_of_host(number: int) -> str:
     return f"z{number % ZONES}"
 
 
+def host_number(worker: WorkerId) -> int:
+    """The number of a worker's host: `w3b` runs on `h3`."""
+    return int(worker[1:].rstrip("ab"))
+
+
 def zone_of(worker: WorkerId) -> str:
-    """The zone of a worker: `w3b` runs on `h3`."""
-    return zone_of_host(int(worker[1:].rstrip("ab")))
+    """The zone of a worker."""
+    return zone_of_host(host_number(worker))
 
 
 def zone_rules(seed: int, key_groups: int) -> tuple[Rule, ...]:

@@ -8,7 +8,7 @@ does not report has stopped is known only then, so what is not over yet is not c
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,8 +70,7 @@ class Standstills:
                 gone.missed |= gone.host in reporting and worker not in present
             rows = (*_returned(vanished, present, here, start_s), *_taken(vanished, here, expected.get(app), start_s))
             if rows:
-                before = apps.get(app, AppPauses())
-                apps[app] = AppPauses(measured_s=before.measured_s, key_groups=before.key_groups, unowned=rows)
+                apps[app] = replace(apps.get(app, AppPauses()), unowned=rows)
             self._vanished[app] = {
                 worker: row
                 for worker, row in vanished.items()

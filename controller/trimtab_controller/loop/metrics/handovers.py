@@ -91,8 +91,9 @@ class HandoverMetrics:
         self._disruption_limit.clear()
         self._causes.clear()
         for use in uses:
+            causes = use.causes
             for cause in Cause:
-                self._causes.labels(use.app, cause).set(use.causes.get(cause, 0.0))
+                self._causes.labels(use.app, cause).set(causes.get(cause, 0.0))
             self._disruption.labels(use.app).set(use.used_s)
             if use.limit_s is not None:
                 self._disruption_limit.labels(use.app).set(use.limit_s)

@@ -11,7 +11,6 @@ import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Denied, Given
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
@@ -386,21 +385,3 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert [layout.sources for layout in learnt] == [frozenset({"in"})]
     assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
     assert worker.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
-
-
-@pytest.mark.parametrize(("empty_at", "first"), [(None, 1), (0.0, 0)])
-def test_a_standstill_of_inputs_counts_unless_the_app_begins_with_it(empty_at: float | None, first: int) -> None:
-    worker = Worker()
-    worker.parts.shared.empty_at = empty_at
-    worker.parts.shared.layout = Layout(named={}, sources=frozenset({"in"}), changelogs=frozenset())
-    worker.parts.ownership.learn = lambda layout: None  # type: ignore[method-assign]
-    worker.shared.refuse("measured only")
-    assert worker.status.paused is None
-
-    def counted() -> int:
-        worker.watcher.rebalancing()
-        worker.watcher.stable()
-        assert worker.status.paused is not None
-        return worker.status.paused[1]
-
-    assert [counted(), counted()] == [first, first + 1]
