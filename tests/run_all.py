@@ -1,7 +1,7 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so three of them run at a time: two of those with Spark and workers, and one of those
-marked `light`.  The fast tests come before the first two: at a low priority beside all three they would wait for the
+The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
+marked `light`.  The fast tests come before the first three: at a low priority beside all four they would wait for the
 CPU until their own limits pass.  Tests marked `alone` measure CPU or short times; no other test runs beside them.  The
 static checks get the CPU that all others leave.  Scenarios take minutes each; `make scenarios` runs them.
 """
@@ -69,7 +69,7 @@ def stages() -> list[list[Lane]]:
         [
             [
                 Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600")),
-                Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True),
+                Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True),
             ],
             [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],

@@ -100,12 +100,12 @@ def _licenses(name: str) -> Component:
         told = metadata(name)
     except PackageNotFoundError:
         return {}
-    if expression := told["License-Expression"]:
-        return {"licenses": [{"expression": expression}]}
+    if "License-Expression" in told:
+        return {"licenses": [{"expression": told["License-Expression"]}]}
     classified = [
         each.rpartition(" :: ")[2] for each in told.get_all("Classifier", []) if each.startswith("License ::")
     ]
-    line = (told["License"] or "").strip().partition("\n")[0]
+    line = told["License"].strip().partition("\n")[0] if "License" in told else ""
     names = classified or ([line] if line else [])
     return {"licenses": [{"license": {"name": each}} for each in names]} if names else {}
 
