@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trimtab_controller.stream import contents
 from trimtab_controller.stream.measures import KEYS, Kind
-from trimtab_controller.stream.rows import added, of_kind, where
+from trimtab_controller.stream.rows import EMPTY, added, kinds_in, of_kind, where
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED, Snapshot
@@ -35,7 +35,7 @@ class _Window:
     """
 
     end_ms: int
-    sums: dict[Kind, pa.Table] = field(default_factory=dict)
+    sums: dict[Kind, pa.Table] = field(default_factory=EMPTY.copy)
     covered: dict[HostId, tuple[float, int]] = field(default_factory=dict)
     published: bool = False
 
@@ -149,13 +149,14 @@ class Assembler:
         return [int(start_ms) for start_ms in opened]
 
     def _take(self, window: _Window, rows: pa.Table) -> None:
-        self._count_rejected(of_kind(rows, Kind.REJECTED))
+        kinds = kinds_in(rows)
+        if Kind.REJECTED in kinds:
+            self._count_rejected(of_kind(rows, Kind.REJECTED))
         if window.published:
             self._late_rows += int(rows["samples"].to_numpy().sum())
         else:
-            for kind in KEYS:
-                new = of_kind(rows, kind)
-                window.sums[kind] = added(window.sums[kind], new, kind) if kind in window.sums else new
+            for kind in KEYS.keys() & kinds:
+                window.sums[kind] = added(window.sums[kind], of_kind(rows, kind), kind)
         hosts = of_kind(rows, Kind.HOST).select(["host", "covered_s", "samples"])
         for host, covered_s, samples in zip(*(column.to_pylist() for column in hosts.columns), strict=True):
             before = window.covered.get(host, (0.0, 0))

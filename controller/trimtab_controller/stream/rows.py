@@ -56,6 +56,11 @@ def of_kind(table: pa.Table, kind: Kind) -> pa.Table:
     return where(table.select(_columns(kind)), table["kind"].to_numpy() == kind.value).combine_chunks()
 
 
+def kinds_in(table: pa.Table) -> list[Kind]:
+    """The kinds of which there are rows; most batches have rows of few kinds."""
+    return [Kind(value) for value in np.flatnonzero(np.bincount(table["kind"].to_numpy())).tolist()]
+
+
 def named(table: pa.Table, kind: Kind) -> pa.Table:
     """Rows of one kind with their measures under their own names, as in SUMS and LEVELS."""
     return table.rename_columns([NAMES[kind].get(column, column) for column in table.column_names])
@@ -95,6 +100,10 @@ def added(before: pa.Table, later: pa.Table, kind: Kind) -> pa.Table:
     columns = {name: summed[name] for name in KEYS[kind]}
     columns |= {name: summed[f"{name}_sum"] for name in amounts} | {name: newest[name] for name in levels}
     return pa.table({name: columns[name] for name in both.column_names}).combine_chunks()
+
+
+EMPTY = {kind: of_kind(SCHEMA.empty_table(), kind) for kind in KEYS}
+"""A table without rows of each kind that a snapshot shows."""
 
 
 def left_out_row(host: str | None, fault: str, start_ms: int, reports: int, last_ms: int) -> Row:
