@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
+
+M = TypeVar("M", EventMove, PlannedMove)
 
 WARM = {"standby": "was a standby of it", "copy": "had a copy of its state"}
 
@@ -44,7 +47,7 @@ def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedM
     """A move by what several events tell of it."""
     same = known is not None and (known.source, known.target) == (row.source, row.target)
     if event.phase == "measured" and known is not None and same:
-        return replace(known, measured_pct=row.measured_pct, paid=row.paid)
+        return _measured(known, row)
     if known is None or not same:
         return PlannedMove(
             key_group=str(row.key_group),
@@ -61,6 +64,11 @@ def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedM
         )
     pause_s = known.pause_s if row.pause_s is None else row.pause_s
     return replace(known, outcome=row.outcome or known.outcome, pause_s=pause_s)
+
+
+def _measured(known: M, row: EventMove) -> M:
+    """A move with the load that was measured after its plan."""
+    return replace(known, measured_pct=row.measured_pct, paid=row.paid)
 
 
 def _loads(known: EventLoad | None, row: EventLoad) -> EventLoad:
@@ -136,8 +144,7 @@ def moves_of(key_group: KeyGroup, events: Iterable[Event]) -> list[tuple[Event, 
                 if row.key_group == key_group:
                     known = found.pop(event.plan, None)
                     if event.phase == "measured" and known is not None:
-                        measured = replace(known[1], measured_pct=row.measured_pct, paid=row.paid)
-                        found[event.plan] = (known[0], measured)
+                        found[event.plan] = (known[0], _measured(known[1], row))
                         continue
                     why = row.why or (known[1].why if known else None)
                     warm = row.warm or (known[1].warm if known else None)
