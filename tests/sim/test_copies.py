@@ -9,7 +9,8 @@ from tests.sim.simulated.copies import CopyCheck
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
-from tests.sim.simulated.world import APP, OPERATOR, World, world_folder
+from tests.sim.simulated.traits import APP, OPERATOR
+from tests.sim.simulated.world import World, world_folder
 from trimtab_controller import rows
 from trimtab_controller.execution import handovers
 from trimtab_protocol.messages.names import KeyGroup, WorkerId

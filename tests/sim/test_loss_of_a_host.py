@@ -6,8 +6,9 @@ import pytest
 
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
+from tests.sim.simulated.traits import OPERATOR, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
-from tests.sim.simulated.world import OPERATOR, WINDOW_S, World, world_folder
+from tests.sim.simulated.world import World, world_folder
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement

@@ -9,8 +9,9 @@ import pytest
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
+from tests.sim.simulated.traits import LIMITS, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
-from tests.sim.simulated.world import LIMITS, WINDOW_S, World, world_folder
+from tests.sim.simulated.world import World, world_folder
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 

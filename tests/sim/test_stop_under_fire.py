@@ -8,8 +8,9 @@ import pytest
 from tests.sim.simulated.controller import ControllerProcess
 from tests.sim.simulated.simulation import simulating
 from tests.sim.simulated.timeline import START_S
+from tests.sim.simulated.traits import APP, BALANCE, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
-from tests.sim.simulated.world import APP, BALANCE, WINDOW_S, World, world_folder
+from tests.sim.simulated.world import World, world_folder
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_protocol.messages.intents import MoveKeyGroups, Placing

@@ -1,15 +1,26 @@
 """Where the copies of a key group are after it has moved: read from the placements that are published."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.zoned import host_number, zone_of
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.placement import Placement
 
 CALM_S = 120.0
 """After so long without a fault a controller knows which workers are there."""
+
+
+def changed_rows(now: Placement, before: Placement | None) -> Iterator[tuple[KeyGroup, Owners, Owners]]:
+    """The key groups whose rows differ from those of the placement before, with both rows."""
+    for operator, rows in now.owners.items():
+        known = before.owners.get(operator, ()) if before is not None else ()
+        for partition, (row, old) in enumerate(zip_longest(rows, known, fillvalue=())):
+            if row != old and partition < len(rows):
+                yield KeyGroup(now.app, operator, partition), row, old
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.budgeted import BudgetCheck, in_window
-from tests.sim.simulated.copies import CALM_S, CopyCheck
+from tests.sim.simulated.copies import CALM_S, CopyCheck, changed_rows
 from tests.sim.simulated.ledger import Ledger, Violation
 from tests.sim.simulated.operator import NOT_FOR_BALANCE, Operator
 from tests.sim.simulated.ruled import RuleCheck
@@ -22,7 +22,7 @@ from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, 
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, decode_handover
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.owner_rows import Owners, OwnerTable, Part
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart, decode_record, digest_of, part_key
 
@@ -91,7 +91,7 @@ class Checker:
     """Placements that were published in parts."""
     execution: Execution | None = None
     """The journal's last entry."""
-    _parts: dict[bytes, tuple[Owners, ...]] = field(default_factory=dict)
+    _parts: dict[bytes, Part] = field(default_factory=dict)
     _published: dict[tuple[AppId, Epoch], Placement] = field(default_factory=dict)
     _excused: set[CommandId] = field(default_factory=set)
     _placements: dict[AppId, Placement] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Checker:
                 continue
             found = decode_record(record.key, record.value)
             if isinstance(found, PlacementPart):
-                self._parts[record.key] = found.rows
+                self._parts[record.key] = Part(found.rows)
             elif isinstance(found, Placement):
                 yield found
             else:
@@ -145,12 +145,11 @@ class Checker:
         size, owners = head.part_size, {}
         for operator, count in head.key_groups.items():
             keys = [part_key(head.app, operator, part) for part in range(-(-count // size))]
-            rows = [row for key in keys for row in self._parts.get(key, ())]
-            if len(rows) != count:
-                raise Violation(
-                    f"placement {head.epoch} has {count} key groups of {operator}, its parts have {len(rows)}"
-                )
-            owners[operator] = tuple(rows)
+            parts = [self._parts.get(key, Part(())) for key in keys]
+            rows = sum(len(part.rows) for part in parts)
+            if rows != count or any(len(part.rows) != size for part in parts[:-1]):
+                raise Violation(f"placement {head.epoch} has {count} key groups of {operator}, its parts have {rows}")
+            owners[operator] = OwnerTable(parts, size)
         self.in_parts += 1
         found = Placement(cluster=head.cluster, app=head.app, epoch=head.epoch, owners=owners, part_size=size)
         if digest_of(found.owners) != head.digest:
@@ -276,8 +275,7 @@ class Checker:
             raise Violation(f"placement {placement.epoch} is published apart from its journal entry")
         calm = self.timeline.now - self.disturbed_at > CALM_S
         self._placements[placement.app] = placement
-        for key_group, row in self.rows():
-            known = before.of(key_group.operator, key_group.partition) if before is not None else ()
+        for key_group, row, known in changed_rows(placement, before):
             self.rules.see_row(key_group, row, known, calm=calm)
             self.copies.see_row(key_group, row, known, calm=calm)
         self._published[placement.app, placement.epoch] = placement

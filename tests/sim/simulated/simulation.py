@@ -13,8 +13,9 @@ from tests.sim.simulated.faults import FAULTS, Fault
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.told import check_told
+from tests.sim.simulated.traits import BALANCE, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
-from tests.sim.simulated.world import BALANCE, WINDOW_S, Heal, World, world_folder
+from tests.sim.simulated.world import Heal, World, world_folder
 from tests.sim.simulated.zone_faults import ZONE_FAULTS
 from trimtab_controller.leadership.machine import Role
 
@@ -62,7 +63,7 @@ class Simulation:
     def __init__(self, seed: int, folder: Path, faults: tuple[Fault, ...], worker_type: type[WorkerProcess]) -> None:
         self._seed = seed
         self._world = World(seed, folder, worker_type)
-        self._faults = (*faults, *ZONE_FAULTS) if self._world.zoned and faults is FAULTS else faults
+        self._faults = (*faults, *ZONE_FAULTS) if self._world.traits.zoned and faults is FAULTS else faults
         self._heals: list[Heal] = []
         self._inflicted: list[tuple[float, str]] = []
 
@@ -89,7 +90,7 @@ class Simulation:
             by_hand=world.operator.moves if world.operator else 0,
             released=world.checker.budget.judged,
             in_windows=world.checker.in_windows,
-            used_share=world.checker.budget.highest_s / (world.limit_s or 1.0),
+            used_share=world.checker.budget.highest_s / (world.traits.limit_s or 1.0),
             trace=world.broker.trace,
         )
 
@@ -191,11 +192,10 @@ class Simulation:
             return f"the copies of {len(sharing)} key groups share a zone: {sharing[0]}"
         if against := world.checker.against_rules(hosts):
             return f"{len(against)} key groups are where a rule does not want them"
-        distance = world.load_distance()
-        free = not world.rules and world.limit_s is None and not world.windowed
-        if (
-            free and distance > BALANCE.load_distance + MEASURED_PP
-        ):  # rules, a budget or windows may leave no better one
+        distance, traits = world.load_distance(), world.traits
+        # Rules, a budget or windows may leave no better placement.
+        free = not traits.rules and traits.limit_s is None and not traits.times.windows
+        if free and distance > BALANCE.load_distance + MEASURED_PP:
             return f"load distance {distance:.2f}"
         return None
 
@@ -217,9 +217,3 @@ def simulating() -> Iterator[Callable[..., Outcome]]:
             yield run
     finally:
         logging.disable(disabled)
-
-
-def play(seed: int) -> Outcome:
-    """A seed in a process of its own: seeds know nothing of each other."""
-    with simulating() as run:
-        return run(seed)

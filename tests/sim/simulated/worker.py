@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.sim.simulated.agent import AgentProcess
-from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.broker import Broker
 from tests.sim.simulated.budgeted import pause_of
 from tests.sim.simulated.group import FENCE_S, Group
+from tests.sim.simulated.handovers import HandoverReader
 from tests.sim.simulated.ledger import Ledger
 from tests.sim.simulated.linked_worker import LinkedWorker
 from tests.sim.simulated.network import Network
@@ -23,7 +24,7 @@ from trimtab_agent.engines.faust.steering.answers import Answer, Answers
 from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
-from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, decode_handover, encode_handover
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.local import Welcome, decode_frame
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -80,9 +81,7 @@ class WorkerProcess(LinkedWorker):
         self._answers = Answers()
         self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
         self._warm: set[KeyGroup] = set()
-        self._taken: set[str] = set()
-        self._seen: set[tuple[HandoverKind, str, int]] = set()
-        self._handovers_from = broker.end(self._topics.handover)
+        self._handovers = HandoverReader(self._topics.handover, broker)
         self._placements = PlacementReader(self.board, broker)
         self._polls = False
         broker.watch(self._topics.placement, self._poll_soon)
@@ -198,9 +197,9 @@ class WorkerProcess(LinkedWorker):
         if not self.connected:
             return  # `back` looks again
         self.catch_up()
-        for record in self._broker.read(self._topics.handover, self._handovers_from):
-            self._handovers_from = record.offset + 1
-            self._on_record(decode_handover(record.value))
+        for record in self._handovers.releases():
+            if record.target == self.id:
+                self._take(record)
 
     def catch_up(self) -> None:
         """Read what is on the placements' topic now."""
@@ -219,22 +218,13 @@ class WorkerProcess(LinkedWorker):
         if not self.stable or placement is None:
             return
         placed = {
-            key_group
-            for key_group in self._ledger.accounts
-            if self.id in placement.of(key_group.operator, key_group.partition)
+            KeyGroup(placement.app, operator, partition)
+            for operator, rows in placement.owners.items()
+            for partition, row in enumerate(rows)
+            if self.id in row
         }
         wanted = placed.union(*(key_groups for _, key_groups in self._prepared.values()))
         self._warm = {key_group for key_group in wanted if not self._ledger.owns(key_group, self)}
-
-    def _on_record(self, record: HandoverRecord) -> None:
-        this = record.kind, record.handover, record.generation
-        if this in self._seen:
-            return
-        self._seen.add(this)
-        if record.kind is HandoverKind.TOOK:
-            self._taken.add(record.handover)
-        elif record.target == self.id:
-            self._take(record)
 
     def _take(self, record: HandoverRecord) -> None:
         def own() -> None:
@@ -245,7 +235,7 @@ class WorkerProcess(LinkedWorker):
                 self._ledger.own(key_group, self, self.id, offset)
             self._warm.difference_update(record.key_groups)
             self._say_at_last(record.handover, Took(generation=self.generation, pause_s=pause_of(record.handover)))
-            self._publish(replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0))
+            self._handovers.publish(replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0))
 
         if not self._in(record.generation):
             self._say_at_last(record.handover, _refused(Refusal.GENERATION))
@@ -258,10 +248,6 @@ class WorkerProcess(LinkedWorker):
     def _say_at_last(self, handover: str, outcome: Outcome) -> None:
         if (prepared := self._prepared.pop(handover, None)) is not None:
             prepared[0].say(outcome)
-
-    def _publish(self, record: HandoverRecord) -> None:
-        key = record.app.encode()
-        self._broker.store(Unsent(topic=self._topics.handover, key=key, value=encode_handover(record)))
 
     # --- commands
 
@@ -355,7 +341,7 @@ class WorkerProcess(LinkedWorker):
         else:
             offsets = self.give_away(command.key_groups)
             self._warm.update(command.key_groups)
-            self._publish(
+            self._handovers.publish(
                 HandoverRecord(
                     kind=HandoverKind.RELEASED,
                     cluster=command.cluster,
@@ -380,7 +366,7 @@ class WorkerProcess(LinkedWorker):
         return offsets
 
     def _look_after(self, handover: str, generation: int) -> None:
-        if handover not in self._taken and self._in(generation) and self.connected:
+        if handover not in self._handovers.taken and self._in(generation) and self.connected:
             self._group.rebalance()
 
     def _abandon(self, command: Command, answer: Answer) -> None:

@@ -5,13 +5,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.sim.simulated import kafka_client
 from tests.sim.simulated.agent import AgentProcess, agent_configuration
 from tests.sim.simulated.broker import Broker, Stored, Unsent
-from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, BudgetCheck, some_budget, some_times
+from tests.sim.simulated.budgeted import BudgetCheck
 from tests.sim.simulated.controller import ControllerProcess
 from tests.sim.simulated.copies import CopyCheck
 from tests.sim.simulated.election import Election
@@ -22,58 +22,31 @@ from tests.sim.simulated.ledger import Ledger
 from tests.sim.simulated.machine import CAPACITY_CORES, Machine
 from tests.sim.simulated.network import Network
 from tests.sim.simulated.operator import Operator
-from tests.sim.simulated.ruled import RuleCheck, some_rules
+from tests.sim.simulated.ruled import RuleCheck
 from tests.sim.simulated.stream import StreamModel
 from tests.sim.simulated.timeline import Timeline
+from tests.sim.simulated.traits import (
+    APP,
+    BALANCE,
+    CLUSTER,
+    LEASE_S,
+    LIMITS,
+    OPERATOR,
+    WINDOW_S,
+    configuration,
+    traits_of,
+)
 from tests.sim.simulated.worker import WorkerProcess
-from tests.sim.simulated.zoned import ZONED_EVERY, ZoneCheck, is_zoned, zone_of_host, zone_rules
-from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE, Requirements
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.settings import Settings
-from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.guarding import GuardSettings
+from tests.sim.simulated.zoned import ZoneCheck, zone_of_host
+from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, drain_key, encode_intent
 from trimtab_protocol.messages.local import Welcome
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_protocol.settings.kafka import KafkaSettings
+from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId
 
-CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")
-WINDOW_S, LEASE_S = 10.0, 6.0
 SILENT_S, FORGOTTEN_S = 40.0, 500.0
 """A host that is silent for so long is known to be lost by whoever saw it before, and not yet forgotten."""
-
-BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min_windows=2)
-LIMITS = Limits(
-    handovers_in_flight=2,
-    key_groups_per_handover=2,
-    prepare_timeout_s=15.0,
-    handover_timeout_s=8.0,
-    attempts=3,
-    max_lag_s=2.0,
-    guard=GuardSettings(windows=1, back_off_s=30.0),
-)
-
-ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
-
-
-def configuration(keys: KeyFiles, key_groups_per_part: int = LIMITS.key_groups_per_part) -> Configuration:
-    """The controller.toml of a simulation."""
-    return Configuration(
-        cluster=CLUSTER,
-        kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
-        stream=StreamSettings(checkpoint_dir="unused", window_s=WINDOW_S, embedded=False),
-        balance=BALANCE,
-        needs=Requirements(),
-        solver_time_limit_s=2.0,
-        execution=replace(LIMITS, key_groups_per_part=key_groups_per_part),
-        metrics=None,
-        signing=keys,
-        lease_s=LEASE_S,
-    )
 
 
 @dataclass(slots=True)
@@ -109,6 +82,7 @@ class World:
         self.hosts: dict[HostId, Host] = {}
         self.controllers: list[ControllerProcess] = []
         self.faults_active = 0
+        self.rotating = False
         self._folder = folder
         self._worker_type = worker_type
         self._pids = 1000
@@ -118,47 +92,46 @@ class World:
         self.election = Election(self.timeline, LEASE_S)
         self.keys = KeyFiles(key=folder / "controller.pem", trust=folder / "trusted.keys")
         self.keys.create()
-        self._configuration = configuration(self.keys, (128, 3)[seed % 2])
-        self.operator: Operator | None = None
-        """Who approves plans, in some clusters."""
-        if seed % 16 == 9:
-            self._configuration = replace(self._configuration, plans=ASKING)
-            self.operator = Operator(
-                seed,
-                self.timeline,
-                self.broker,
-                self.topics,
-                self.say,
-                workers=lambda: [each.id for each in self.workers()],
-                key_groups=lambda: sorted(self.ledger.accounts),
-            )
-        self._older = seed % 8 == 5
-        """Whether some workers have a plug-in of before, which reads placements in one record only."""
-        self.rotating = False
-        self.standbys: int | None = (1, 2, None)[seed % 3]
-        """So many the app asks for; older agents do not say it."""
         self.intruder = Intruder(self.random, self.broker, self.topics)
-        key_groups = self.random.choice((8, 8, 12, 12, 16))
-        share = key_groups / (many_key_groups or key_groups)
-        key_groups = many_key_groups or key_groups
+        few = self.random.choice((8, 8, 12, 12, 16))
+        key_groups = many_key_groups or few
+        self.traits = traits_of(seed, key_groups)
+        self.standbys = self.traits.standbys
+        self._configuration = configuration(self.keys, self.traits, balance=BALANCE, limits=LIMITS)
+        self.operator = self._operator(seed) if self.traits.asking else None
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
-        self.zoned = is_zoned(seed)
-        self.rules = zone_rules(seed, key_groups) if self.zoned else some_rules(seed, key_groups)
-        if self.zoned:
-            self.standbys = (1, 2)[seed // ZONED_EVERY % 2]
-        self._configuration = replace(self._configuration, rules=self.rules)
-        disruption, times = some_budget(seed), some_times(seed)
-        self.windowed = bool(times.windows)
-        self._configuration = replace(self._configuration, plans=replace(self._configuration.plans, times=times))
-        self.limit_s = disruption.max_paused_s_per_hour
-        if self.limit_s is not None:
-            limited = replace(self._configuration.execution, disruption=disruption, max_pause_s=UNKNOWN_PAUSE_S)
-            self._configuration = replace(self._configuration, execution=limited)
+        self._open_accounts(key_groups, few / key_groups)
+        self.checker = self._checker()
+        self.broker.on_stored = self._on_stored
+        self.timeline.after_step = self._after_step
+        self.stream = StreamModel(CLUSTER, self._configuration.stream, self.timeline, self.broker)
+        for _ in range(self.random.randint(3, 5)):
+            self.add_host()
+        for _ in range(self.random.choice((1, 2, 2, 3))):
+            self.start_controller()
+
+    def _operator(self, seed: int) -> Operator:
+        """Who approves plans."""
+        return Operator(
+            seed,
+            self.timeline,
+            self.broker,
+            self.topics,
+            self.say,
+            workers=lambda: [each.id for each in self.workers()],
+            key_groups=lambda: sorted(self.ledger.accounts),
+        )
+
+    def _open_accounts(self, key_groups: int, share: float) -> None:
+        """One per key group, each with this share of the load that a key group has where there are few."""
         for partition in range(key_groups):
             key_group = KeyGroup(APP, OPERATOR, partition)
             rate, load = self.random.uniform(5, 50), self.random.uniform(0.01, 0.04)
             self.ledger.open(key_group, rate=rate * share, load=load * share)
-        self.checker = Checker(
+
+    def _checker(self) -> Checker:
+        traits = self.traits
+        return Checker(
             cluster=CLUSTER,
             bounds=Bounds(
                 max_migrations=BALANCE.max_migrations,
@@ -170,19 +143,12 @@ class World:
             ledger=self.ledger,
             over_capacity=lambda: {worker.id for worker in self.workers() if worker.used_cores > CAPACITY_CORES},
             operator=self.operator,
-            rules=RuleCheck(rules=self.rules, zoned=self.zoned),
-            copies=CopyCheck(running=lambda: {worker.id for worker in self.workers()}, zoned=self.zoned),
-            zones=ZoneCheck(wanted=(self.standbys or 0) if self.zoned else 0),
-            budget=BudgetCheck(limit_s=self.limit_s),
-            windowed=self.windowed,
+            rules=RuleCheck(rules=traits.rules, zoned=traits.zoned),
+            copies=CopyCheck(running=lambda: {worker.id for worker in self.workers()}, zoned=traits.zoned),
+            zones=ZoneCheck(wanted=(traits.standbys or 0) if traits.zoned else 0),
+            budget=BudgetCheck(limit_s=traits.limit_s),
+            windowed=bool(traits.times.windows),
         )
-        self.broker.on_stored = self._on_stored
-        self.timeline.after_step = self._after_step
-        self.stream = StreamModel(CLUSTER, self._configuration.stream, self.timeline, self.broker)
-        for _ in range(self.random.randint(3, 5)):
-            self.add_host()
-        for _ in range(self.random.choice((1, 2, 2, 3))):
-            self.start_controller()
 
     # --- what is watched
 
@@ -194,7 +160,7 @@ class World:
             pauses = [r for r in self.broker.read(self.topics.intents, 0) if r.key == PAUSE_KEY.encode()]
             read = [record for record in pauses if record.offset < read_to]
             self.checker.pauses_read = bool(read) and read[-1].value is not None
-            if self.zoned:
+            if self.traits.zoned:
                 names = [worker for host in self.hosts.values() for worker in host.names]
                 intents = self.broker.read(self.topics.intents, 0)
                 self.checker.zones.see_intents(self.timeline.now, intents, read_to, names)
@@ -241,7 +207,7 @@ class World:
     def add_host(self) -> HostId:
         """A new host with one or two workers joins."""
         name = HostId(f"h{len(self.hosts)}")
-        zone = zone_of_host(len(self.hosts)) if self.zoned else None
+        zone = zone_of_host(len(self.hosts)) if self.traits.zoned else None
         machine = Machine(host=name, folder=self._folder / name, zone=zone)
         machine.admitted = lambda entry: self.checker.see_admitted(name, entry, clock_was_wrong=machine.clock_was_wrong)
         machine.folder.mkdir()
@@ -295,7 +261,7 @@ class World:
             welcome=Welcome(cluster=CLUSTER, host=name, interval_s=WINDOW_S),
             trust=trust_file(host.machine),
             followed=self.checker.see_followed,
-            in_parts=not (self._older and self.random.random() < 0.15),
+            in_parts=not (self.traits.older and self.random.random() < 0.15),
         )
         started.board.faust_standbys = self.standbys  # type: ignore[assignment]
         host.workers[worker] = host.machine.workers[worker] = started

@@ -1,0 +1,98 @@
+"""What the cluster of a seed is like, and its controller.toml."""
+
+from dataclasses import dataclass, replace
+
+from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, some_budget, some_times
+from tests.sim.simulated.ruled import some_rules
+from tests.sim.simulated.zoned import ZONED_EVERY, is_zoned, zone_rules
+from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.operators.plan_times import PlanTimes
+from trimtab_controller.decider.rules.rule import Rule
+from trimtab_controller.decider.settings import Settings
+from trimtab_controller.execution.disruption import DisruptionSettings
+from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.guarding import GuardSettings
+from trimtab_controller.security.keys import KeyFiles
+from trimtab_controller.stream.configuration import StreamSettings
+from trimtab_protocol.messages.names import AppId, OperatorId
+from trimtab_protocol.settings.kafka import KafkaSettings
+
+CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")
+WINDOW_S, LEASE_S = 10.0, 6.0
+
+BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min_windows=2)
+LIMITS = Limits(
+    handovers_in_flight=2,
+    key_groups_per_handover=2,
+    prepare_timeout_s=15.0,
+    handover_timeout_s=8.0,
+    attempts=3,
+    max_lag_s=2.0,
+    guard=GuardSettings(windows=1, back_off_s=30.0),
+)
+ASKING = PlanMode.APPROVE, 60.0, 40.0
+"""Mode of plans, how long one waits for an operator, and how long what an operator has moved stays."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """`asking`: plans wait for an operator.  `standbys`: so many the app asks for; older agents do not say it.
+
+    `part_size` = key groups in one part of a placement.  `older`: some workers have a plug-in of before, which reads
+    placements in one record only.
+    """
+
+    part_size: int
+    asking: bool
+    older: bool
+    standbys: int | None
+    zoned: bool
+    rules: tuple[Rule, ...]
+    disruption: DisruptionSettings
+    times: PlanTimes
+
+    @property
+    def limit_s(self) -> float | None:
+        """Seconds of pauses in an hour that the disruption budget allows."""
+        return self.disruption.max_paused_s_per_hour
+
+
+def traits_of(seed: int, key_groups: int) -> Traits:
+    """Those of the cluster with so many key groups."""
+    zoned = is_zoned(seed)
+    return Traits(
+        part_size=(128, 3)[seed % 2],
+        asking=seed % 16 == 9,
+        older=seed % 8 == 5,
+        standbys=(1, 2)[seed // ZONED_EVERY % 2] if zoned else (1, 2, None)[seed % 3],
+        zoned=zoned,
+        rules=zone_rules(seed, key_groups) if zoned else some_rules(seed, key_groups),
+        disruption=some_budget(seed),
+        times=some_times(seed),
+    )
+
+
+def configuration(keys: KeyFiles, traits: Traits, *, balance: Settings, limits: Limits) -> Configuration:
+    """The controller.toml of a simulation."""
+    mode, approval_s, keep_moved_s = ASKING
+    asking = PlanSettings(mode=mode, approval_s=approval_s, keep_moved_s=keep_moved_s)
+    plans = asking if traits.asking else PlanSettings()
+    execution = replace(limits, key_groups_per_part=traits.part_size)
+    if traits.limit_s is not None:
+        execution = replace(execution, disruption=traits.disruption, max_pause_s=UNKNOWN_PAUSE_S)
+    return Configuration(
+        cluster=CLUSTER,
+        kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
+        stream=StreamSettings(checkpoint_dir="unused", window_s=WINDOW_S, embedded=False),
+        balance=balance,
+        needs=Requirements(),
+        solver_time_limit_s=2.0,
+        execution=execution,
+        plans=replace(plans, times=traits.times),
+        rules=traits.rules,
+        metrics=None,
+        signing=keys,
+        lease_s=LEASE_S,
+    )
