@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,6 +23,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("e2e") and not any(folder in item.path.parents for folder in folders):
             raise pytest.UsageError(f"{item.nodeid}: end-to-end tests are expected in {', '.join(END_TO_END)}")
+
+
+def pytest_collection_finish() -> None:
+    """What has been imported stays: no garbage collection has to go through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

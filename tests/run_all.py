@@ -68,7 +68,7 @@ def stages() -> list[list[Lane]]:
         [[Part("jars", ("make", "--no-print-directory", "jars"), live=True)]],
         [
             [
-                Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--timeout=600")),
+                Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=600")),
                 Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True),
             ],
             [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],

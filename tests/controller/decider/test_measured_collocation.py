@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.controller.decider.decider_situations import a_round
+from tests.controller.decider.hosted_job import Ticks
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
 from trimtab_controller.decider.collocation.worth import loads_foreseen, saved_since
 from trimtab_controller.decider.decision import Decision, Planned, Skip
@@ -55,7 +56,7 @@ class Watched:
         now = snapshot.end_ms / 1000.0
         actions = self.decider.on_event(now, SnapshotArrived(snapshot=snapshot))
         if isinstance(actions[-1], Solve):
-            found = answer(question_of(actions[-1].view, self.settings, 5.0))
+            found = answer(question_of(actions[-1].view, self.settings, 0.3), Ticks())
             actions = [*actions, *self.decider.on_event(now, SolverAnswered(answer=found))]
         self.measured += [each for each in actions if isinstance(each, RoundMeasured)]
         decision = next(each.decision for each in actions if isinstance(each, Decided))
@@ -82,10 +83,15 @@ class Watched:
         return view
 
 
-def test_what_saves_is_measured_and_brought_together() -> None:
+@pytest.fixture(scope="module")
+def brought_together() -> tuple[int, Watched]:
+    """How many pairs were apart at first, and the job after 25 windows."""
     watched = Watched(TalkingJob(pairs=48, rate=150.0), ALBIC)
-    before = watched.job.remote
-    watched.run(25)
+    return watched.job.remote, watched.run(25)
+
+
+def test_what_saves_is_measured_and_brought_together(brought_together: tuple[int, Watched]) -> None:
+    before, watched = brought_together
     assert watched.job.remote <= 0.05 * before
     plans = [each.plan for each in watched.decisions if isinstance(each, Planned)]
     assert all("saving" in describe(Planned(plan=each)) for each in plans)
@@ -143,10 +149,8 @@ def test_what_the_broker_saves_pays_back_too() -> None:
     assert six_flows(replace(ALBIC, broker_tuple_cpu_s=0.05), state_bytes=10**9) > 0
 
 
-def test_a_plan_says_how_many_tuples_the_broker_is_spared() -> None:
-    watched = Watched(TalkingJob(pairs=48, rate=150.0), ALBIC)
-    apart = watched.job.remote
-    watched.run(25)
+def test_a_plan_says_how_many_tuples_the_broker_is_spared(brought_together: tuple[int, Watched]) -> None:
+    apart, watched = brought_together
     spared = [
         each.plan.collocation.spared_s
         for each in watched.decisions
