@@ -52,6 +52,7 @@ SEEDS = range(30)
 FOUND_BY = {
     "answers are heeded twice": 18,
     "no time-outs": 21,
+    "the trust file is read once": 5,
     "a leader believes whoever writes": 4,
     "no fencing": 2,
     "another transactional id": 2,
