@@ -81,7 +81,7 @@ class HostedJob:
     """The share of a key group's state that a worker has on its disk from earlier."""
     standby_windows: int = 0
     """After how many windows what a new standby restores is on its disk."""
-    solve_s: float = 0.3
+    solve_s: float = 0.1
     """By a clock that measures work: see `Ticks`."""
     input_bytes: float | None = None
     """Size of an input; nothing is sent."""

@@ -231,7 +231,7 @@ def test_no_disk_is_overfilled_whatever_the_cluster() -> None:
         pairs = [(each, worker) for each, owner in made.owners.items() for worker in workers if worker != owner]
         others = random.Random(100 + seed)
         made.copies = {pair: others.choice([0.25, 0.5, 1.0]) for pair in others.sample(pairs, others.choice([0, 10]))}
-        made.solve_s = 0.05
+        made.solve_s = 0.02
         before = {host: machine.disk_free_bytes for host, machine in machines.items()}
         decider = made.decider(max_migrations=dice.choice([3, 50]))
         if dice.random() < 0.5:

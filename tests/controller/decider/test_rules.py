@@ -41,7 +41,7 @@ def job(*rules: Rule, standbys: int | None = None, key_groups: int = 16, workers
         rates={kg(number): 20.0 for number in range(key_groups)},
         rules=rules,
         standbys=standbys,
-        solve_s=0.05,
+        solve_s=0.02,
     )
 
 
