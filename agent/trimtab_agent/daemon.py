@@ -255,6 +255,7 @@ class Agent:
             self._metrics.worker_refused.labels(worker, reason).follow(count)
         if statistics.breaches:
             self._state_breached(worker, statistics.breaches)
+        self._metrics.offsets_reset.labels(worker).set(bool(statistics.reset))
         owned = frozenset(sample.key_group for sample in statistics.key_groups)
         self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))
 

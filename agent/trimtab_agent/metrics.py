@@ -69,6 +69,11 @@ class Metrics:
         text = "Times that a worker ended itself because a changelog was about to overwrite its state."
         self.state_breaches = from_zero(self._counter("worker_state_breaches", text, "worker"), workers)
         text = (
+            "1 for an hour after the worker began at the first records of its topics although its tables have counted "
+            "them, else 0."
+        )
+        self.offsets_reset = self._gauge("worker_offsets_reset", text, "worker")
+        text = (
             "Tuples that the worker sent between key groups: local = skipped the broker, remote = went through it; "
             "unknown = its plug-in is too old to tell."
         )
@@ -97,8 +102,8 @@ class Metrics:
         from_zero(self.worker_sends, (worker,), SENT)
 
     def forget_worker(self, worker: WorkerId) -> None:
-        """Drop what a worker refused and sent, because its connection has ended."""
-        for metric in (self.worker_refused, self.worker_sends):
+        """Drop what a worker refused, sent and said of its offsets, because its connection has ended."""
+        for metric in (self.worker_refused, self.worker_sends, self.offsets_reset):
             metric.remove_by_labels({"worker": worker})
 
     def see_sends(self, worker: WorkerId, pairs: Iterable[PairSample]) -> None:

@@ -141,6 +141,13 @@ class WorkerStatus(Protocol):
         None = unknown.
         """
 
+    @property
+    def reset(self) -> bool:
+        """Whether, within the last hour, it began at the first records of topics that its tables have counted.
+
+        False if that is unknown.
+        """
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
 

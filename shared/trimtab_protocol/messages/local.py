@@ -129,7 +129,9 @@ class Statistics:
     its app had no state then (None = it had, or that is unknown); `copies` = state on its disk of key groups that it
     neither owns nor follows; `following_s` = CPU seconds, of `cpu_s`, for keeping the state of others warm (None =
     unknown); `paused_s` = key-group seconds for which inputs stood still at rebalances of the group that ended in this
-    interval, or before the first one, `paused` = of how many key groups (None = unknown); `direct` of the pairs.
+    interval, or before the first one, `paused` = of how many key groups (None = unknown); `reset` = within the last
+    hour the worker began at the first records of its topics although its tables have counted them (None = it did not,
+    or that is unknown); `direct` of the pairs.
     """
 
     at_ms: int
@@ -150,6 +152,7 @@ class Statistics:
     following_s: float | None = None
     paused_s: float | None = None
     paused: int | None = None
+    reset: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "refused", MappingProxyType(dict(self.refused)))
@@ -162,13 +165,13 @@ class Statistics:
             return self
         pairs = tuple(replace(pair, direct=None) for pair in self.pairs)
         older = replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=(), pairs=pairs)
-        return replace(older, following_s=None, paused_s=None, paused=None)
+        return replace(older, following_s=None, paused_s=None, paused=None, reset=None)
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
         later: dict[str, Any] = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
         later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None, "following_s": self.following_s}
-        later |= {"paused_s": self.paused_s, "paused": self.paused}
+        later |= {"paused_s": self.paused_s, "paused": self.paused, "reset": self.reset}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -260,6 +263,7 @@ def _read_statistics(fields: Fields) -> Statistics:
         following_s=fields.optional("following_s", fields.number),
         paused_s=fields.optional("paused_s", fields.number),
         paused=fields.optional("paused", fields.integer),
+        reset=fields.optional("reset", fields.flag),
     )
 
 

@@ -49,6 +49,9 @@ class PluginState:
         self.empty_at: float | None = None
         """When this worker saw, before its first join, that the app has no state (monotonic seconds); None = it has,
         or that is unknown."""
+        self.reset_at: float | None = None
+        """When it was noticed last that the group begins at the first records of topics that tables have counted
+        (monotonic seconds); None = never."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.copies: tuple[Copy, ...] = ()

@@ -101,6 +101,7 @@ class Collector:
             following_s=self._followed_for(),
             paused_s=paused_s,
             paused=paused,
+            reset=status.reset or None,
         )
 
     def _followed_for(self) -> float | None:

@@ -119,10 +119,16 @@ class GroupWatcher:
             recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
             if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters):
                 log.warning("%s", doubt)
+                parts.shared.reset_at = time.monotonic()
             else:
-                parts.work.start(tell_of_reset(parts.ownership, parts.app.consumer.thread, self._committed()))
+                parts.work.start(self._see_reset(self._committed()))
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
+
+    async def _see_reset(self, committed: Mapping[TP, int | None]) -> None:
+        """Note whether somebody has set the offsets to the start of the topics."""
+        if await tell_of_reset(self._parts.ownership, self._parts.app.consumer.thread, committed):
+            self._parts.shared.reset_at = time.monotonic()
 
     def _committed(self) -> dict[TP, int | None]:
         """The offsets at which this generation goes on, of the sources of key groups that this worker owns."""

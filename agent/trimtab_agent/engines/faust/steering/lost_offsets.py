@@ -60,25 +60,26 @@ def set_to_start(
     return found
 
 
-async def tell_of_reset(ownership: Ownership, thread: Any, committed: Mapping[TP, int | None]) -> None:
-    """Log the owned key groups whose offsets somebody has set to the start of their topics.
+async def tell_of_reset(ownership: Ownership, thread: Any, committed: Mapping[TP, int | None]) -> bool:
+    """Log the owned key groups whose offsets somebody has set to the start of their topics; whether there are any.
 
     It runs beside the job: an error is logged and changes nothing.
     """
     if not committed:
-        return
+        return False
     try:
         at = set_to_start(ownership, committed, await thread.first_records(committed.keys(), LIMIT_S))
         times = {tp: at[key_group] + SKEW_S for key_group in at for tp in ownership.changelogs([key_group])}
         newer = await thread.offsets_since(times, LIMIT_S) if times else {}
     except (KafkaError, TimeoutError, RuntimeError) as fault:  # RuntimeError: the worker ends
         log.info("it is not known whether offsets were set to the start of their topics: %r", fault)
-        return
+        return False
     if found := [each for each in at if ownership.changelogs([each]) & newer.keys()]:
         what = (
             "the consumer group begins at the first record of their topics, but their tables have state of later ones"
         )
         log.warning("%s", _describe(found, what))
+    return bool(found)
 
 
 def _describe(found: Iterable[KeyGroup], what: str) -> str:

@@ -12,6 +12,8 @@ from trimtab_protocol.wording import first_few
 
 FRESH_S = 300.0
 """How long after its start a worker says that its app had no state then."""
+RESET_TOLD_S = 3600.0
+"""How long a worker says that it began at the first records of its topics with tables that have counted them."""
 NOT_WHOLE = "parts of the newest placement are missing: it follows the one before"
 
 
@@ -104,6 +106,12 @@ class FaustWorkerStatus:
     def paused(self) -> tuple[float, int] | None:
         """Key-group seconds that inputs stood still at rebalances since the start, of how many key groups."""
         return self._shared.standstill.total
+
+    @property
+    def reset(self) -> bool:
+        """Whether, within the last hour, it began at the first records of topics that its tables have counted."""
+        noticed = self._shared.reset_at
+        return noticed is not None and time.monotonic() - noticed < RESET_TOLD_S
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

@@ -1,6 +1,7 @@
 """A group that begins at the start of its topics with state: told, because all records are processed again."""
 
 import asyncio
+import time
 from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from tests.agent.engines.faust.steering.test_commands_to_worker import Windows, Worker
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.steering import group_watcher, worker_status
 from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, done_again, tell_of_reset
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import AppId, OperatorId
@@ -88,6 +91,41 @@ def test_offsets_that_were_set_to_the_start_are_told(caplog: pytest.LogCaptureFi
     told = told_of(caplog, {ORDERS: 50, PAYMENTS: 7})
 
     assert "shop/sums/0: the consumer group begins at the first record of their topics" in told
+
+
+def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begun(*, from_start: bool, set_back: bool) -> Worker:
+        async def tell(*_: object) -> bool:
+            return set_back
+
+        async def play() -> Worker:
+            worker = Worker()
+            shared, app = worker.parts.shared, worker.parts.app
+            shared.layout = Layout(named={}, sources=frozenset({"in"}), changelogs=frozenset())
+            worker.parts.ownership.learn = lambda layout: None  # type: ignore[method-assign]
+            worker.parts.ownership.sources = lambda key_groups: set()  # type: ignore[method-assign]
+            app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
+            app.consumer = SimpleNamespace(from_start={}, thread=None, _committed_offset={})
+            worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
+            monkeypatch.setattr(group_watcher, "done_again", lambda *_: "told" if from_start else None)
+            worker.parts.work.attach(asyncio.get_running_loop())
+            worker.watcher.stable()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            return worker
+
+        monkeypatch.setattr(group_watcher, "tell_of_reset", tell)
+        return asyncio.run(play())
+
+    assert not begun(from_start=False, set_back=False).status.reset
+    for reasons in ({"from_start": True, "set_back": False}, {"from_start": False, "set_back": True}):
+        worker = begun(**reasons)
+        assert worker.status.reset
+        assert worker.shared.reset_at is not None
+        later = worker.shared.reset_at + worker_status.RESET_TOLD_S
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "monotonic", lambda later=later: later)
+            assert not worker.status.reset
 
 
 def test_of_two_topics_both_must_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
