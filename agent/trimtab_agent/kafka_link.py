@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
 from trimtab_process.backoff import Backoff
-from trimtab_process.kafka_errors import error_text, error_word
+from trimtab_process.kafka_errors import ConnectionFaults, error_word
 from trimtab_process.offsets import first_since
 from trimtab_process.topic_identity import COMPARE_EVERY_S, TopicIds, describe_topics
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
@@ -87,6 +87,7 @@ class KafkaLink:
         self._loop = loop
         self._known = {(position.topic_id, position.partition): position.offset for position in start}
         self._ids = TopicIds()
+        self._faults = ConnectionFaults()
         self._there: bool | None = None
         self._hears = False
         """Whether commands are being read, as far as known.  If not, a delivered report does not mean "connected"."""
@@ -183,9 +184,9 @@ class KafkaLink:
                 places = self._find_places(consumer)
             except KafkaException as exc:
                 failures += 1
-                detail = f"{error_text(exc)}; the next attempt is in at most {BACKOFF.longest_s:g} s"
+                self._producer.poll(0)  # what its connections have met says more than that a request has timed out
+                detail = f"{self._faults.explain(exc)}; the next attempt is in at most {BACKOFF.longest_s:g} s"
                 self._note_state(there=False, detail=detail)
-                self._producer.poll(0)
                 self._stop.wait(BACKOFF.after(failures))
             else:
                 consumer.assign(places)
@@ -266,10 +267,13 @@ class KafkaLink:
         self._handler.command_read(record, position)
 
     def _note_error(self, error: KafkaError) -> None:
+        self._faults.note(error)
         if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION):
-            self._note_state(there=False, detail=error.str())
+            self._note_state(there=False, detail=self._faults.last or error.str())
 
     def _note_state(self, *, there: bool, detail: str) -> None:
+        if there:
+            self._faults.last = None
         if self._there is not there:
             self._there = there
             self._call(lambda: self._handler.broker_changed(there=there, detail=detail))

@@ -23,6 +23,27 @@ TRANSIENT = frozenset(
 """Error codes after which another attempt may succeed.  librdkafka marks only transaction errors as retriable."""
 
 
+class ConnectionFaults:
+    """What has kept a client's connections from working, last; its `note` is the client's `error_cb`.
+
+    A client whose password or certificate is refused tries again for ever, so a request of it only times out.
+    """
+
+    def __init__(self) -> None:
+        self.last: str | None = None
+        """None = nothing."""
+
+    def note(self, error: KafkaError) -> None:
+        """An error of the client; that all brokers are down follows from one before it."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.last = str(error.str())
+
+    def explain(self, fault: KafkaException) -> str:
+        """Text of an error for a log line, with what has kept the connections from working."""
+        text = error_text(fault)
+        return text if self.last is None or self.last in text else f"{text}: {self.last}"
+
+
 def is_transient(error: KafkaError) -> bool:
     """Whether another attempt may succeed."""
     return bool(error.retriable()) or error.code() in TRANSIENT

@@ -137,6 +137,39 @@ def test_a_report_that_arrives_does_not_make_up_for_commands_that_cannot_be_read
     assert player.play() == ["away: not allowed", "there", "1 at 7"]
 
 
+def test_a_refused_password_is_said_not_that_a_request_timed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests fail first; why, only the producer's connections tell, when they are asked."""
+    timed_out = KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer"))
+    player = Player(monkeypatch, timed_out, [message(b"1", 7), None])
+    met = [
+        KafkaError(KafkaError._TRANSPORT, "TLS handshake failed"),
+        KafkaError(KafkaError._ALL_BROKERS_DOWN, "all down"),
+    ]
+    monkeypatch.setattr(player.link._producer, "poll", lambda _: player.link._note_error(met.pop(0)) if met else None)
+
+    assert player.play() == ["away: no answer: TLS handshake failed", "there", "1 at 7"]
+
+
+@pytest.mark.parametrize(
+    ("met", "told"),
+    [
+        ([(KafkaError._AUTHENTICATION, "password refused")], "away: password refused"),
+        ([(KafkaError._TRANSPORT, "TLS"), (KafkaError._ALL_BROKERS_DOWN, "all down")], "away: TLS"),
+        ([(KafkaError._ALL_BROKERS_DOWN, "all down")], "away: all down"),
+        ([(KafkaError._TRANSPORT, "one connection of many has ended")], "there"),
+    ],
+)
+def test_what_the_connections_meet_is_told_if_no_broker_is_left(
+    monkeypatch: pytest.MonkeyPatch, met: list[tuple[int, str]], told: str
+) -> None:
+    player = Player(monkeypatch)
+    player.link._note_state(there=True, detail="delivered")
+    for code, text in met:
+        player.link._note_error(KafkaError(code, text))
+
+    assert player.heard.told[-1] == told
+
+
 def test_who_may_read_no_more_says_so_and_goes_on_where_it_was_when_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_link, "COMPARE_EVERY_S", -1)
     player = Player(

@@ -66,7 +66,11 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
         return refuse(str(error), BAD_USAGE)
     except KafkaException as error:
         where, fault = target.configuration.kafka.bootstrap_servers, error.args[0]
-        remedy = " (is it up, and reachable from this machine?)" if is_transient(fault) else ""
+        remedy = (
+            " (is it up and reachable, and are tls and sasl right? `trimtab doctor` says)"
+            if is_transient(fault)
+            else ""
+        )
         return refuse(f"Kafka at {where}: {fault.str()}{remedy}", FAILED)
 
 

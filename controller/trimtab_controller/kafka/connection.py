@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from trimtab_process.backoff import BROKER
-from trimtab_process.kafka_errors import error_text, is_transient
+from trimtab_process.kafka_errors import ConnectionFaults, error_text, is_transient
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
 
@@ -49,20 +49,23 @@ class Connection:
         return {**quiet, **for_librdkafka(self.kafka), "client.id": name, **own}
 
 
-def wait_for_broker(admin: AdminClient, connection: Connection, stopping: Stopping) -> None:
-    """Wait until the broker answers; log each failed attempt.  Raises StoppedError."""
+def wait_for_broker(connection: Connection, name: str, stopping: Stopping) -> AdminClient:
+    """A client of this name, once the broker answers it; logs each failed attempt.  Raises StoppedError."""
+    faults = ConnectionFaults()
+    admin = AdminClient({**connection.client(name), "error_cb": faults.note})
     failures = 0
     while not stopping():
         try:
             admin.list_topics(timeout=TRY_LIMIT_S)
         except KafkaException as error:
             failures += 1
+            admin.poll(0)  # passes on what its connections have met
             delay_s = BROKER.after(failures)
-            servers = connection.kafka.bootstrap_servers
-            log.warning("Kafka at %s does not answer (%s), next try in %g s", servers, error_text(error), delay_s)
+            servers, why = connection.kafka.bootstrap_servers, faults.explain(error)
+            log.warning("Kafka at %s does not answer (%s), next try in %g s", servers, why, delay_s)
             pause(delay_s, stopping)
         else:
-            return
+            return admin
     raise StoppedError
 
 

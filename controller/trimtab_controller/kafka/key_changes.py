@@ -4,8 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from confluent_kafka.admin import AdminClient
-
 from trimtab_controller.kafka.connection import Connection, StoppedError, ensure_topics, wait_for_broker
 from trimtab_controller.kafka.host_keys import Trust, read_keys
 from trimtab_controller.kafka.publisher import Publisher, Record
@@ -35,8 +33,7 @@ def change_keys(connection: Connection, topics: Topics, key: SigningKey, trust: 
     def stopping() -> bool:
         return time.monotonic() > deadline
 
-    admin = AdminClient(connection.client("trimtab-keys-admin"))
-    wait_for_broker(admin, connection, stopping)
+    admin = wait_for_broker(connection, "trimtab-keys-admin", stopping)
     ensure_topics(admin, topics, host_keys=True)
     publisher = Publisher(connection, keys_transactional_id(topics.cluster), stopping, key)
     known, refused = read_keys(connection, topics, trust)

@@ -37,6 +37,9 @@ class Reading:
         return [TopicPartition(name, at, offset) for (name, at), offset in self.next_offsets.items() if name == topic]
 
 
+NO_RIGHT = "topic {}: this user has no right to read it; `trimtab acl` prints the rights of each role"
+
+
 def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Consumer:
     """A consumer that joins no group and sees only committed messages."""
     return Consumer(
@@ -150,5 +153,7 @@ def passing(
             elif error.code() == KafkaError._PARTITION_EOF:
                 read_to[where] = message.offset()
                 left.discard(where)
+            elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise KafkaException(KafkaError(error.code(), NO_RIGHT.format(where[0])))
             elif not is_transient(error):
                 raise KafkaException(error)

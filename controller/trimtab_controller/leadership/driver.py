@@ -172,9 +172,8 @@ class Candidacy:
                     assert_never(action)
 
     def _join(self) -> None:
-        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         while True:
-            wait_for_broker(admin, self._connection, self._stopping)
+            admin = wait_for_broker(self._connection, "trimtab-controller-admin", self._stopping)
             try:
                 ensure_topics(admin, self._topics)
             except KafkaException as error:

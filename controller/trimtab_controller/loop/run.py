@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from functools import partial
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.forecast.settings import ForecastMode
@@ -157,9 +156,8 @@ class ControllerRun:
 
     def _connect(self, inbox: Inbox) -> tuple[Publisher, Follower, RecoveredState, EventLog | None]:
         """Fence the predecessor and read its state; wait while the broker is away."""
-        admin = AdminClient(self._connection.client("trimtab-controller-admin"))
         while True:
-            wait_for_broker(admin, self._connection, self._stopping)
+            admin = wait_for_broker(self._connection, "trimtab-controller-admin", self._stopping)
             try:
                 checks = self._configuration.host_signatures is not HostChecking.OFF
                 ensure_topics(admin, self._topics, host_keys=checks)

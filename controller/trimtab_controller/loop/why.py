@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.observing.known import Known
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.single_moves import SingleMoves
@@ -160,7 +160,7 @@ def _stays(
     if place[0]:
         owner = view.kept_table[place[1]].owner
         fixed = next((each for each in view.fixed if each.id == owner), None)
-        return f"its worker takes no part in plans: {_fixed(fixed)}" if fixed else "its owner is not known for sure"
+        return f"its worker takes no part in plans: {fixed.why}" if fixed else "its owner is not known for sure"
     row = execution.rounds.get(key_group.app)
     if row is not None and row.ended_at is None:
         return f"plan {row.plan} of the app is in flight"
@@ -173,10 +173,6 @@ def _waits(app: AppId, status: Status | None) -> str | None:
     if status is None or not decisions or decisions[-1].reason != SkipReason.PEAK_PASSES:
         return None
     return decisions[-1].text if status.at - decisions[-1].at <= WAITS_S else None
-
-
-def _fixed(worker: FixedWorker) -> str:
-    return f"{worker.reason}: {worker.detail}" if worker.detail else str(worker.reason)
 
 
 def _targets(
@@ -247,7 +243,7 @@ def _not_free(view: AppView, row: Owners, barred: BarredStandbys) -> Iterator[Wh
             owner=False,
             standby=fixed.id in row[1:],
             no_standby=barred.by(fixed.worker) if fixed.worker else None,
-            forbidden=f"it takes no part in plans: {_fixed(fixed)}",
+            forbidden=f"it takes no part in plans: {fixed.why}",
         )
 
 

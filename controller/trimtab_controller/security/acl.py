@@ -118,11 +118,9 @@ class Rules:
     def _controller(self) -> Iterator[Rule]:
         topics = self.topics
         yield from _on_topics(Role.CONTROLLER, Operation.CREATE, *self._names())
-        yield from _on_topics(
-            Role.CONTROLLER, Operation.READ,
-            topics.reports, topics.snapshots, topics.placement, topics.acks, topics.journal, topics.intents,
-            topics.status, topics.commands, topics.keys,
-        )  # fmt: skip
+        # Hand-overs and events are not for the controller, but for `trimtab doctor`, `move`, `why` and others, which
+        # people call with its configuration.
+        yield from _on_topics(Role.CONTROLLER, Operation.READ, *self._names())
         yield from _on_topics(
             Role.CONTROLLER, Operation.WRITE,
             topics.snapshots, topics.placement, topics.commands, topics.journal, topics.intents, topics.status,

@@ -84,9 +84,9 @@ def test_what_is_on_or_would_go_to_a_worker_that_takes_no_part_is_refused() -> N
         return made
 
     assert refusal(reporting_only(), wish((0, W2))).startswith(
-        "app: w2 takes no part in plans: w2 (no reason is given)"
+        "app: w2 takes no part in plans: worker_not_steering: no reason is given"
     )
-    why = "app: app/sums/2 stays: its worker takes no part in plans: w2"
+    why = "app: app/sums/2 stays: its worker takes no part in plans: worker_not_steering"
     assert refusal(reporting_only(), wish((2, W0))).startswith(why)
 
 

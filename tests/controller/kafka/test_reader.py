@@ -57,6 +57,20 @@ def test_all_is_kept_or_of_some_keys_the_first_and_all_of_it_is_read() -> None:
     assert whole.next_offsets == part.next_offsets == {("acks", 0): 6}
 
 
+def test_which_topic_may_not_be_read_is_said() -> None:
+    @dataclass
+    class Refused(Record):
+        def error(self) -> KafkaError | None:
+            return KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Fetch from broker 1 failed")
+
+    class Closed(Records):
+        def consume(self, count: int, timeout: float) -> list[Record]:
+            return [Refused(0)]
+
+    with pytest.raises(KafkaException, match="topic acks: this user has no right to read it; `trimtab acl` prints"):
+        drain(Closed(), [TopicPartition("acks", 0, 0)])
+
+
 class Partitions:
     """A consumer of a topic with messages in its first partition only."""
 

@@ -33,6 +33,11 @@ def test_an_operator_reads_everything_and_writes_intents() -> None:
     assert [role for role in Role if TOPICS.intents in topics(role, *CHANGING)] == [Role.CONTROLLER, Role.OPERATOR]
 
 
+def test_who_has_the_controllers_password_may_call_each_command_with_it() -> None:
+    """`trimtab doctor` looks at all topics, `trimtab move` and others at past events."""
+    assert topics(Role.CONTROLLER, Operation.READ) == topics(Role.READER, Operation.READ)
+
+
 def test_an_agent_says_what_it_sees_and_hears_what_to_do() -> None:
     assert topics(Role.AGENT, *CHANGING) == {TOPICS.reports, TOPICS.acks}
     assert topics(Role.AGENT, Operation.READ) == {TOPICS.commands}

@@ -95,6 +95,11 @@ class FixedWorker:
     def __str__(self) -> str:
         return f"{self.id} ({self.detail})" if self.detail else self.id
 
+    @property
+    def why(self) -> str:
+        """Why it takes no part, in words."""
+        return f"{self.reason}: {self.detail}" if self.detail else str(self.reason)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AppView:

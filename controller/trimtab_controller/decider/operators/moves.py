@@ -52,7 +52,7 @@ def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Pl
 def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list[str]]:
     """The moves as row -> target, without those that are done already; and what is wrong with the others."""
     workers = {worker.id: worker for worker in view.workers}
-    fixed = {each.id: each for each in view.fixed}
+    aside = {each.id: f"takes no part in plans: {each.why}" for each in view.fixed}
     places = view.owned.places_of(each.key_group for each in wish.moves).tolist()
     kept = view.kept_table.places_of(each.key_group for each in wish.moves).tolist()
     table, moves, wrong = view.owned, dict[int, WorkerId](), list[str]()
@@ -60,10 +60,10 @@ def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list
         worker = workers.get(each.worker)
         if place < 0:
             owner = view.kept_table[held].owner if held >= 0 else None
-            why = f"its worker takes no part in plans: {fixed[owner]}" if owner in fixed else "its owner is not known"
+            why = f"its worker {aside[owner]}" if owner in aside else "its owner is not known"
             wrong.append(f"{each.key_group} stays: {why}" if held >= 0 else f"there is no key group {each.key_group}")
         elif worker is None:
-            why = f"takes no part in plans: {fixed[each.worker]}" if each.worker in fixed else "does not run"
+            why = aside.get(each.worker, "does not run")
             wrong.append(f"{each.worker} {why}")
         elif table.workers[table.owner[place]] != each.worker:
             if worker.draining:
