@@ -24,8 +24,9 @@ from trimtab_controller.stream.session import open_session
 from trimtab_controller.stream.signatures import SignatureCheck, Verdict
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId, Topics
-from trimtab_protocol.signing.hosts import HostChecking, HostSigner, KnownHosts
+from trimtab_protocol.signing.hosts import HostChecking, HostSigner
 from trimtab_protocol.signing.keys import SigningKey
+from trimtab_protocol.signing.known_hosts import KnownHosts
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Processes
 

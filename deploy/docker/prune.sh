@@ -9,7 +9,7 @@ if [ "${2:-}" = agent ]; then
 fi
 rm -rf numpy/*/tests numpy/tests pandas/tests pyarrow/include pyarrow/tests
 # What the packages can do besides: schema registries, RPC and object stores of Arrow, a second backend of zstandard, and
-# the generator of bindings, of which cryptography needs the run-time part alone.
+# the generator of bindings, of which cryptography and PyNaCl need the run-time part alone.
 rm -rf confluent_kafka/schema_registry confluent_kafka/avro confluent_kafka/kafkatest cffi pycparser \
   pyarrow/*flight* pyarrow/*s3* zstandard/_cffi.* zstandard/backend_cffi.py
 # What Spark brings and a stream of reports does not use: Hive, machine learning, Spark Connect, RocksDB, other systems.

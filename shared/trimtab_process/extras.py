@@ -6,6 +6,7 @@ PACKAGES = {
     "cryptography": "cryptography",
     "fastapi": "fastapi",
     "httpx2": "httpx2",
+    "nacl": "pynacl",
     "numpy": "numpy",
     "ortools": "ortools",
     "pandas": "pandas",

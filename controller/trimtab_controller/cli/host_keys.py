@@ -25,8 +25,9 @@ from trimtab_protocol.messages.decode import BadMessage, check_name
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, HostKeys, decode_request
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.signing.envelope import headers_in, signatures_in
-from trimtab_protocol.signing.hosts import KnownHosts, Signed, digest_of
+from trimtab_protocol.signing.hosts import Signed, digest_of
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey, TrustedKeys, read_key
+from trimtab_protocol.signing.known_hosts import KnownHosts
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 TOKEN_BYTES = 24

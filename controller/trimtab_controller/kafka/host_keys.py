@@ -14,7 +14,7 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import decode_host_keys
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
-from trimtab_protocol.signing.hosts import MAX_HOSTS, KnownHosts
+from trimtab_protocol.signing.known_hosts import MAX_HOSTS, KnownHosts
 
 log = logging.getLogger(__name__)
 

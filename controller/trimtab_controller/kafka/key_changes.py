@@ -9,8 +9,8 @@ from trimtab_controller.kafka.host_keys import Trust, read_keys
 from trimtab_controller.kafka.publisher import Publisher, Record
 from trimtab_protocol.messages.host_keys import MAX_KEYS, HostKeys, encode_host_keys
 from trimtab_protocol.messages.names import HostId, Topics, keys_transactional_id
-from trimtab_protocol.signing.hosts import KnownHosts
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey
+from trimtab_protocol.signing.known_hosts import KnownHosts
 
 log = logging.getLogger(__name__)
 

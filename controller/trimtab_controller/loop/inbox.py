@@ -25,8 +25,9 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
-from trimtab_protocol.signing.hosts import HostChecking, KnownHosts, Signed, digest_of
+from trimtab_protocol.signing.hosts import HostChecking, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
+from trimtab_protocol.signing.known_hosts import KnownHosts
 
 log = logging.getLogger(__name__)
 

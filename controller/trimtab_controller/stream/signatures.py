@@ -13,7 +13,8 @@ import pyarrow as pa
 from trimtab_protocol.messages.decode import NAME_PATTERN, Fault
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED
-from trimtab_protocol.signing.hosts import HostChecking, KnownHosts, Signed
+from trimtab_protocol.signing.hosts import HostChecking, Signed
+from trimtab_protocol.signing.known_hosts import KnownHosts
 
 Place = tuple[int, int]
 """Partition and offset of a record."""

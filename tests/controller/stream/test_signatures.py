@@ -9,8 +9,9 @@ from trimtab_controller.stream.signatures import Refused, SignatureCheck, Verdic
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.signing.hosts import HostChecking, HostSigner, KnownHosts, digest_of
+from trimtab_protocol.signing.hosts import HostChecking, HostSigner, digest_of
 from trimtab_protocol.signing.keys import SigningKey
+from trimtab_protocol.signing.known_hosts import KnownHosts
 
 TOPIC = "trimtab.c.reports"
 WINDOW_MS = 10_000

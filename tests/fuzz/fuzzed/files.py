@@ -27,8 +27,9 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.signing.envelope import Envelope
-from trimtab_protocol.signing.hosts import HostSigner, KnownHosts, Signed, digest_of
+from trimtab_protocol.signing.hosts import HostSigner, Signed, digest_of
 from trimtab_protocol.signing.keys import BadKey, SigningKey, TrustedKeys, read_trust, write_trust
+from trimtab_protocol.signing.known_hosts import KnownHosts
 from trimtab_sandbox.state import StateError, load_state
 
 # Files are read from memory, where there is such a place: a million of them are written.

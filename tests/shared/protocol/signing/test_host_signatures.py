@@ -1,5 +1,6 @@
 """Signatures of hosts: who may speak for a host, and what is refused."""
 
+import base64
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,9 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.signing.envelope import HEADER, Envelope, signatures_in
-from trimtab_protocol.signing.hosts import MAX_EARLIER, HostSigner, KnownHosts, Signed, digest_of
+from trimtab_protocol.signing.hosts import MAX_EARLIER, HostSigner, Signed, digest_of
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
+from trimtab_protocol.signing.known_hosts import KnownHosts
 
 TOPIC = "trimtab.c.reports"
 A, B = HostId("a"), HostId("b")
@@ -58,6 +60,10 @@ def test_the_key_of_another_host_says_nothing_for_this_one(known: KnownHosts) ->
         ({"signatures": (b"",)}, Fault.UNKNOWN_KEY),
         ({"signatures": (b"\xff" * 10_000,)}, Fault.WRONG_SIGNATURE),
         ({"signatures": (KEYS[A].public.id.encode() + b":no base64",)}, Fault.WRONG_SIGNATURE),
+        ({"signatures": (KEYS[A].public.id.encode() + b":",)}, Fault.WRONG_SIGNATURE),
+        ({"signatures": (KEYS[A].public.id.encode() + b":" + base64.b64encode(bytes(63)),)}, Fault.WRONG_SIGNATURE),
+        ({"signatures": (KEYS[A].public.id.encode() + b":" + base64.b64encode(bytes(65)),)}, Fault.WRONG_SIGNATURE),
+        ({"signatures": (KEYS[A].public.id.encode() + b":" + base64.b64encode(bytes(64)),)}, Fault.WRONG_SIGNATURE),
         ({"digest": digest_of(b"2")}, Fault.WRONG_SIGNATURE),
         ({"key": b"c"}, Fault.UNKNOWN_KEY),
     ],
