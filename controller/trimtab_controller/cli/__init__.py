@@ -54,6 +54,8 @@ COMMANDS = {
 }
 """Command -> (module with `add_parser(commands)`, help)."""
 ENTRY_POINTS = "trimtab.commands"
+BLAS_THREADS = "OMP_NUM_THREADS"
+"""Environment variable with the number of numpy's threads.  For OpenBLAS, OPENBLAS_NUM_THREADS goes before it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     called = next((each for each in arguments if not each.startswith("-")), None)
     options = parser_for(called).parse_args(arguments)
+    if called in COMMANDS:  # not for the sandbox, whose workers run what users wrote
+        # Before numpy is imported.  The controller's children inherit it.  Our arrays are too small for more threads,
+        # which spin while they wait for work.
+        os.environ.setdefault(BLAS_THREADS, "1")
     try:
         code = _run(options)
         sys.stdout.flush()

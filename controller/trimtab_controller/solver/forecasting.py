@@ -48,7 +48,6 @@ def answer(question: ForecastQuestion) -> ForecastAnswer:
 def serve(connection: Connection, question: ForecastQuestion) -> None:
     """The process: one answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C and ends this process
-    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     os.nice(NICENESS)
     connection.send(answer(question))
 

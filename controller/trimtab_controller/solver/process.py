@@ -2,7 +2,6 @@
 
 import logging
 import multiprocessing
-import os
 import signal
 import threading
 import time
@@ -31,7 +30,6 @@ Serve = Callable[[Connection], None]
 def serve(connection: Connection) -> None:
     """The solver process: a question in, an answer out, until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the controller handles Ctrl-C and ends this process
-    os.environ["OMP_NUM_THREADS"] = "1"  # set before numpy is imported; the searches are sequential
     from trimtab_controller.solver.balance import answer
 
     connection.send(None)

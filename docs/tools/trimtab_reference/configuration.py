@@ -16,6 +16,7 @@ from typing import Any
 
 from trimtab_agent.configuration import read_configuration
 from trimtab_console.configuration import decode as read_console
+from trimtab_controller.cli import BLAS_THREADS
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_reference import ROOT
@@ -32,6 +33,14 @@ SAMPLES: Mapping[str, tuple[Path, Read]] = {
 COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
 SECTION = re.compile(r"\[{1,2}([\w.]+)\]{1,2}\s*(?:# (.*))?")
 KEY = re.compile(r"""("?)([\w.-]+)\1 = (.*?)(?:\s+# (.*))?""")
+
+ENVIRONMENT = (
+    "## Environment variables",
+    f"`trimtab` sets {code(BLAS_THREADS)} to 1 for itself and for the processes that it starts: the solver's, that of "
+    "forecasts and the stream's. Threads of numpy gain nothing there, and would keep cores busy while they wait. What "
+    f"you set yourself stays, as does {code('OPENBLAS_NUM_THREADS')}. `trimtab sandbox` and `trimtab console` do not "
+    "set it.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +68,7 @@ def render() -> str:
     for name, (path, read) in SAMPLES.items():
         parts += [f"## {name}", f"A sample with every key: {source_link(path)}."]
         parts += sections(path.read_text(encoding="utf-8"), read)
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *ENVIRONMENT])
 
 
 def sections(text: str, read: Read) -> Iterator[str]:
