@@ -37,6 +37,7 @@ def cluster_document(name: str, known: Known, now: float) -> Cluster:
         last_decision_at=last.at if last else None,
         totals=_totals(status),
         rejected={**known.rejected, **status.rejected},
+        refused_hosts=status.refused_hosts,
     )
 
 

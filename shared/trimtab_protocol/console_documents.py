@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from trimtab_protocol.messages.refused_hosts import RefusedHosts
+
 T = TypeVar("T")
 
 API = "/api/v1"
@@ -73,7 +75,8 @@ class Cluster:
     """The cluster as a whole.
 
     `state` = silent, hold, paused, acting or dry run; `runbook` = what to open first; `rejected` = refused messages by
-    `topic.fault`; `fault` = why the console cannot read Kafka now.  `version` grows with each change of anything.
+    `topic.fault`; `refused_hosts` = which hosts such messages name, which are not proven to have sent them;
+    `fault` = why the console cannot read Kafka now.  `version` grows with each change of anything.
     """
 
     cluster: str
@@ -95,6 +98,7 @@ class Cluster:
     last_decision_at: float | None = None
     totals: Totals | None = None
     rejected: Mapping[str, int] = field(default_factory=dict)
+    refused_hosts: RefusedHosts = field(default_factory=RefusedHosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

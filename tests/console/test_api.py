@@ -1,7 +1,7 @@
 """The API on messages as they are on the topics."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -11,6 +11,8 @@ from tests.console.fleet import APP, NOW, OPERATORS, TOPICS, Fleet, Record, sour
 from trimtab_console.guard import CSP
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
+from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 
 FLEET = Fleet(workers=4, key_groups=64)
 BASE = "http://localhost:8750"
@@ -185,6 +187,14 @@ def test_a_message_that_cannot_be_read_is_counted_and_changes_nothing_else() -> 
     assert (watch.known.statuses, watch.known.intents) == (before.statuses, before.intents)
     found = get(client_of(watch), "cluster")["rejected"]
     assert found == {f"{TOPICS.status}.missing_field": 1, f"{TOPICS.intents}.malformed": 1}
+
+
+def test_the_hosts_that_refused_messages_name_are_told() -> None:
+    watch = watching(FLEET)
+    assert get(client_of(watch), "cluster")["refused_hosts"] == {"worst": [], "more": 0}
+    row = RefusedHost(topic=TOPICS.reports, host=HostId("h9"), fault="unknown_host", messages=3, at=NOW)
+    watch.take(status_record(replace(FLEET.status(), refused_hosts=RefusedHosts(worst=(row,), more=2))))
+    assert get(client_of(watch), "cluster")["refused_hosts"] == {"worst": [asdict(row)], "more": 2}
 
 
 def test_every_answer_forbids_what_a_console_does_not_need(client: TestClient) -> None:

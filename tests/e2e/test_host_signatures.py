@@ -141,6 +141,9 @@ def test_from_off_to_enforce_without_a_lost_report_and_then_nobody_speaks_for_an
     unsigned = REPORTS // 2 + 1
     assert dict(fourth.rejected) == {"unknown_key": REPORTS // 2, "unsigned": unsigned, "repeated_id": REPORTS}
     assert (dict(fourth.unsigned), dict(fourth.doubted)) == ({}, {"h0": "unknown_key"})
+    named = {(row.host, row.fault): row.messages for row in fourth.refused.worst}
+    told = {("h0", "unknown_key"): REPORTS // 2, ("h0", "unsigned"): unsigned, ("h1", "repeated_id"): REPORTS}
+    assert (named, fourth.refused.more) == (told, 0)
 
     # Revoked while the stream runs: h1 says nothing any more.
     rig.approve("h1")

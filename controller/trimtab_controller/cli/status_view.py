@@ -339,4 +339,16 @@ def _decisions(status: Status) -> Table | None:
 
 def _rejected(status: Status) -> Text | None:
     listed = ", ".join(f"{name}: {count}" for name, count in sorted(status.rejected.items()))
-    return Text(listed, "yellow") if listed else None
+    return Text("\n".join([listed, *_refused_hosts(status)]), "yellow") if listed else None
+
+
+def _refused_hosts(status: Status) -> Iterator[str]:
+    """In whose name they came.  Names are what the messages say, so they are no proof of who has sent them."""
+    found = status.refused_hosts
+    if not found.worst:
+        return
+    yield "by the host that they name, which may not be the one that sent them:"
+    for row in found.worst[:SHOWN_REASONS]:
+        yield f"  {row.host}: {row.messages} {row.topic}.{row.fault}, the last {ago(status.at - row.at)} ago"
+    if (more := found.more + len(found.worst[SHOWN_REASONS:])) > 0:
+        yield f"  and {more} more"

@@ -17,13 +17,14 @@ from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.host_keys import take_all, take_keys
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
-from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER
 from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
+from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts, RefusedTally
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_protocol.signing.hosts import HostChecking, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
@@ -87,6 +88,13 @@ class Inbox:
         self.unsigned: Counter[tuple[str, Fault]] = Counter()
         self.doubted: Mapping[HostId, str] = {}
         """Hosts in whose name reports without a good signature came in the last window, and what is wrong with it."""
+        self._refused_reports = RefusedHosts()
+        self._refused_acks = RefusedTally()
+
+    @property
+    def refused_hosts(self) -> RefusedHosts:
+        """In whose name reports and acks came that were refused."""
+        return self._refused_reports.joined(self._refused_acks.found)
 
     def know(self, hosts: Iterable[HostId]) -> None:
         """Set the known hosts; each snapshot does so too."""
@@ -99,7 +107,16 @@ class Inbox:
             return self._readers[topic](message)
         except BadMessage as error:
             self.reject(topic, error)
+            if topic == self._topics.acks:
+                self._note(message.key() or b"", error.fault)
             return None
+
+    def _note(self, key: bytes, fault: Fault) -> None:
+        """Count a refused ack by the host in whose name it came, if that is a name."""
+        host = key.decode("latin-1")
+        if NAME_PATTERN.fullmatch(host):
+            topic, now = self._topics.acks, self._clock()
+            self._refused_acks.add(RefusedHost(topic=topic, host=HostId(host), fault=fault, messages=1, at=now))
 
     def vouches(self, message: Message) -> bool:
         """Whether a trusted key signed the message; one without a trusted signature is counted as rejected."""
@@ -132,6 +149,7 @@ class Inbox:
             if count := snapshot.unsigned.get(fault):
                 self.unsigned[self._topics.reports, fault] = count
         self.doubted = snapshot.doubted
+        self._refused_reports = snapshot.refused
         return SnapshotArrived(snapshot=snapshot)
 
     def _read_ack(self, message: Message) -> AckSeen | None:

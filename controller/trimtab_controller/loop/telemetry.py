@@ -210,7 +210,7 @@ class Telemetry:
         self._metrics.see_maintenance(in_maintenance(decider.intents))
         self._metrics.handovers.see_disruption(decider.budget.use(now, execution, app) for app in decider.known.views)
         status = self._status_builder.status(now, decider, execution, inbox.rejected, self._hold)
-        return replace(status, signatures=signature_status(inbox))
+        return replace(status, signatures=signature_status(inbox), refused_hosts=inbox.refused_hosts)
 
 
 def _why(event: PaceChanged) -> str:

@@ -5,13 +5,14 @@ longer to plan than to read, and this needs the simpler query: key, time and siz
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trimtab_controller.stream.signatures import Refused, Verdict
+from trimtab_controller.stream.claims import claims_of
+from trimtab_controller.stream.signatures import Refused, Verdict, flood_claims
 from trimtab_protocol.messages.decode import Fault
 
 SMALL_SAMPLES = 1_000
@@ -51,11 +52,12 @@ def too_many(
     """
     if not batch.num_rows:
         return Verdict()
-    keys = pc.fill_null(batch["key"].cast(pa.binary()), b"")
+    keys = claimed = pc.fill_null(batch["key"].cast(pa.binary()), b"")
     arrival_ms = batch["arrival_ms"].to_numpy()
     if expected is not None:
         hosts = pa.array([host.encode() for host in expected], pa.binary())
         keys = pc.if_else(pc.is_in(keys, value_set=hosts), keys, pa.scalar(None, pa.binary()))
+    strangers = pa.table({"key": claimed, "arrival_ms": arrival_ms}).filter(pc.is_null(keys))
     counted = pa.table(
         {
             "key": keys,
@@ -83,4 +85,11 @@ def too_many(
                 key=None if key is None else key.hex().upper(),
             )
         )
-    return Verdict(refused=tuple(refused))
+    return Verdict(refused=tuple(refused), claims=claims_of((*strangers_of(strangers), *flood_claims(refused))))
+
+
+def strangers_of(records: pa.Table) -> Iterator[tuple[bytes, Fault, int, int]]:
+    """In whose name hosts that nobody expects have sent, for `claims_of`; of records with `key` and `arrival_ms`."""
+    sums = records.group_by("key", use_threads=False).aggregate([("arrival_ms", "count"), ("arrival_ms", "max")])
+    for row in sums.to_pylist():
+        yield row["key"] or b"", Fault.UNKNOWN_HOST, row["arrival_ms_count"], row["arrival_ms_max"]

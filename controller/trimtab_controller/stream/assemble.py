@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from trimtab_controller.stream import contents
+from trimtab_controller.stream.claims import Claims, rows_of
 from trimtab_controller.stream.measures import KEYS, Kind
 from trimtab_controller.stream.rows import EMPTY, added, kinds_in, of_kind, where
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.names import HostId, Topics
+from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedTally
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED, Snapshot
 
 SEEN_SHARE = 0.9
@@ -73,6 +75,8 @@ class Assembler:
         self._unsigned: dict[str, int] = {}
         self._doubted: dict[HostId, str] = {}
         self._doubts_told = False
+        self._topic = Topics(cluster).reports
+        self._refused = RefusedTally()
 
     @property
     def watermark_ms(self) -> int | None:
@@ -109,6 +113,11 @@ class Assembler:
         for fault, reports in unsigned.items():
             self._unsigned[fault] = self._unsigned.get(fault, 0) + reports
         self._doubted = dict([*{**self._doubted, **hosts}.items()][-MAX_DOUBTED:])
+
+    def refuse(self, claims: Claims) -> None:
+        """Note in whose name reports came that were refused before they were parsed."""
+        for row in rows_of(claims, self._topic):
+            self._refused.add(row)
 
     def next_look_ms(self, now_ms: int, *, patience_ms: int) -> int:
         """When to look for rows again: `patience_ms` after the last report of the next window, or from now if overdue.
@@ -167,8 +176,12 @@ class Assembler:
                 self._belated |= {host}
 
     def _count_rejected(self, rows: pa.Table) -> None:
-        for fault, samples in zip(rows["operator"].to_pylist(), rows["samples"].to_pylist(), strict=True):
+        columns = (rows[name].to_pylist() for name in ("operator", "samples", "worker", "last_ms"))
+        for fault, samples, claimed, last_ms in zip(*columns, strict=True):
             self._reject(fault, samples)
+            if claimed is not None:
+                at = last_ms / 1000.0
+                self._refused.add(RefusedHost(topic=self._topic, host=claimed, fault=fault, messages=samples, at=at))
 
     def _reject(self, fault: str, samples: int) -> None:
         if samples:
@@ -222,6 +235,7 @@ class Assembler:
             rejected=self._rejected,
             unsigned=self._unsigned,
             doubted=self._doubted,
+            refused=self._refused.found,
             hosts=contents.host_windows(rows[Kind.HOST]),
             nodes=contents.node_windows(rows),
             key_groups=contents.key_group_windows(rows[Kind.KEY_GROUP]),

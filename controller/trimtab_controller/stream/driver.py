@@ -21,14 +21,15 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.arrivals import BatchSizes, too_many
+from trimtab_controller.stream.arrivals import BatchSizes, strangers_of, too_many
 from trimtab_controller.stream.assemble import Assembler
+from trimtab_controller.stream.claims import claims_of
 from trimtab_controller.stream.configuration import Configuration, StreamSettings
 from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
 from trimtab_controller.stream.publisher import NotPublished, Publisher
 from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, plan_for, prefer_plain_files
-from trimtab_controller.stream.signatures import Refused, SignatureCheck, Verdict
+from trimtab_controller.stream.signatures import Refused, SignatureCheck, Verdict, flood_claims
 from trimtab_process.backoff import Backoff
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import Fault, shorten
@@ -174,6 +175,7 @@ class Batches:
         found = sums.toArrow()
         self._sizes.see(pc.sum(found["samples"]).as_py() or 0, flooded=bool(verdict.flooding))
         self._assembler.doubt(verdict.unsigned, verdict.doubted)
+        self._assembler.refuse(verdict.claims)
         refused = table_of(
             left_out_row(row.host, row.fault, row.start_ms, row.reports, row.last_ms) for row in verdict.refused
         )
@@ -193,7 +195,11 @@ class Batches:
                 expected=settings.expected_hosts,
             )
         rows = pipeline.left_out(records, window_ms=settings.window_ms, hosts=settings.expected_hosts).collect()
-        return Verdict(refused=tuple(Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows))
+        refused = tuple(Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows)
+        claimed = [*flood_claims(refused)]
+        if settings.expected_hosts is not None and any(row.fault is Fault.UNKNOWN_HOST for row in refused):
+            claimed += strangers_of(pipeline.strangers(records, settings.expected_hosts).toArrow())
+        return Verdict(refused=refused, claims=claims_of(claimed))
 
     def _sums(self, records: DataFrame, verdict: Verdict) -> DataFrame:
         """The query for the sums, planned but not run."""

@@ -28,6 +28,8 @@ from trimtab_protocol.signing.hosts import MAX_HEADER_BYTES
 
 MAX_REPORTS_S, MAX_BYTES_S = 10, 1024 * 1024
 """The most that one host may send per second on average over a window, plus one report of maximum size."""
+STRANGERS = 1_000
+"""Records of one batch in which hosts are looked for that nobody expects."""
 NOTHING = "array(CAST(NULL AS LONG))"
 DECLARED = (
     f"concat({NOTHING}, coalesce(x.oc, array()), nvl2(x.sby, array(x.sby), array()), nvl2(x.unk, {NOTHING}, array()), "
@@ -90,6 +92,13 @@ def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -
     return sent.select(host, fault.alias("fault"), "start_ms", "reports", "last_ms", "key").where("fault IS NOT NULL")
 
 
+def strangers(raw: DataFrame, hosts: Collection[str]) -> DataFrame:
+    """Some records of hosts that are not among `hosts`, to name them: `key`, `arrival_ms`.  Reads until it has them."""
+    return (
+        raw.where(~_is_of(hosts)).select("key", F.expr("unix_millis(timestamp)").alias("arrival_ms")).limit(STRANGERS)
+    )
+
+
 def arrivals(raw: DataFrame) -> DataFrame:
     """What `arrivals.too_many` needs of each record of a small batch: `key`, `arrival_ms`, `size` in bytes."""
     return raw.select(
@@ -141,6 +150,8 @@ def kept(
 def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     """One row per sample of a good report, one per bad report; `at_ms` = the middle of the interval.
 
+    A bad report has no `host`, since nothing in it counts; as `worker` it has the host in whose name it came.
+
     `raw` has Kafka's columns `key`, `value` and `timestamp`.  A report dated after its arrival gets the time of its
     arrival; one dated more than `max_ahead_ms` after it is refused.  Otherwise one fast clock would make all other
     hosts late.
@@ -158,7 +169,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
     fault = validation.fault(
         cluster=cluster, key="key", value="value", report="r", ahead_ms="r.t - arrival_ms", max_ahead_ms=max_ahead_ms
     )
-    judged = parsed.select("arrival_ms", "r", F.expr(fault).alias("fault"))
+    judged = parsed.select("arrival_ms", "r", "key", F.expr(fault).alias("fault"))
     # The leading NULL stands for the report itself: its host, or its fault.
     itself = f"array(CAST(NULL AS {validation.PART_TYPE}))"
     parts = judged.select(
@@ -167,6 +178,8 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         F.expr("if(fault IS NULL, r.i, 0D)").alias("interval_s"),
         F.expr("if(fault IS NULL, CAST(least(r.t, arrival_ms) - r.i * 500 AS LONG), arrival_ms)").alias("at_ms"),
         F.expr("r.n").alias("n"),
+        # In whose name a refused report came: its host is not known by that.
+        F.expr(f"if(fault IS NULL OR {validation.no_name('key')}, NULL, key)").alias("claimed"),
         F.explode(F.expr(f"if(fault IS NULL, concat({itself}, r.w, r.k, r.e), {itself})")).alias("x"),
     )
     # A part that is no block has one sample, at index 0 of columns that it does not have.
@@ -187,7 +200,7 @@ def samples(raw: DataFrame, *, cluster: str, max_ahead_ms: int) -> DataFrame:
         "interval_s",
         "kind",
         "host",
-        F.expr("x.w").alias("worker"),
+        F.expr("coalesce(x.w, claimed)").alias("worker"),
         F.expr("x.a").alias("app"),
         F.expr(f"coalesce(fault, x.o, x.fo, {declared})").alias("operator"),
         "partition",

@@ -75,7 +75,7 @@ def where(table: pa.Table, wanted: NDArray[np.bool_]) -> pa.Table:
 
 def _columns(kind: Kind) -> list[str]:
     if kind is Kind.REJECTED:
-        return ["host", "operator", "samples", "last_ms"]
+        return ["host", "worker", "operator", "samples", "last_ms"]
     sums, levels = len(SUMS[kind]), len(LEVELS.get(kind, ()))
     measured = (*SUM_COLUMNS[:sums], *KNOWN_COLUMNS[:sums])
     return [*KEYS[kind], "samples", "last_ms", "covered_s", *measured, *LEVEL_COLUMNS[:levels]]

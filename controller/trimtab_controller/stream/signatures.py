@@ -5,11 +5,12 @@ record.  No Spark, no I/O.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from trimtab_controller.stream.claims import Claims, claims_of
 from trimtab_protocol.messages.decode import NAME_PATTERN, Fault
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED
@@ -38,7 +39,7 @@ class Verdict:
 
     `dropped` and `good` = the places of records that are dropped because of their signature, and of the others.
     `unsigned` = how many reports are used although their signature is missing or wrong, by fault; `doubted` = hosts
-    with a missing or wrong signature, used or not.
+    with a missing or wrong signature, used or not.  `claims` = in whose name the refused ones came.
     """
 
     refused: tuple[Refused, ...] = ()
@@ -46,6 +47,7 @@ class Verdict:
     good: frozenset[Place] = frozenset()
     unsigned: Mapping[str, int] = field(default_factory=dict)
     doubted: Mapping[HostId, str] = field(default_factory=dict)
+    claims: Claims = field(default_factory=dict)
 
     @property
     def flooding(self) -> frozenset[str]:
@@ -103,9 +105,12 @@ class SignatureCheck:
         wanted = [index for index, key in enumerate(keys) if self._expected is None or (key or b"") in self._expected]
         faults = dict(zip(wanted, self._faults([records[index] for index in wanted], arrivals, wanted), strict=True))
         counts: dict[tuple[str | None, Fault | None, int], _Count] = {}
+        claimed: list[tuple[bytes, Fault, int, int]] = []
         for index, (arrival_ms, size) in enumerate(zip(arrivals, sizes, strict=True)):
             fault = faults.get(index, Fault.UNKNOWN_HOST)
             refused = fault is Fault.UNKNOWN_HOST or (fault is not None and self._enforces)
+            if fault is not None and refused:
+                claimed.append((records[index].key, fault, 1, arrival_ms))
             # What was not proven to be of a host says nothing about that host, not even that it has sent something.
             key = None if refused else records[index].key.hex().upper()
             place = key, fault if refused else None, arrival_ms - arrival_ms % self._window_ms
@@ -115,12 +120,14 @@ class SignatureCheck:
         bad = {index: fault for index, fault in faults.items() if fault is not None}
         dropped = {(partitions[index], offsets[index]) for index in bad} if self._enforces else set()
         good = {(partitions[index], offsets[index]) for index in wanted if index not in bad} if dropped else set()
+        rows = tuple(self._refused(counts))
         return Verdict(
-            refused=tuple(self._refused(counts)),
+            refused=rows,
             dropped=frozenset(dropped),
             good=frozenset(good),
             unsigned={} if self._enforces else Counter(map(str, bad.values())),
             doubted=_doubted({records[index].key: fault for index, fault in bad.items()}),
+            claims=claims_of((*claimed, *flood_claims(rows))),
         )
 
     def _faults(self, records: list[Signed], arrivals: list[int], indices: list[int]) -> Iterator[Fault | None]:
@@ -152,6 +159,13 @@ class SignatureCheck:
                     last_ms=count.last_ms,
                     key=key,
                 )
+
+
+def flood_claims(rows: Iterable[Refused]) -> Iterator[tuple[bytes, Fault, int, int]]:
+    """Of refused rows those that say in whose name the reports came, for `claims_of`."""
+    for row in rows:
+        if row.key is not None:
+            yield bytes.fromhex(row.key), row.fault, row.reports, row.last_ms
 
 
 def _doubted(faults: Mapping[bytes, Fault]) -> dict[HostId, str]:

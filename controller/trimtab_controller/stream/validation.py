@@ -139,13 +139,13 @@ def _foreign(r: str) -> str:
 def _out_of_range(r: str) -> str:
     cpu_limit = f"{MAX_CORES} * {r}.i"
     tests = [
-        _no_name(f"{r}.h"),
+        no_name(f"{r}.h"),
         f"{r}.i < 0.001 OR {r}.i > 3600",
         f"least({r}.t, {r}.q, {r}.n.rx, {r}.n.tx, {r}.n.mem, {r}.n.lim, {r}.n.lnk, {r}.n.cpu, {r}.n.cor) < 0",
         f"least({r}.n.dkt, {r}.n.dkf) < 0",
         f"{r}.n.cpu > {cpu_limit} OR {r}.n.cor > {MAX_NUMBER} OR {r}.n.lnk > {MAX_NUMBER}",
-        f"{r}.n.spd < 0.001 OR {r}.n.spd > {MAX_SPEED} OR {_no_name(f'{r}.n.typ')}",
-        _no_name(f"{r}.n.zon"),
+        f"{r}.n.spd < 0.001 OR {r}.n.spd > {MAX_SPEED} OR {no_name(f'{r}.n.typ')}",
+        no_name(f"{r}.n.zon"),
         _not_in(f"{r}.n.b", Basis),
         _any(f"{r}.w.s", _not_in("y", WorkerState)),
         _any(f"{r}.w.off", _not_in("y", Absence)),
@@ -165,7 +165,7 @@ def _out_of_range(r: str) -> str:
         *(_outside(_values(f"{r}.{partition}"), 0, MAX_PARTITIONS) for partition in ("k.p", "e.fp", "e.tp")),
         *(f"array_min({_values(f'{r}.{counts}')}) < 0" for counts in _counts()),
         *(_uneven(f"{r}.{array}", columns) for array, columns in _COLUMNS.items()),
-        *(_any(f"{r}.{array}.{name}", _no_name("y")) for array, columns in _NAMES.items() for name in columns.split()),
+        *(_any(f"{r}.{array}.{name}", no_name("y")) for array, columns in _NAMES.items() for name in columns.split()),
     ]
     return " OR ".join(tests)
 
@@ -190,7 +190,7 @@ def _no_operators(names: str, counts: str) -> str:
     tests = [
         f"array_size({names}) = 0 OR NOT array_size({names}) <=> array_size({counts})",
         f"array_size(array_distinct({names})) <> array_size({names})",
-        f"exists({names}, z -> z IS NULL OR {_no_name('z')})",
+        f"exists({names}, z -> z IS NULL OR {no_name('z')})",
         f"exists({counts}, z -> z IS NULL OR z < 1 OR z > {MAX_PARTITIONS})",
     ]
     return f"NOT ({names} IS NULL AND {counts} IS NULL) AND ({' OR '.join(tests)})"
@@ -202,7 +202,7 @@ def _no_copies(operators: str, partitions: str, records: str) -> str:
     tests = [
         f"array_size({partitions}) = 0",
         *(f"NOT array_size({column}) <=> array_size({partitions})" for column in (operators, records)),
-        f"exists({operators}, z -> z IS NULL OR {_no_name('z')})",
+        f"exists({operators}, z -> z IS NULL OR {no_name('z')})",
         f"exists({partitions}, z -> z IS NULL OR z < 0 OR z > {MAX_PARTITIONS})",
         f"exists({records}, z -> z IS NULL OR z < 0 OR z > {MAX_RECORDS})",
         f"array_size(array_distinct(arrays_zip({operators}, {partitions}))) <> array_size({partitions})",
@@ -220,7 +220,8 @@ def _outside(array: str, low: float, high: float | str) -> str:
     return f"array_min({array}) < {low} OR array_max({array}) > {high}"
 
 
-def _no_name(name: str) -> str:
+def no_name(name: str) -> str:
+    """The SQL of whether a text is no name.  NULL for NULL."""
     return _unlike(name, NAME_PATTERN)
 
 

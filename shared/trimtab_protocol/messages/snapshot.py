@@ -44,6 +44,7 @@ from trimtab_protocol.messages.names import (
     decode_epoch,
 )
 from trimtab_protocol.messages.reason_text import check_reason
+from trimtab_protocol.messages.refused_hosts import RefusedHosts, read_refused_hosts
 from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Absence, Basis, WorkerState
 
 VERSION = 2
@@ -149,6 +150,7 @@ class Snapshot:
     dropped; `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` becomes a
     `KeyGroupTable`, from any sequence.  Where the stream checks the signatures of hosts, `unsigned` counts by reason
     the reports that are used without a good one, since it started; `doubted` names hosts of such reports, used or not.
+    `refused` = in whose name the reports of `rejected` came, also since the stream started.
     """
 
     cluster: str
@@ -166,6 +168,7 @@ class Snapshot:
     pairs: tuple[PairWindow, ...] = ()
     unsigned: Mapping[str, int] = field(default_factory=dict)
     doubted: Mapping[HostId, str] = field(default_factory=dict)
+    refused: RefusedHosts = field(default_factory=RefusedHosts)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
@@ -225,6 +228,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "pairs": _pair_blocks(snapshot.pairs),
     }
     document |= {name: dict(found) for name in _SIGNATURES if (found := getattr(snapshot, name))}
+    if snapshot.refused.worst:
+        document["refused"] = snapshot.refused.document
     # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
     blocks = b",".join(encode(block_document(block)) for block in snapshot.blocks)
     return b"".join((encode(document)[:-1], b',"key_groups":[', blocks, b"]}"))
@@ -272,6 +277,7 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         rejected=_read_faults(fields, "rejected"),
         unsigned=fields.optional("unsigned", lambda name: _read_faults(fields, name)) or {},
         doubted=fields.optional("doubted", lambda name: _read_doubted(fields, name)) or {},
+        refused=fields.optional("refused", lambda name: read_refused_hosts(fields.fields(name))) or RefusedHosts(),
         hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
         nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
         key_groups=read_blocks(fields, "key_groups"),

@@ -12,8 +12,11 @@ from typing import TypeVar
 from trimtab_protocol.messages.decode import Fields, check_integer, check_name, check_text, encode, parse
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, decode_epoch
 from trimtab_protocol.messages.proposals import MAX_PROPOSALS, ProposalStatus, proposal_document, read_proposal
+from trimtab_protocol.messages.refused_hosts import RefusedHosts, read_refused_hosts
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus, read_round, round_document
+from trimtab_protocol.messages.status_balance import BalanceStatus as BalanceStatus
+from trimtab_protocol.messages.status_balance import read_balance
 from trimtab_protocol.messages.status_capacity import CapacityStatus, read_capacity, read_host
 from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, read_collocation
@@ -159,16 +162,6 @@ class PoolStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BalanceStatus:
-    """The settings of [balance] by which loads become what plans are made with: whoever predicts needs the same."""
-
-    smoothing: float
-    catch_up_s: float
-    max_disk: float
-    max_link: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldStatus:
     """The controller waits for an operator to accept that the content of the journal is lost; `id` names this hold."""
 
@@ -184,7 +177,8 @@ class Status:
     hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
     `intents` = when each intent in force was written, by record key; None: not known.  `proposals` = plans that wait
     for approval, at most one per app.  `signatures` None: nobody looks at the hosts' signatures.
-    `rules` None: no window is known yet, or an older controller does not tell them.
+    `rules` None: no window is known yet, or an older controller does not tell them.  `refused_hosts` = in whose name
+    reports and acks of `rejected` came, as far as they name a host.
     """
 
     cluster: str
@@ -208,6 +202,7 @@ class Status:
     proposals: tuple[ProposalStatus, ...] = ()
     signatures: SignatureStatus | None = None
     rules: tuple[RuleStatus, ...] | None = None
+    refused_hosts: RefusedHosts = field(default_factory=RefusedHosts)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rejected", MappingProxyType(dict(self.rejected)))
@@ -249,6 +244,7 @@ def encode_status(status: Status) -> bytes:
             "balance": asdict(status.balance) if status.balance else None,
             "proposals": [proposal_document(row) for row in status.proposals],
             "signatures": status.signatures.document if status.signatures else None,
+            "refused_hosts": status.refused_hosts.document,
             "rules": None if status.rules is None else [row.document for row in status.rules],
             "intents": None
             if status.intents is None
@@ -280,9 +276,11 @@ def decode_status(payload: bytes | None) -> Status:
         concerns=fields.optional("concerns", lambda name: _rows(fields, name, MAX_CONCERNS, _read_concern)) or (),
         hosts=fields.optional("hosts", lambda name: _rows(fields, name, MAX_NODES, read_host)) or (),
         pool=fields.optional("pool", lambda name: _rows(fields, name, MAX_NODES, _read_pool)) or (),
-        balance=fields.optional("balance", lambda name: _read_balance(fields.fields(name))),
+        balance=fields.optional("balance", lambda name: read_balance(fields.fields(name))),
         proposals=fields.optional("proposals", lambda name: _rows(fields, name, MAX_PROPOSALS, read_proposal)) or (),
         signatures=fields.optional("signatures", lambda name: read_signatures(fields.fields(name))),
+        refused_hosts=fields.optional("refused_hosts", lambda name: read_refused_hosts(fields.fields(name)))
+        or RefusedHosts(),
         rules=fields.optional("rules", lambda name: _rows(fields, name, MAX_TOLD, read_rule_status)),
         intents=fields.optional("intents", lambda name: dict(_rows(fields, name, MAX_INTENTS, _read_intent))),
     )
@@ -294,15 +292,6 @@ def _rows(fields: Fields, name: str, limit: int, read: Callable[[Fields], T]) ->
 
 def _read_hold(fields: Fields) -> HoldStatus:
     return HoldStatus(id=fields.name("id"), text=fields.text("text", limit=4000))
-
-
-def _read_balance(row: Fields) -> BalanceStatus:
-    return BalanceStatus(
-        smoothing=row.number("smoothing", high=1.0),
-        catch_up_s=row.number("catch_up_s"),
-        max_disk=row.number("max_disk", high=1.0),
-        max_link=row.number("max_link", high=1.0),
-    )
 
 
 def _read_intent(row: Fields) -> tuple[str, float]:

@@ -14,6 +14,7 @@ from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.albic.fit import Unknown
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import (
     ConcernStatus,
@@ -23,6 +24,8 @@ from trimtab_protocol.messages.status import (
     HostStatus,
     PoolStatus,
     Status,
+    decode_status,
+    encode_status,
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
@@ -55,6 +58,32 @@ def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
     assert line(7).endswith("63 key groups, 7 lack a standby")
     assert line(0).endswith("63 key groups")
     assert line(None).endswith("63 key groups")
+
+
+def test_the_hosts_that_refused_messages_name_are_said_as_what_they_are() -> None:
+    rows = tuple(
+        RefusedHost(
+            topic="trimtab.prod.reports", host=HostId(f"h{number}"), fault="unsigned", messages=40 - number, at=at
+        )
+        for number, at in enumerate([STATUS.at - 5.0] * 12)
+    )
+    refused = replace(
+        STATUS, rejected={"trimtab.prod.reports.unsigned": 500}, refused_hosts=RefusedHosts(worst=rows, more=3)
+    )
+    assert decode_status(encode_status(refused)) == refused
+    lines = shown(refused)
+    start = lines.index("refused messages") + 1
+    assert lines[start : start + 3] == [
+        "  trimtab.prod.reports.unsigned: 500",
+        "  by the host that they name, which may not be the one that sent them:",
+        "    h0: 40 trimtab.prod.reports.unsigned, the last 5 s ago",
+    ]
+    assert lines[start + 11 : start + 13] == [
+        "    h9: 31 trimtab.prod.reports.unsigned, the last 5 s ago",
+        "    and 5 more",
+    ]
+    nameless = replace(STATUS, rejected={"trimtab.prod.status.oversized": 1})
+    assert not [line for line in shown(nameless) if "they name" in line]
 
 
 def test_the_share_of_sends_that_skip_the_broker_is_said_if_it_is_known() -> None:

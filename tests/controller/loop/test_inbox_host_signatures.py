@@ -45,6 +45,8 @@ def test_an_ack_counts_only_if_its_host_has_signed_it() -> None:
     assert [inbox.take(said(by)) for by in (OTHER_HOST, STRANGER, None)] == [None, None, None]
     assert inbox.rejected == {(TOPICS.acks, Fault.UNKNOWN_KEY): 2, (TOPICS.acks, Fault.UNSIGNED): 1}
     assert not inbox.unsigned
+    named = [(row.host, row.fault, row.messages, row.at) for row in inbox.refused_hosts.worst]
+    assert named == [("h1", "unknown_key", 2, NOW), ("h1", "unsigned", 1, NOW)]
     inbox.take(host_keys(KEY_PAIR, at=2.0))  # revoked
     assert inbox.take(said(HOST_KEY)) is None
 

@@ -83,6 +83,7 @@ class Machine:
         self._assembler = assembler
         self.next_look_ms = assembler.next_look_ms
         self.doubt = assembler.doubt
+        self.refuse = assembler.refuse
 
     def on_rows(self, rows: Iterable[Row], *, now_ms: int) -> list[Snapshot]:
         return list(self._assembler.on_rows(table_of(rows), now_ms=now_ms))

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_SAMPLES, BatchSizes, too_many
+from trimtab_controller.stream.claims import MAX_CLAIMS
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_protocol.messages.decode import Fault
 
@@ -23,7 +24,7 @@ def batch(*rows: tuple[bytes | None, int, int | None]) -> pa.Table:
 
 def refused(rows: pa.Table, expected: tuple[str, ...] | None = ("h0", "h1")) -> list[Refused]:
     verdict = too_many(rows, window_ms=WINDOW_MS, most_reports=3, most_bytes=1_000, expected=expected)
-    assert verdict == Verdict(refused=verdict.refused), "nothing but what is refused"
+    assert verdict == Verdict(refused=verdict.refused, claims=verdict.claims), "nothing but what is refused"
     return sorted(verdict.refused, key=lambda row: (row.key or "", row.start_ms))
 
 
@@ -45,6 +46,24 @@ def test_unknown_hosts_share_one_row_per_window() -> None:
     first, second = refused(rows)
     assert first == Refused(host=None, fault=Fault.UNKNOWN_HOST, start_ms=10_000, reports=2, last_ms=10_002, key=None)
     assert (second.start_ms, second.reports) == (15_000, 1)
+
+
+def test_those_who_are_refused_are_named_if_their_keys_are_names() -> None:
+    rows = batch(
+        *((b"h1", 10_000 + each, 1) for each in range(4)), (b"h9", 10_001, 5), (b"h9", 15_003, 5), (b"\xff", 1, 5)
+    )
+    verdict = too_many(rows, window_ms=WINDOW_MS, most_reports=3, most_bytes=1_000, expected=("h0", "h1"))
+    assert verdict.claims == {("h1", "flooding"): (4, 10_003), ("h9", "unknown_host"): (2, 15_003)}
+
+
+def test_of_many_invented_names_those_with_most_reports_are_told() -> None:
+    invented = [(f"x{each}".encode(), 10_000, 1) for each in range(2 * MAX_CLAIMS)]
+    verdict = too_many(
+        batch(*invented, (b"h9", 10_000, 1), (b"h9", 10_000, 1)),
+        window_ms=WINDOW_MS, most_reports=3, most_bytes=1_000, expected=("h0",),
+    )  # fmt: skip
+    assert next(iter(verdict.claims)) == ("h9", "unknown_host")
+    assert len(verdict.claims) == MAX_CLAIMS
 
 
 def test_where_all_hosts_count_each_is_judged_by_itself() -> None:

@@ -5,6 +5,7 @@ import pytest
 from tests.controller.stream.assembler_situations import assembler, host, key_group, published, rejected
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 
 
 def test_a_window_is_published_once_when_every_expected_host_has_covered_it() -> None:
@@ -178,6 +179,21 @@ def test_a_spurious_call_changes_nothing() -> None:
     machine.on_rows([host("h0", 0, 9)], now_ms=9_000)
     assert machine.on_rows([], now_ms=99_000) == []
     assert published(machine.on_rows([host("h0", 0, 10)], now_ms=99_001)) == [(10_000, 1, 1)]
+
+
+def test_a_snapshot_names_the_hosts_in_whose_name_reports_were_refused() -> None:
+    machine = assembler(["h0"])
+    machine.refuse({(HostId("h9"), "unknown_host"): (2, 3_000)})
+    machine.refuse({(HostId("h9"), "unknown_host"): (3, 4_000)})
+    bad = rejected("malformed", 0, 1)._replace(worker="h0", last_ms=2_000)
+    nameless = rejected("malformed", 0, 7)
+    [found] = machine.on_rows([host("h0", 0, 10), bad, nameless], now_ms=10_100)
+
+    rows = [(row.topic, row.host, row.fault, row.messages, row.at) for row in found.refused.worst]
+    topic = f"trimtab.{found.cluster}.reports"
+    assert rows == [(topic, "h9", "unknown_host", 5, 4.0), (topic, "h0", "malformed", 1, 2.0)]
+    assert (found.refused.more, found.rejected["malformed"]) == (0, 8)
+    assert decode_snapshot(encode_snapshot(found)) == found
 
 
 def test_the_snapshots_that_a_batch_completes_name_the_hosts_whose_signatures_it_doubts() -> None:

@@ -81,6 +81,7 @@ def test_what_another_host_says_in_its_name_is_dropped_and_not_its_own() -> None
         dropped={(1, 2), (1, 3)},
         good={(1, 1), (1, 4)},
         doubted={HostId("a"): "unsigned"},
+        claims={(HostId("a"), "unknown_key"): (1, 5_000), (HostId("a"), "unsigned"): (1, 5_000)},
     )
     assert verdict.flooding == frozenset()
 
@@ -104,7 +105,9 @@ def test_a_flood_in_the_name_of_a_host_does_not_silence_it() -> None:
     assert (verdict.flooding, verdict.good) == (frozenset(), {(1, 200)})
 
     own = check().judge(batch(*(a.send(b"%d" % number, number) for number in range(4))))
-    assert own == Verdict(refused=(refused(Fault.FLOODING, reports=4, host="a"),))
+    assert own == Verdict(
+        refused=(refused(Fault.FLOODING, reports=4, host="a"),), claims={(HostId("a"), "flooding"): (4, 5_000)}
+    )
     assert own.flooding == {b"a".hex().upper()}
 
 
@@ -132,7 +135,9 @@ def test_hosts_that_nobody_expects_are_dropped_unread_in_every_mode() -> None:
 
     for checking in (HostChecking.WARN, HostChecking.ENFORCE):
         verdict = check(checking, expected={"a"}).judge(batch(a.send(b"1", 1), b.send(b"1", 2), b.send(b"2", 3)))
-        assert verdict == Verdict(refused=(refused(Fault.UNKNOWN_HOST, reports=2),))
+        assert verdict == Verdict(
+            refused=(refused(Fault.UNKNOWN_HOST, reports=2),), claims={(HostId("b"), "unknown_host"): (2, 5_000)}
+        )
 
 
 @pytest.mark.parametrize("missing", ["key", "digest"])

@@ -19,7 +19,8 @@ from tests.fuzz.fuzzed.mutants import Mutants, giants
 from tests.fuzz.fuzzed.run import Tally, forget_peak, peak_bytes, told
 from tests.fuzz.fuzzed.samples import CLUSTER, REPORT
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.arrivals import too_many
+from trimtab_controller.stream.arrivals import strangers_of, too_many
+from trimtab_controller.stream.claims import claims_of
 from trimtab_controller.stream.measures import (
     ABSENCES,
     BASES,
@@ -34,7 +35,7 @@ from trimtab_controller.stream.measures import (
     Kind,
 )
 from trimtab_controller.stream.session import open_session, plan_for
-from trimtab_controller.stream.signatures import Refused
+from trimtab_controller.stream.signatures import Refused, flood_claims
 from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.report import (
     MAX_CORES,
@@ -101,6 +102,10 @@ def left_out_alike(*, batches: int, seed: int) -> tuple[int, list[str]]:
             found += len(theirs)
             if theirs != set(ours.refused):
                 wrong.append(f"batch {number}: {theirs ^ set(ours.refused)}")
+            unknown = strangers_of(pipeline.strangers(raw, hosts).toArrow()) if hosts is not None else ()
+            claims = claims_of((*unknown, *flood_claims(theirs)))
+            if claims != ours.claims:
+                wrong.append(f"batch {number}: {claims} and {ours.claims}")
     finally:
         spark.stop()
     return found, wrong

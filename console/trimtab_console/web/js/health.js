@@ -33,8 +33,18 @@ export function health(root, wanted) {
     show(decisions.lastChild, decided.items, () => decisionList(decided.items));
     const refused = Object.entries(summary.rejected);
     rejected.hidden = !refused.length;
-    show(rejected.lastChild, refused, () => table("Refused messages", [["topic and fault", ([what]) => what], ["messages", ([, count]) => number(count), true]], refused));
+    show(rejected.lastChild, [refused, summary.refused_hosts], () => [
+      table("Refused messages", [["topic and fault", ([what]) => what], ["messages", ([, count]) => number(count), true]], refused),
+      refusedHosts(summary.refused_hosts),
+    ]);
   };
+}
+
+// Which hosts refused messages name: a name is no proof of who sent them.
+function refusedHosts({ worst, more }) {
+  if (!worst.length) return null;
+  const columns = [["host", (row) => row.host], ["topic and fault", (row) => `${row.topic}.${row.fault}`], ["messages", (row) => number(row.messages), true], ["last", (row) => when(row.at)]];
+  return h("div", {}, h("p", { class: "muted" }, "By the host that they name, which may not be the one that sent them:"), table("Hosts that refused messages name", columns, worst), more ? h("p", { class: "muted" }, `and ${number(more)} more`) : null);
 }
 
 // [runbook, text] of each thing that is not as it should be.

@@ -1,0 +1,89 @@
+"""In whose name messages came that were refused: what they say themselves, which nothing proves."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.names import HostId
+
+MAX_REFUSED_HOSTS = 20
+"""Hosts and faults of one status or snapshot; `more` counts the others."""
+MAX_TALLIED = 1_000
+"""Hosts and faults that are counted; of more, those whose last message is oldest are forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedHost:
+    """`messages` on `topic` were refused for the reason `fault`, the last one at `at` (epoch s).
+
+    They came in the name of `host`.  Anyone who may write the topic can have sent them.
+    """
+
+    topic: str
+    host: HostId
+    fault: str
+    messages: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedHosts:
+    """Those with most messages first, and how many `more` there are at least."""
+
+    worst: tuple[RefusedHost, ...] = ()
+    more: int = 0
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The JSON form."""
+        return {"worst": [asdict(row) for row in self.worst], "more": self.more}
+
+    def joined(self, other: "RefusedHosts") -> "RefusedHosts":
+        """Both, of different topics."""
+        return worst_of((*self.worst, *other.worst), self.more + other.more)
+
+
+def worst_of(rows: Iterable[RefusedHost], more: int = 0) -> RefusedHosts:
+    """As many of the rows as are told."""
+    ordered = sorted(rows, key=lambda row: (-row.messages, row.host, row.fault, row.topic))
+    rest = len(ordered[MAX_REFUSED_HOSTS:])
+    return RefusedHosts(worst=tuple(ordered[:MAX_REFUSED_HOSTS]), more=more + rest)
+
+
+class RefusedTally:
+    """Counts refused messages by the host in whose name they came."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, HostId, str], RefusedHost] = {}
+
+    def add(self, row: RefusedHost) -> None:
+        """Further messages of a host."""
+        name = row.topic, row.host, row.fault
+        before = self._rows.pop(name, None)
+        messages, at = (0, row.at) if before is None else (before.messages, before.at)
+        self._rows[name] = RefusedHost(
+            topic=row.topic, host=row.host, fault=row.fault, messages=messages + row.messages, at=max(at, row.at)
+        )
+        if len(self._rows) > MAX_TALLIED:
+            del self._rows[next(iter(self._rows))]
+
+    @property
+    def found(self) -> RefusedHosts:
+        """The worst of them."""
+        return worst_of(self._rows.values())
+
+
+def read_refused_hosts(fields: Fields) -> RefusedHosts:
+    """The value in these fields; raises BadMessage."""
+    rows = fields.objects("worst", limit=MAX_REFUSED_HOSTS)
+    return RefusedHosts(worst=tuple(_read(row) for row in rows), more=fields.integer("more"))
+
+
+def _read(row: Fields) -> RefusedHost:
+    return RefusedHost(
+        topic=row.text("topic", limit=500),
+        host=HostId(row.name("host")),
+        fault=row.name("fault"),
+        messages=row.integer("messages"),
+        at=row.number("at"),
+    )
