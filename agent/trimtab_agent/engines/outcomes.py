@@ -85,7 +85,9 @@ class WorkerStatus(Protocol):
 
     @property
     def waits_for(self) -> str | None:
-        """What it lacks, such as topics that the broker does not know yet; None = nothing."""
+        """What it lacks, such as topics that the broker does not know yet, or that its offsets were reset; None =
+        nothing.
+        """
 
     @property
     def state(self) -> WorkerState:

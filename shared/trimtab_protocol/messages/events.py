@@ -46,6 +46,8 @@ class EventKind(StrEnum):
     """The number of workers of an app has `changed`."""
     CONCERN = "concern"
     """A problem of an app has `begun` or `ended`; the reason is the name of its alert."""
+    WORKER = "worker"
+    """A worker that runs and is steered has `told` what is not as it should be, such as that its offsets were reset."""
     INTENT = "intent"
     """What an operator wants was `given`, has `ended` (taken back, or done)."""
     HOLD = "hold"

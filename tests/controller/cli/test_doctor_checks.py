@@ -318,6 +318,9 @@ def test_workers_that_are_not_steered_say_why() -> None:
     told = list(judge_agents(seen(worker(steering=False, unknown="aiokafka 0.13"), worker("w1")), None))
     assert levels(told) == [Level.OK, Level.WARNING]
     assert told[1].text.endswith("w0 on h0: aiokafka 0.13")
+    reset = list(judge_agents(seen(worker(reason="offsets were reset"), worker("w1")), None))
+    assert levels(reset) == [Level.OK, Level.WARNING]
+    assert reset[1].text == "these workers run, but: w0 on h0: offsets were reset"
     away = list(judge_agents(seen(worker(state=WorkerState.AWAY, steering=False)), None))
     assert (levels(away), away[1].text) == ([Level.OK, Level.WARNING], "not connected to their agents: w0 on h0")
     stopped = worker(state=WorkerState.AWAY, steering=False, absence=Absence.STOPPED, declared=AppId("shop"))

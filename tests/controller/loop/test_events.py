@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.controller.cli.status_examples import node
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, OPERATOR, T0, W0, W1, W2, kg, plan, started
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import MeasuredMove, RoundMeasured
@@ -12,11 +13,12 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
 from trimtab_controller.loop.events.log import MAX_AT_ONCE, EventLog
 from trimtab_controller.loop.events.of_execution import events_of_step
-from trimtab_controller.loop.events.of_status import events_of_status, new_decisions
+from trimtab_controller.loop.events.of_status import MAX_WORKERS_TOLD, events_of_status, new_decisions
 from trimtab_controller.plan import MoveReason, NextMove, PlanWhy
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
 from trimtab_protocol.messages.intents import Drain, Intent, Pause, Stop
 from trimtab_protocol.messages.names import Epoch, Topics
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
 
 PAUSE = Pause(by="ann", at=T0, reason="a look")
@@ -163,6 +165,23 @@ def test_what_a_new_status_tells() -> None:
     assert events_of_status(after, after, [DRAIN]) == []
     ended = events_of_status(after, status(at=T0 + 9, decisions=after.decisions), [])
     assert brief(ended) == [("intent", "ended", "drain"), ("hold", "ended", None), ("concern", "ended", "blocked")]
+
+
+def test_what_steered_workers_say_that_is_not_as_it_should_be_is_told_once() -> None:
+    reset = node("w1", reason="offsets were reset")
+    others = (
+        node("w2"),
+        node("w3", reason="exactly_once", steering=False),
+        node("w4", state=WorkerState.AWAY, reason="x"),
+    )
+    after = status(nodes=(reset, *others))
+
+    [event] = events_of_status(status(nodes=others), after, [])
+    assert (event.kind, event.phase, event.worker) == (EventKind.WORKER, "told", "w1")
+    assert event.text == "w1 on host-w1: offsets were reset"
+    assert events_of_status(after, after, []) == []
+    many = status(nodes=tuple(node(f"w{number}", reason="offsets were reset") for number in range(100)))
+    assert len(events_of_status(None, many, [])) == MAX_WORKERS_TOLD
 
 
 def test_before_the_first_window_of_a_term_no_concern_ends() -> None:

@@ -3,7 +3,7 @@ import { maybe, name, now } from "./api.js";
 import { ago, card, clock, finder, h, number, show } from "./dom.js";
 
 const PAGE = 100;
-const KINDS = ["decision", "plan", "move", "scaling", "size", "concern", "intent", "hold", "leader"];
+const KINDS = ["decision", "plan", "move", "scaling", "size", "concern", "worker", "intent", "hold", "leader"];
 const COLOURS = { concern: "warn", hold: "bad", move: "bad", intent: "warn", plan: "good", leader: "good" };
 
 export function events(root) {

@@ -171,7 +171,7 @@ def _overview(seen: ReportsSeen) -> str:
 
 
 def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
-    away, only_report = [], []
+    away, only_report, told = [], [], []
     for host, each in seen.hosts.items():
         for worker in each.report.workers:
             if worker.absence is Absence.STOPPED:
@@ -179,8 +179,11 @@ def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
             if worker.state is WorkerState.AWAY:
                 away.append(f"{worker.worker} on {host}")
             elif not worker.steering:
-                why = "" if worker.unknown is None else f": {worker.unknown}"
+                reason = worker.reason or worker.unknown
+                why = "" if reason is None else f": {reason}"
                 only_report.append(f"{worker.worker} on {host}{why}")
+            elif worker.reason is not None:
+                told.append(f"{worker.worker} on {host}: {worker.reason}")
     if away:
         text = f"not connected to their agents: {listed(away)}"
         remedy = "start them; the app must call install(app), and TRIMTAB_SOCKET must be the agent's socket"
@@ -188,6 +191,8 @@ def _judge_workers(seen: ReportsSeen) -> Iterator[Finding]:
     if only_report:
         text = f"these workers only report, so they are not balanced: {listed(only_report)}"
         yield warning(Check.AGENTS, text, "see the worker's log, and `trimtab runbook worker_not_steering`")
+    if told:
+        yield warning(Check.AGENTS, f"these workers run, but: {listed(told)}", "see the worker's log for details")
 
 
 def judge_refusals(seen: ReportsSeen) -> Iterator[Finding]:

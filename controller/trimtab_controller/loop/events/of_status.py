@@ -24,9 +24,12 @@ from trimtab_protocol.messages.intents import (
     Undrain,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
 from trimtab_protocol.wording import first_few
 
+MAX_WORKERS_TOLD = 20
+"""Workers of one status whose news are told; the status has them all."""
 TOLD_BY_EXECUTION = frozenset({"plan", "propose", "proposal"})
 """Kinds of decisions that the execution tells of, with their moves."""
 
@@ -34,6 +37,7 @@ TOLD_BY_EXECUTION = frozenset({"plan", "propose", "proposal"})
 def events_of_status(before: Status | None, after: Status, heard: Sequence[Intent]) -> list[Event]:
     """What is new in a status; `heard` = the intents that came since the last one.  Only events of intents have ids."""
     found = [*_decisions(before, after), *_intents(before, after, heard), *_hold(before, after)]
+    found += _workers(before, after)
     if after.window_end is not None:  # before the first window of a term nothing is known of concerns
         found += _concerns(before, after)
     return found
@@ -78,6 +82,15 @@ def _concerns(before: Status | None, after: Status) -> Iterator[Event]:
         yield _event(after, EventKind.CONCERN, "ended", f"{kind} of {app} has ended", reason=kind, app=app)
     for kind, app in sorted(now.keys() - old):
         yield _event(after, EventKind.CONCERN, "begun", f"{app}: {now[kind, app]}", reason=kind, app=app)
+
+
+def _workers(before: Status | None, after: Status) -> Iterator[Event]:
+    """What steered workers say that is not as it should be, such as that their offsets were reset."""
+    old = {row.worker: row.reason for row in before.nodes} if before else {}
+    said = [row for row in after.nodes if row.state is WorkerState.RUNNING and row.steering and row.reason]
+    for row in [row for row in said if old.get(row.worker) != row.reason][:MAX_WORKERS_TOLD]:
+        text = f"{row.worker} on {row.host}: {row.reason}"
+        yield _event(after, EventKind.WORKER, "told", text, app=row.app, worker=row.worker)
 
 
 def _hold(before: Status | None, after: Status) -> Iterator[Event]:

@@ -49,9 +49,6 @@ class PluginState:
         self.empty_at: float | None = None
         """When this worker saw, before its first join, that the app has no state (monotonic seconds); None = it has,
         or that is unknown."""
-        self.reset_at: float | None = None
-        """When it was noticed last that the group begins at the first records of topics that tables have counted
-        (monotonic seconds); None = never."""
         self.applied: Epoch = NO_EPOCH
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.copies: tuple[Copy, ...] = ()
@@ -65,6 +62,9 @@ class PluginState:
         generation."""
         self.not_local: str | None = None
         """Why events of a topic that should be local go by the broker; None = nothing is known against it."""
+        self.read_again: tuple[str, float] | None = None
+        """Which inputs are read again although tables have their state, and until when that is reported (monotonic
+        seconds); None = none that is known."""
         self._trust = trust
         self._writing = threading.Lock()
 

@@ -10,7 +10,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
-from trimtab_agent.engines.faust.steering.lost_offsets import done_again, tell_of_reset
+from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.tables import other_logs
@@ -22,6 +22,8 @@ from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
 
 log = logging.getLogger(__name__)
 
+READ_AGAIN_TOLD_S = 3600.0
+"""How long a worker reports that its offsets were reset; its log keeps it."""
 NamedTopics = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """Returns the topics of the named operators.  Called when the app is complete."""
 StateCheck = Callable[[Collection[str]], Awaitable[bool]]
@@ -117,18 +119,18 @@ class GroupWatcher:
         self._see_standstill()
         if parts.shared.layout is not None and parts.shared.refusal is None:
             recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
-            if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters):
-                log.warning("%s", doubt)
-                parts.shared.reset_at = time.monotonic()
+            if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters, time.time()):
+                self._read_again(doubt)
             else:
-                parts.work.start(self._see_reset(self._committed()))
+                thread, committed = parts.app.consumer.thread, self._committed()
+                parts.work.start(tell_of_reset(parts.ownership, thread, committed, self._read_again, time.time))
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
 
-    async def _see_reset(self, committed: Mapping[TP, int | None]) -> None:
-        """Note whether somebody has set the offsets to the start of the topics."""
-        if await tell_of_reset(self._parts.ownership, self._parts.app.consumer.thread, committed):
-            self._parts.shared.reset_at = time.monotonic()
+    def _read_again(self, found: Again) -> None:
+        """Log that inputs are read again, and report it for a while."""
+        log.warning("%s", found.text)
+        self._parts.shared.read_again = found.short, time.monotonic() + READ_AGAIN_TOLD_S
 
     def _committed(self) -> dict[TP, int | None]:
         """The offsets at which this generation goes on, of the sources of key groups that this worker owns."""

@@ -6,10 +6,15 @@ count them already.  An app that ends before its first commit looks the same, so
 
 A committed offset at which a topic begins shows nothing by itself: retention may have deleted exactly what has been
 processed.  But then the state is older than the first record that is left.
+
+The worker logs it, and reports it for a while: the operator of the cluster reads no logs of workers.  Kafka does not
+know what the offsets were before.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from aiokafka.errors import KafkaError
@@ -30,18 +35,30 @@ LIMIT_S = 5.0
 """How long the broker may take for one answer; nothing is told otherwise."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """Inputs are read again: `text` for the worker's log, `short` for its report."""
+
+    text: str
+    short: str
+
+
 def done_again(
-    ownership: Ownership, from_start: Mapping[TP, int], changelog_ends: Mapping[TP, int | None]
-) -> str | None:
+    ownership: Ownership, from_start: Mapping[TP, int], changelog_ends: Mapping[TP, int | None], now: float
+) -> Again | None:
     """What to tell of the owned key groups whose state has been made from records that are read again; None if none.
 
     `from_start` = source partitions without a committed offset, and their number of records; `changelog_ends` = the
-    last offset of each changelog partition, -1 if it is empty.
+    last offset of each changelog partition, -1 if it is empty; `now` in epoch seconds.
     """
     found = [each for each in ownership.owned() if _begins_with_state(ownership, each, from_start, changelog_ends)]
     if not found:
         return None
-    return _describe(found, "the consumer group has no offsets of their topics, but their tables have state")
+    read = {tp: f"from its start on, {from_start[tp]} records" for tp in ownership.sources(found) & from_start.keys()}
+    return Again(
+        text=_describe(found, "the consumer group has no offsets of their topics, but their tables have state"),
+        short=_short(now, "there are no offsets", read, found),
+    )
 
 
 def set_to_start(
@@ -60,26 +77,51 @@ def set_to_start(
     return found
 
 
-async def tell_of_reset(ownership: Ownership, thread: Any, committed: Mapping[TP, int | None]) -> bool:
-    """Log the owned key groups whose offsets somebody has set to the start of their topics; whether there are any.
+async def tell_of_reset(
+    ownership: Ownership,
+    thread: Any,
+    committed: Mapping[TP, int | None],
+    tell: Callable[[Again], None],
+    clock: Callable[[], float],
+) -> None:
+    """Tell of the owned key groups whose offsets somebody has set to the start of their topics.
 
     It runs beside the job: an error is logged and changes nothing.
     """
     if not committed:
-        return False
+        return
     try:
-        at = set_to_start(ownership, committed, await thread.first_records(committed.keys(), LIMIT_S))
+        firsts = await thread.first_records(committed.keys(), LIMIT_S)
+        at = set_to_start(ownership, committed, firsts)
         times = {tp: at[key_group] + SKEW_S for key_group in at for tp in ownership.changelogs([key_group])}
         newer = await thread.offsets_since(times, LIMIT_S) if times else {}
     except (KafkaError, TimeoutError, RuntimeError) as fault:  # RuntimeError: the worker ends
         log.info("it is not known whether offsets were set to the start of their topics: %r", fault)
-        return False
+        return
     if found := [each for each in at if ownership.changelogs([each]) & newer.keys()]:
         what = (
             "the consumer group begins at the first record of their topics, but their tables have state of later ones"
         )
-        log.warning("%s", _describe(found, what))
-    return bool(found)
+        read = {
+            tp: f"from {firsts[tp].offset} on, of {_minute(firsts[tp].at_s)}"
+            for tp in ownership.sources(found) & firsts.keys()
+        }
+        tell(Again(text=_describe(found, what), short=_short(clock(), "offsets were reset", read, found)))
+
+
+def _short(now: float, what: str, read: Mapping[TP, str], found: Iterable[KeyGroup]) -> str:
+    """One line for the report, which holds 200 characters.  What matters most comes first."""
+    partitions = sorted(read, key=lambda tp: (tp.topic, tp.partition))
+    more = f" (and {len(partitions) - 1} more partitions)" if len(partitions) > 1 else ""
+    first = partitions[0]
+    return (
+        f"{what}, seen {_minute(now)}: reads {first.topic}/{first.partition} {read[first]}{more}; "
+        f"the tables of {first_few(sorted(found), most=1)} have later state"
+    )
+
+
+def _minute(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _describe(found: Iterable[KeyGroup], what: str) -> str:

@@ -12,8 +12,6 @@ from trimtab_protocol.wording import first_few
 
 FRESH_S = 300.0
 """How long after its start a worker says that its app had no state then."""
-RESET_TOLD_S = 3600.0
-"""How long a worker says that it began at the first records of its topics with tables that have counted them."""
 NOT_WHOLE = "parts of the newest placement are missing: it follows the one before"
 
 
@@ -36,7 +34,12 @@ class FaustWorkerStatus:
 
     @property
     def waits_for(self) -> str | None:
-        """What this worker lacks: parts of the newest placement, topics that the broker does not know, local topics."""
+        """What is not as it should be, the worst only.
+
+        Inputs are read again; parts of the newest placement, topics or local topics are missing.
+        """
+        if (again := self._read_again()) is not None:
+            return again
         if self._shared.flaw is not None:
             return NOT_WHOLE
         missing = sorted(self._ownership.missing)
@@ -110,8 +113,12 @@ class FaustWorkerStatus:
     @property
     def reset(self) -> bool:
         """Whether, within the last hour, it began at the first records of topics that its tables have counted."""
-        noticed = self._shared.reset_at
-        return noticed is not None and time.monotonic() - noticed < RESET_TOLD_S
+        return self._read_again() is not None
+
+    def _read_again(self) -> str | None:
+        """Which inputs are read again although tables have counted them; None = none in the last hour that is known."""
+        again = self._shared.read_again
+        return again[0] if again is not None and time.monotonic() < again[1] else None
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

@@ -1,5 +1,6 @@
 """What a worker knows of the app's topics: which of them the broker does not have."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,6 +48,17 @@ def test_topics_that_the_broker_does_not_know_are_told(known: set[str], told: st
 
     assert facts.waits_for == told
     assert {topic for each in ownership.operators().values() for topic in each.topics} == known
+
+
+def test_that_inputs_are_read_again_is_told_for_a_while_and_first() -> None:
+    ownership, facts = a_worker(set())
+    ownership.learn(Layout(named={}, sources=frozenset({"orders"}), changelogs=frozenset()))
+    now = time.monotonic()
+
+    facts._shared.read_again = "offsets were reset", now + 3600.0
+    assert facts.waits_for == "offsets were reset"
+    facts._shared.read_again = "offsets were reset", now
+    assert facts.waits_for == "the broker does not know these topics: orders"
 
 
 def test_of_many_missing_topics_a_few_are_named() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +12,14 @@ from faust.types import TP
 from tests.agent.engines.faust.steering.test_commands_to_worker import Windows, Worker
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.steering import group_watcher, worker_status
-from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, done_again, tell_of_reset
+from trimtab_agent.engines.faust.steering import group_watcher
+from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import AppId, OperatorId
+from trimtab_protocol.messages.reason_text import reason_text
 
+NOW = 1_000_000_000.0
+AGAIN = Again(text="the long text", short="the short one")
 ORDERS, PAYMENTS, SUMS, ALERTS = (TP(topic, 0) for topic in ("orders", "payments", "sums-changelog", "alerts"))
 
 
@@ -38,10 +41,18 @@ def an_owner() -> Ownership:
 
 
 def test_state_without_any_offset_is_told() -> None:
-    told = done_again(an_owner(), {ORDERS: 90, PAYMENTS: 0}, {SUMS: 41})
+    told = done_again(an_owner(), {ORDERS: 90, PAYMENTS: 0}, {SUMS: 41}, NOW)
 
     assert told is not None
-    assert told.startswith("shop/sums/0: the consumer group has no offsets of their topics")
+    assert told.text.startswith("shop/sums/0: the consumer group has no offsets of their topics")
+    assert (
+        told.short
+        == reason_text(told.short)
+        == (
+            "there are no offsets, seen 2001-09-09 01:46 UTC: reads orders/0 from its start on, 90 records "
+            "(and 1 more partitions); the tables of shop/sums/0 have later state"
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +67,7 @@ def test_state_without_any_offset_is_told() -> None:
     ],
 )
 def test_what_counts_nothing_twice_is_not_told(from_start: dict[TP, int], ends: dict[TP, int]) -> None:
-    assert done_again(an_owner(), from_start, ends) is None
+    assert done_again(an_owner(), from_start, ends, NOW) is None
 
 
 class Broker:
@@ -77,26 +88,36 @@ LATER = FIRST.at_s + SKEW_S
 
 
 def told_of(
-    caplog: pytest.LogCaptureFixture,
     committed: dict[TP, int | None],
     *,
     written: float = LATER,
     firsts: Mapping[TP, FirstRecord] | None = None,
-) -> str:
-    asyncio.run(tell_of_reset(an_owner(), Broker(firsts or {ORDERS: FIRST}, {SUMS: written}), committed))
-    return caplog.text
+) -> list[Again]:
+    told: list[Again] = []
+    broker = Broker(firsts or {ORDERS: FIRST}, {SUMS: written})
+    asyncio.run(tell_of_reset(an_owner(), broker, committed, told.append, lambda: NOW))
+    return told
 
 
-def test_offsets_that_were_set_to_the_start_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    told = told_of(caplog, {ORDERS: 50, PAYMENTS: 7})
+def test_offsets_that_were_set_to_the_start_are_told() -> None:
+    [told] = told_of({ORDERS: 50, PAYMENTS: 7})
 
-    assert "shop/sums/0: the consumer group begins at the first record of their topics" in told
+    assert told.text.startswith("shop/sums/0: the consumer group begins at the first record of their topics")
+    assert (
+        told.short
+        == reason_text(told.short)
+        == (
+            "offsets were reset, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, of 1970-01-01 00:16 UTC; "
+            "the tables of shop/sums/0 have later state"
+        )
+    )
 
 
 def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*, from_start: bool, set_back: bool) -> Worker:
-        async def tell(*_: object) -> bool:
-            return set_back
+        async def tell(_owner: object, _thread: object, _at: object, told: Callable[[Again], None], _: object) -> None:
+            if set_back:
+                told(AGAIN)
 
         async def play() -> Worker:
             worker = Worker()
@@ -107,7 +128,7 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
             app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
             app.consumer = SimpleNamespace(from_start={}, thread=None, _committed_offset={})
             worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
-            monkeypatch.setattr(group_watcher, "done_again", lambda *_: "told" if from_start else None)
+            monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())
             worker.watcher.stable()
             for _ in range(5):
@@ -121,18 +142,19 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
     for reasons in ({"from_start": True, "set_back": False}, {"from_start": False, "set_back": True}):
         worker = begun(**reasons)
         assert worker.status.reset
-        assert worker.shared.reset_at is not None
-        later = worker.shared.reset_at + worker_status.RESET_TOLD_S
+        assert worker.status.waits_for == AGAIN.short
+        later = time.monotonic() + group_watcher.READ_AGAIN_TOLD_S
         with monkeypatch.context() as patched:
             patched.setattr(time, "monotonic", lambda later=later: later)
             assert not worker.status.reset
 
 
-def test_of_two_topics_both_must_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_of_two_topics_both_must_begin_anew() -> None:
     firsts = {ORDERS: FIRST, PAYMENTS: FirstRecord(offset=3, at_s=900.0)}
 
-    assert told_of(caplog, {ORDERS: 50, PAYMENTS: 7}, firsts=firsts) == ""
-    assert "shop/sums/0" in told_of(caplog, {ORDERS: 50, PAYMENTS: 3}, firsts=firsts)
+    assert told_of({ORDERS: 50, PAYMENTS: 7}, firsts=firsts) == []
+    [told] = told_of({ORDERS: 50, PAYMENTS: 3}, firsts=firsts)
+    assert "reads orders/0 from 50 on, of 1970-01-01 00:16 UTC (and 1 more partitions)" in told.short
 
 
 @pytest.mark.parametrize(
@@ -144,10 +166,8 @@ def test_of_two_topics_both_must_begin_anew(caplog: pytest.LogCaptureFixture) ->
         pytest.param({}, LATER, id="it owns nothing"),
     ],
 )
-def test_what_goes_on_where_it_was_is_not_told(
-    caplog: pytest.LogCaptureFixture, committed: dict[TP, int | None], written: float
-) -> None:
-    assert told_of(caplog, committed, written=written) == ""
+def test_what_goes_on_where_it_was_is_not_told(committed: dict[TP, int | None], written: float) -> None:
+    assert told_of(committed, written=written) == []
 
 
 def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -156,6 +176,8 @@ def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFix
             raise TimeoutError
 
     caplog.set_level("INFO")
-    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}))
+    told: list[Again] = []
+    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}, told.append, lambda: NOW))
 
+    assert told == []
     assert "it is not known whether offsets were set to the start" in caplog.text
