@@ -52,6 +52,8 @@ def events(fleet: Fleet) -> list[Event]:
         (860.0, EventKind.PLAN, "measured", "orders: load distance 1.1 measured, 0.9 predicted",
          {"app": APP, "plan": PLAN, "planned": 0.9, "measured": 1.1,
           "loads": tuple(replace(row, measured=(row.planned or 0.0) + 0.4) for row in loads)}),
+        (400.0, EventKind.WORKER, "told", f"{w[2]} on host-0002: waits for the topic returns",
+         {"app": APP, "worker": w[2]}),
         (300.0, EventKind.CONCERN, "begun", f"orders: {w[1]} is asked for 110 % of its capacity",
          {"reason": "over_capacity", "app": APP}),
         (60.0, EventKind.INTENT, "given", f"drain {w[0]}, by ann@ops: kernel update",
