@@ -11,6 +11,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
+from tests.e2e.in_process import trimtab
 from tests.served_metrics import own_labels
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import decode_entry
@@ -129,11 +130,9 @@ listen = "127.0.0.1:{metrics_port}"
         return process
 
     def trimtab(self, *arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [*PROGRAM, *arguments, "--config", str(self.config)], capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code == 0 else done.stderr
+        ended, output, errors = trimtab(*arguments, "--config", str(self.config))
+        assert ended == code, output + errors
+        return output if code == 0 else errors
 
     def status(self) -> dict:
         return json.loads(self.trimtab("status", "--json"))

@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 from confluent_kafka import Producer
 
+from tests.e2e.in_process import trimtab
 from tests.e2e.security.secured_broker import LIMIT_S, Secured
 from tests.e2e.security.test_security import PROGRAM, wait_for
 from trimtab_controller.security.keys import KeyFiles
@@ -53,10 +54,9 @@ class Cluster:
 
     def keys(self, *words: str) -> str:
         """What a command about the keys of hosts says."""
-        command = [*PROGRAM, "keys", *words, "--config", str(self.config)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        code, output, errors = trimtab("keys", *words, "--config", str(self.config))
+        assert code == 0, errors
+        return output
 
     def enroll(self, host: str) -> str:
         """As operators do: a token, the host's request, the fingerprint of both; what the operator sees."""
@@ -99,15 +99,8 @@ class Cluster:
 
     def seen(self) -> dict[str, float | None]:
         """CPU of each host, as the status shows it."""
-        done = subprocess.run(
-            [*PROGRAM, "status", "--json", "--config", str(self.config)],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        return (
-            {row["host"]: row["used_pct"] for row in json.loads(done.stdout)["hosts"]} if done.returncode == 0 else {}
-        )
+        code, output, _ = trimtab("status", "--json", "--config", str(self.config))
+        return {row["host"]: row["used_pct"] for row in json.loads(output)["hosts"]} if code == 0 else {}
 
 
 class Intruder:
