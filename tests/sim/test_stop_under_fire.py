@@ -75,7 +75,7 @@ def stopped(world: World, *, kill_leader: bool) -> tuple[Round, float]:
     ("moved", "kill_leader"),
     [
         pytest.param(0, False, id="just begun"),
-        pytest.param(600, False, id="half of it done"),
+        pytest.param(250, False, id="a quarter of it done"),
         pytest.param(100, True, id="the leader dies"),
     ],
 )
