@@ -2,8 +2,9 @@
 
 The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
 marked `light`.  The fast tests come before the first three: at a low priority beside all four they would wait for the
-CPU until their own limits pass.  Tests marked `alone` measure CPU or short times; no other test runs beside them.  The
-static checks get the CPU that all others leave.  Scenarios take minutes each; `make scenarios` runs them.
+CPU until their own limits pass.  The jars are fetched meanwhile.  Tests marked `alone` measure CPU or short times; no
+other test runs beside them.  The static checks get the CPU that all others leave.  Scenarios take minutes each;
+`make scenarios` runs them.
 """
 
 import os
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 
 from tests.paths import END_TO_END
 from tests.programs import left_out
@@ -33,14 +34,19 @@ TAIL = 40
 
 @dataclass(slots=True)
 class Part:
-    """One command; `live` prints each line as it comes, else all are printed when the command has ended."""
+    """One command; `live` prints each line as it comes, else all are printed when the command has ended.
+
+    `after`: another part, which has to end first.
+    """
 
     name: str
     command: Sequence[str]
     live: bool = False
+    after: "Part | None" = None
     lines: list[str] = field(default_factory=list)
     code: int | None = None
     seconds: float = 0.0
+    ended: Event = field(default_factory=Event)
 
     @property
     def passed(self) -> bool:
@@ -62,16 +68,16 @@ def static_checks() -> Lane:
 
 
 def stages() -> list[list[Lane]]:
-    """Stages, one after the other, of lanes that run at the same time; the first fetches what the others need."""
+    """Stages, one after the other, of lanes that run at the same time.  Only the fast tests need no jars."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
+    jars = Part("jars", ("make", "--no-print-directory", "jars"), live=True)
     return [
-        [[Part("jars", ("make", "--no-print-directory", "jars"), live=True)]],
         [
             [
                 Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=600")),
-                Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True),
+                Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True, after=jars),
             ],
-            [Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
+            [jars, Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],
     ]
@@ -88,8 +94,13 @@ class Runner:
     def run(self, lane: Lane) -> None:
         """Run the parts one after the other; a failed one does not keep back the next."""
         for part in lane:
-            if not self._stopped:
-                self._run(part)
+            if part.after is not None:
+                part.after.ended.wait()
+            try:
+                if not self._stopped:
+                    self._run(part)
+            finally:
+                part.ended.set()
 
     def stop(self) -> None:
         """Start nothing more and interrupt what runs: pytest then cleans up."""
