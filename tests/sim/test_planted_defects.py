@@ -53,6 +53,7 @@ FOUND_BY = {
     "answers are heeded twice": 18,
     "no time-outs": 21,
     "no pause": 11,
+    "no hold": 2,
     "an agent never says no": 5,
     "the trust file is read once": 5,
     "a leader believes whoever writes": 4,

@@ -85,9 +85,9 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def brought_together() -> tuple[int, Watched]:
-    """How many pairs were apart at first, and the job after 25 windows."""
+    """How many pairs were apart at first, and the job after 15 windows; half of them bring it together."""
     watched = Watched(TalkingJob(pairs=48, rate=150.0), ALBIC)
-    return watched.job.remote, watched.run(25)
+    return watched.job.remote, watched.run(15)
 
 
 def test_what_saves_is_measured_and_brought_together(brought_together: tuple[int, Watched]) -> None:
