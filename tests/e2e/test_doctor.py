@@ -51,6 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         while {"ok"} != {level for check in ("agents", "leader") for level, _ in doctor(made)[1][check]}:
             made.check()
             assert time.monotonic() < deadline, doctor(made)
+            time.sleep(1.0)  # the cluster needs the CPU to start
         yield made
 
 

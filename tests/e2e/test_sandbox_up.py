@@ -19,6 +19,8 @@ from trimtab_protocol.messages.report import WorkerState, decode_report
 from trimtab_sandbox.marks import bound, command_lines, end_marked, marked, with_mark
 from trimtab_sandbox.state import load_state
 
+COMMAND_EVERY_S = 1.0
+"""A command takes a second or two of CPU, which what it asks about needs too."""
 PROGRAM = "from trimtab_controller.cli import main; raise SystemExit(main())"
 
 
@@ -53,11 +55,11 @@ def hosts_of(mark: str, folder: Path) -> list[dict[str, float]]:
     return found
 
 
-def wait_for(condition: Callable[[], object], limit_s: float = 60.0) -> None:
+def wait_for(condition: Callable[[], object], limit_s: float = 60.0, *, every_s: float = 0.05) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
+        time.sleep(every_s)
 
 
 def running(bootstrap: str, hosts: int) -> set[str]:
@@ -102,11 +104,11 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
         assert status.returncode == 0
         return "windows and plans: unknown" not in shown
 
-    wait_for(controller_has_reported)
+    wait_for(controller_has_reported, every_s=COMMAND_EVERY_S)
     assert shown.count(" alive ") == 7
     assert "sandbox  DRY RUN  " in shown
     assert "no plan in flight" in shown
-    wait_for(lambda: hosts_of(mark, folder))
+    wait_for(lambda: hosts_of(mark, folder), every_s=COMMAND_EVERY_S)
     disk = shutil.disk_usage(folder)
     for host in hosts_of(mark, folder):
         assert host["disk_total_bytes"] == pytest.approx(disk.used + disk.free, rel=0.01)
