@@ -286,10 +286,11 @@ class ControllerProcess:
             candidacy._feed(TermFenced(detail=str(error)))
 
 
-def _find_broker(admin: object, connection: Connection, stopping: Stopping) -> None:
+def _find_broker(connection: Connection, name: str, stopping: Stopping) -> kafka_client.SimulatedAdmin:
     """Whether it is there shows in the next request."""
     if stopping():
         raise StoppedError
+    return kafka_client.SimulatedAdmin({})
 
 
 @contextmanager
@@ -305,7 +306,6 @@ def simulated_clients() -> Iterator[None]:
             (publisher, "pause", kafka_client.pause),
             (run, "pause", kafka_client.pause),
             (run, "wait_for_broker", _find_broker),
-            (run, "AdminClient", kafka_client.SimulatedAdmin),
             (run, "SolverProcess", SolverModel),
             (driver, "STATUS_INTERVAL_S", STATUS_EVERY_S),
             (driver, "STATUS_SOON_S", STATUS_EVERY_S),
