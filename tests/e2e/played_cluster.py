@@ -32,6 +32,8 @@ from trimtab_protocol.signing.envelope import Envelope, signatures_in
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 WINDOW_S = 1.0
 LIMIT_S = 60.0
+COMMAND_AFTER_S = 1.0
+"""No operator is faster: what a command looks up is published a little after what it tells."""
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 
 
@@ -130,6 +132,8 @@ listen = "127.0.0.1:{metrics_port}"
         return process
 
     def trimtab(self, *arguments: str, code: int = 0) -> str:
+        if arguments[0] != "status":
+            time.sleep(COMMAND_AFTER_S)
         ended, output, errors = trimtab(*arguments, "--config", str(self.config))
         assert ended == code, output + errors
         return output if code == 0 else errors

@@ -10,11 +10,22 @@ from hypothesis import strategies as st
 from tests.models.test_balance_hosts import greedy, search, situations
 from tests.models.test_balance_properties import allowed_allocations, broken_rules, load_distance, problems, solved
 from trimtab_models import albic
-from trimtab_models.balance import FREE, BalanceResult, HostLimits, PlacingRules, Problem, solve_flux, solve_on_hosts
+from trimtab_models.balance import (
+    FREE,
+    BalanceResult,
+    Effort,
+    HostLimits,
+    Params,
+    PlacingRules,
+    Problem,
+    solve_flux,
+    solve_on_hosts,
+)
 from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)
+SHORT = albic.Params(balance=Params(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))
 
 
 @st.composite
@@ -126,7 +137,7 @@ def test_collocation_keeps_the_rules(case: tuple[Problem, PlacingRules], data: s
         serialise_cost=1.0,
         deserialise_cost=1.0,
     )
-    result = albic.solve(flows, stop=Never(), seed=0)
+    result = albic.solve(flows, stop=Never(), seed=0, params=SHORT)
     assert isinstance(result, albic.AlbicResult)
     assert breaches(problem, rules, result.balance.allocation) == []
 
