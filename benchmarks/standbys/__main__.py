@@ -1,13 +1,12 @@
 """The table of the standby model: gap to the bound, baselines, seconds.
 
-    python -m benchmarks.standbys [--instances N] [--share S ...] [--exact SECONDS] [--tight] [--speed] [--largest]
+    python -m benchmarks.standbys [--instances N] [--share S ...] [--exact SECONDS] [--speed] [--largest]
 
 Instances: 20 key groups a worker with log-normal loads (sigma 1) at a mean load of 50 %, owned by largest load first
 (*balanced*) or at random in equal numbers (*random*).  Following costs a share S of a key group's load; the controller
 assumes 0.2, and where it is measured to cost nothing, the share is 0.  Gaps are in percent of a worker.  `--exact`
-compares the smallest instances with the best plan and bound of CP-SAT within so many seconds each.  `--tight` measures
-those by a tighter bound too (`disjunctive.py`; minutes), where the gap is above AIM.  `--speed` measures large apps
-only, `--largest` 10,000 workers with 1,000,000 key groups.  Times are CPU seconds.
+compares the smallest instances with the best plan and bound of CP-SAT within so many seconds each.  `--speed` measures
+large apps only, `--largest` 10,000 workers with 1,000,000 key groups.  Times are CPU seconds.
 """
 
 import argparse
@@ -18,7 +17,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.standbys.disjunctive import disjunctive_bound
 from benchmarks.standbys.exact import optimum
 from benchmarks.standbys.instances import FOLLOWING_SHARE, instance
 from trimtab_models.standbys import (
@@ -79,21 +77,6 @@ def _quantiles(gaps: list[float]) -> str:
     return f"{middle:>6.2f} {most:>6.2f} {worst:>6.2f} {(found <= AIM).mean():>6.0%}"
 
 
-def print_tight(share: float, instances: int) -> None:
-    """The sizes with the largest gaps, by the model's own bound and by a tighter one."""
-    for workers in WORKERS[:2]:
-        for balanced in (True, False):
-            own, tight = list[float](), list[float]()
-            for seed in range(instances):
-                problem = instance(workers, EACH * workers, seed, balanced=balanced, share=share)
-                result, _ = solved(problem)
-                worst, bound = result.score.worst, result.lower_bound
-                own.append(result.gap)
-                tight.append(worst - disjunctive_bound(problem, bound, worst) if result.gap > AIM else result.gap)
-            kind = "balanced" if balanced else "random"
-            print(f"{share:>5} {workers:>7} {kind:>9} | {_quantiles(own)} | tighter: {_quantiles(tight)}", flush=True)
-
-
 def print_exact(share: float, seconds: float) -> None:
     """The smallest instances beside CP-SAT."""
     for workers in WORKERS[:2]:
@@ -128,18 +111,12 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=20, metavar="N")
     parser.add_argument("--share", type=float, nargs="+", default=[0.0, FOLLOWING_SHARE], metavar="S")
     parser.add_argument("--exact", type=float, metavar="SECONDS", help="beside CP-SAT")
-    parser.add_argument("--tight", action="store_true", help="the smallest instances, by a tighter bound too")
     parser.add_argument("--speed", action="store_true", help="only large apps")
     parser.add_argument("--largest", action="store_true", help="only the largest app")
     args = parser.parse_args()
     if args.exact:
         for share in args.share:
             print_exact(share, args.exact)
-        return
-    if args.tight:
-        print("share workers    owners | gap: median, 95 %, worst, <= 1 | the same by the tighter bound")
-        for share in args.share:
-            print_tight(share, args.instances)
         return
     if not (args.speed or args.largest):
         print("share workers    owners | gap: median, 95 %, worst, <= 1 | above: fewest, rack-aware, worse | time")

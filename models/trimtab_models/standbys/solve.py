@@ -1,15 +1,17 @@
-"""Chooses standbys: keep, fill the gaps, improve."""
+"""Chooses standbys: keep, fill the gaps, improve; where that stays above the bound, align peaks and improve again."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab_models.solving import Never, Stop
+from trimtab_models.standbys.align import aligned, is_affordable
 from trimtab_models.standbys.bound import domain_bounds, following_bound
 from trimtab_models.standbys.construct import Filling, kept_standbys
 from trimtab_models.standbys.evaluate import evaluate, is_new, losses
-from trimtab_models.standbys.improve import Improving
+from trimtab_models.standbys.improve import NEGLIGIBLE, Improving
 from trimtab_models.standbys.ledger import Ledger
+from trimtab_models.standbys.peaks import AIM, peaks_bound
 from trimtab_models.standbys.problem import UNPLACED, Bools, Budget, Floats, Ints, Problem
 from trimtab_models.standbys.result import StandbyResult
 
@@ -37,9 +39,7 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
     if gaps.any():
         _fill(problem, assignment, gaps)
         # What is new is cut down to the budget afterwards.
-        unlimited = Ledger(replace(problem, budget=Budget()), assignment)
-        new = is_new(problem, assignment)[:, 0] if assignment.size else np.zeros(len(assignment), np.bool_)
-        Improving(unlimited, bounds, new, stop, params.steps).run(params.precision)
+        assignment = _improved(replace(problem, budget=Budget()), assignment, bounds, stop, params)
         _cut(problem, assignment)
     elif problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
@@ -49,11 +49,38 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
 def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> StandbyResult:
     """A given assignment with its value and bound."""
     bounds = domain_bounds(problem) if bounds is None else bounds
-    score, proven = evaluate(problem, assignment), float(bounds.max(initial=0.0))
-    reached = score.worst if not score.missing else 2.0 * max(proven, score.worst)
-    if proven < reached:
-        proven = following_bound(problem, proven, reached)
+    score = evaluate(problem, assignment)
+    reached = score.worst if not score.missing else 2.0 * max(float(bounds.max(initial=0.0)), score.worst)
+    proven = _fluid_bound(problem, bounds, reached)
+    if score.worst - proven > AIM and not score.missing:
+        proven = peaks_bound(problem, proven, reached)
     return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
+
+
+def _fluid_bound(problem: Problem, bounds: Floats, reached: float) -> float:
+    """The largest of the bounds of the domains, or the one by Following, between them and `reached`."""
+    proven = float(bounds.max(initial=0.0))
+    return following_bound(problem, proven, reached) if proven < reached else proven
+
+
+def _improved(problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, params: Params) -> Ints:
+    """The assignment with better first standbys, of those that are not present."""
+    if not assignment.size:
+        return assignment
+    new = is_new(problem, assignment)[:, 0]
+    search = Improving(Ledger(problem, assignment), bounds, new, stop, params.steps)
+    search.run(params.precision)
+    if not is_affordable(problem, new):
+        return assignment
+    score = evaluate(problem, assignment)
+    proven = _fluid_bound(problem, bounds, score.worst)
+    if score.worst - proven <= params.precision:
+        return assignment
+    other = aligned(problem, assignment, new, (proven, score.worst), stop)
+    if other is None:
+        return assignment
+    Improving(Ledger(problem, other), bounds, new, stop, search.left).run(params.precision)
+    return other if evaluate(problem, other).worst < score.worst - NEGLIGIBLE else assignment
 
 
 def _gaps(problem: Problem, assignment: Ints) -> Bools:
