@@ -37,8 +37,8 @@ def is_affordable(problem: Problem, movable: Bools) -> bool:
 def aligned(problem: Problem, assignment: Ints, movable: Bools, bounds: tuple[float, float], stop: Stop) -> Ints | None:
     """The assignment with other first standbys for the `movable` (K,) key groups, which have one.
 
-    `bounds` = a bound on the worst load after a loss, and a value that is reached.  None if there is nothing to move, no
-    pass can be afforded, or limits left a key group without a place.
+    `bounds` = a bound on the worst load after a loss, and a value that is reached.  None if there is nothing to move,
+    no pass can be afforded, or limits left a key group without a place.
     """
     moved = np.flatnonzero(movable & (assignment != UNPLACED).any(axis=1))
     if not len(moved) or not is_affordable(problem, movable):

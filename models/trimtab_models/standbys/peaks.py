@@ -108,7 +108,7 @@ class _Program:
             load=problem.load[large],
             follow=problem.follow[large],
             lost_with=of[large],
-            others=np.bincount(of[small], inherited[small], problem.domains),
+            others=np.bincount(of[small], inherited[small], problem.domains).astype(np.float64),
             ratio=ratio,
             rest=max(0.0, followed - ratio * float(inherited[small].sum())),
             borders=_borders(inherited[large], largest),
