@@ -21,10 +21,14 @@ WORTHWHILE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Params:
-    """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker)."""
+    """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker).
+
+    `peaks`: whether to bound a result by Peaks as well, which takes longer.
+    """
 
     steps: int = 20_000
     precision: float = 0.1
+    peaks: bool = True
 
 
 DEFAULT_PARAMS = Params()
@@ -43,16 +47,16 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
         _cut(problem, assignment)
     elif problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
-    return rated(problem, assignment, bounds)
+    return rated(problem, assignment, bounds, peaks=params.peaks)
 
 
-def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None) -> StandbyResult:
-    """A given assignment with its value and bound."""
+def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None, *, peaks: bool = True) -> StandbyResult:
+    """A given assignment with its value and bound; by Peaks as well, where the other bounds are below it by AIM."""
     bounds = domain_bounds(problem) if bounds is None else bounds
     score = evaluate(problem, assignment)
     reached = score.worst if not score.missing else 2.0 * max(float(bounds.max(initial=0.0)), score.worst)
     proven = _fluid_bound(problem, bounds, reached)
-    if score.worst - proven > AIM and not score.missing:
+    if peaks and not score.missing and score.worst - proven > AIM:
         proven = peaks_bound(problem, proven, reached)
     return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
 

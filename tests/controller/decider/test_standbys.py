@@ -233,14 +233,14 @@ def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[
 
 def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     seen = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
-    good = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1)
+    good = Following.of(seen, placed(seen, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})).survival(seen, 1, peaks=True)
     assert good is not None
     assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
     assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
     assert good.bound_pct <= good.worst_pct
-    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1) is None, "three key groups lack one"
+    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True) is None, "three key groups lack one"
     alone = view(THREE[:1], ["a"])
-    assert Following.of(alone, placed(alone)).survival(alone, 1) is None
+    assert Following.of(alone, placed(alone)).survival(alone, 1, peaks=True) is None
 
 
 def test_standbys_are_replaced_only_where_that_is_worth_it() -> None:
@@ -266,14 +266,14 @@ def test_a_loss_is_rated_with_the_assumed_loads_of_fixed_workers() -> None:
     whole = view(THREE, ["a", "a", "b", "c"], [20.0, 20.0, 30.0, 30.0])
     placement = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",), 3: ("b",)})
     seen = around_c(whole)
-    found = Following.of(seen, placement).survival(seen, 1)
-    expected = Following.of(whole, placement).survival(whole, 1)
+    found = Following.of(seen, placement).survival(seen, 1, peaks=True)
+    expected = Following.of(whole, placement).survival(whole, 1, peaks=True)
     assert found is not None
     assert expected is not None
     assert (found.lost, found.worker) == (("b",), "c")
     assert found.worst_pct == pytest.approx(expected.worst_pct)
     bare = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",)})
-    assert Following.of(seen, bare).survival(seen, 1) is None, "a kept key group lacks one"
+    assert Following.of(seen, bare).survival(seen, 1, peaks=True) is None, "a kept key group lacks one"
     assert choose_standbys(seen, bare, 1, PLENTY).rows == {}, "and gets none before its owner is back"
 
 

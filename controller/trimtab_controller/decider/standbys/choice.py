@@ -50,8 +50,9 @@ FOLLOWING_SHARE = 0.2
 is less work than processing it."""
 NO_REPLACEMENT = float("inf")
 """The tolerance with which every present standby stays."""
-SEARCH = Params(steps=2_000)
-"""A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it."""
+SEARCH = Params(steps=2_000, peaks=False)
+"""A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it.  What is chosen
+is rated with the next window."""
 GONE = UNPLACED - 1
 """A standby in the placement that is no worker of the app any more."""
 
@@ -218,14 +219,14 @@ class Following:
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
         return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due).sum())
 
-    def survival(self, view: AppView, wanted: int) -> Survival | None:
-        """N-1 with these standbys.
+    def survival(self, view: AppView, wanted: int, *, peaks: bool) -> Survival | None:
+        """N-1 with these standbys; `peaks`: with a tighter bound, which takes 0.1 s with 8 workers.
 
         Fixed workers count as they are placed.  None while a key group lacks a standby, and where no other worker can
         take over.
         """
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
-        found = rated(problem, kept_standbys(problem))
+        found = rated(problem, kept_standbys(problem), peaks=peaks)
         domain, worker, workers = found.score.worst_domain, found.score.worst_worker, view.all_workers
         if not wanted or found.score.missing or worker < 0 or not problem.due.any():
             return None
