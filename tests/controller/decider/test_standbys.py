@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.standbys.instances import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_agent.engines.faust.group.placing import Reason, place
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
+from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
+from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.state import placement_of
 from trimtab_models.standbys import Budget
-from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 
@@ -238,9 +240,28 @@ def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
     assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
     assert good.bound_pct <= good.worst_pct
-    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True) is None, "three key groups lack one"
+    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True) is None, (
+        "three key groups lack one"
+    )
     alone = view(THREE[:1], ["a"])
     assert Following.of(alone, placed(alone)).survival(alone, 1, peaks=True) is None
+
+
+def test_n_minus_1_is_bound_tightly_where_apps_are_few() -> None:
+    """Large key groups: with divisible ones the survivors could be loaded by 2.8 points less."""
+    found = instance(4, 80, 5, balanced=True)
+    owners = ["abcd"[owner] for owner in found.owner.tolist()]
+    seen = view([*THREE, worker("d", "h3")], owners, found.load.tolist())
+    seen = replace(seen, standbys=1)
+    rows = chosen(choose_standbys(seen, placed(seen), 1, PLENTY))
+    rounds, bounds = StandbyRounds(), []
+    for others in (0, 10):
+        away = NotReady(reason=SkipReason.NO_WORKERS, detail="")
+        views = {APP: seen} | {AppId(f"other-{number}"): away for number in range(others)}
+        rounds.see(views, {APP: placed(seen, rows)})
+        bounds.append(rounds.survivals[APP].bound_pct)
+        assert bounds[-1] <= rounds.survivals[APP].worst_pct == pytest.approx(76.15, abs=0.1)
+    assert bounds == [pytest.approx(75.5, abs=0.3), pytest.approx(73.3, abs=0.1)]
 
 
 def test_standbys_are_replaced_only_where_that_is_worth_it() -> None:
