@@ -95,9 +95,15 @@ def move(page: Page, address: str, console: Client) -> Plan:
         page, f"Move {key_group} to {target}", f"Move {key_group} to {target}?", f"1 key group of {app} to {target}"
     )
     until(lambda: owner(console, key_group) == target, "the key group has moved")
-    plan = next(row for row in console.plans() if "moves it: by dialog" in row.reason)
+    until(lambda: asked(console), "the plan of the move is listed")
+    (plan,) = asked(console)
     assert ended(console, plan.plan).migrations == 1
     return plan
+
+
+def asked(console: Client) -> list[Plan]:
+    """The plans that an operator's move has made; the status has them later than the placement."""
+    return [row for row in console.plans() if "moves it: by dialog" in row.reason]
 
 
 def undo(page: Page, address: str, console: Client, plan: Plan) -> None:
