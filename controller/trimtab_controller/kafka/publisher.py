@@ -25,6 +25,8 @@ ATTEMPT_LIMIT_S = 10.0
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
+GONE_LIMIT_S = 5.0
+"""How long the broker may take to say whether it has a topic."""
 ENDED_CODES = frozenset({KafkaError.INVALID_TXN_STATE})
 """The broker knows of no transaction of this producer, as when a topic was deleted under it.  It looks for a newer user
 of the transactional id before that, so nobody had taken over."""
@@ -39,7 +41,7 @@ class PublicationError(Exception):
 
 
 class ProducerEndedError(PublicationError):
-    """The broker has ended this producer, though nobody has taken over.  A new one can go on from the topics."""
+    """The producer cannot go on, though nobody has taken over.  A new one can, from the topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,10 @@ class Publisher:
         self._stopping = stopping
         self._optional = optional
         self._key = key
+        self._topics: frozenset[str] = frozenset()
+        """Of the records of the open transaction."""
+        self._unknown: frozenset[str] = frozenset()
+        """Those that the broker did not know after the last attempt to commit."""
         self._producer = Producer(
             connection.client(
                 "trimtab-controller",
@@ -94,6 +100,7 @@ class Publisher:
 
     def _transaction(self, records: Sequence[Record]) -> None:
         self._producer.begin_transaction()
+        self._topics, self._unknown = frozenset(record.topic for record in records), frozenset()
         for record in records:
             headers = headers_of(record, self._key)
             self._producer.produce(
@@ -109,7 +116,25 @@ class Publisher:
             # Records for a topic that is gone stay in the queue.  Without them the next attempt fails, for good.
             if len(self._producer) and self._optional is not None and self._optional.is_in_the_way():
                 self._producer.purge(in_queue=True, in_flight=False)
+            elif len(self._producer):
+                self._look_for_topics()
             raise
+
+    def _look_for_topics(self) -> None:
+        """Raise ProducerEndedError if a topic is gone: the transaction would wait for it without end.
+
+        A broker that has just started may not know its topics yet, so one look is not enough.
+        """
+        before, self._unknown = self._unknown, frozenset(filter(self._is_unknown, self._topics))
+        if gone := before & self._unknown:
+            raise ProducerEndedError(f"topics were deleted: {', '.join(sorted(gone))}")
+
+    def _is_unknown(self, topic: str) -> bool:
+        try:
+            error = self._producer.list_topics(topic, timeout=GONE_LIMIT_S).topics[topic].error
+        except KafkaException:
+            return False  # nobody says
+        return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def _patiently(self, what: str, act: Callable[[], None], *, resumable: bool = False) -> None:
         """Try until it succeeds: wait after transient errors, stop when fenced, abort the transaction on others."""

@@ -23,7 +23,7 @@ class ProcessMetrics:
         self._role = Gauge(PREFIX + "role", text, ["role"], registry=self.registry)
         text = "Terms that ended because another controller took the lead."
         self.stood_down = Counter(PREFIX + "stood_down_total", text, registry=self.registry)
-        text = "Terms that ended because the broker ended their producer; the next one that is elected goes on."
+        text = "Terms that ended because their producer could not go on, as when a topic is deleted; the next one does."
         self.producers_ended = Counter(PREFIX + "producers_ended_total", text, registry=self.registry)
         self._shown: CollectorRegistry | None = None
 
