@@ -32,8 +32,7 @@ LIMITS = Limits(
     max_lag_s=2.0,
     guard=GuardSettings(windows=1, back_off_s=30.0),
 )
-ASKING = PlanMode.APPROVE, 60.0, 40.0
-"""Mode of plans, how long one waits for an operator, and how long what an operator has moved stays."""
+ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +75,7 @@ def traits_of(seed: int, key_groups: int) -> Traits:
 
 def configuration(keys: KeyFiles, traits: Traits, *, balance: Settings, limits: Limits) -> Configuration:
     """The controller.toml of a simulation."""
-    mode, approval_s, keep_moved_s = ASKING
-    asking = PlanSettings(mode=mode, approval_s=approval_s, keep_moved_s=keep_moved_s)
-    plans = asking if traits.asking else PlanSettings()
+    plans = ASKING if traits.asking else PlanSettings()
     execution = replace(limits, key_groups_per_part=traits.part_size)
     if traits.limit_s is not None:
         execution = replace(execution, disruption=traits.disruption, max_pause_s=UNKNOWN_PAUSE_S)
