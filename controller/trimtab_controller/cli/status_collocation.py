@@ -27,7 +27,8 @@ def _costs(found: CollocationStatus) -> str:
     if known:
         return f"no significant cost, {first_few(text for text, _ in known)}"
     reasons = dict.fromkeys(cost.unknown for _, cost in _ends(found) if cost.unknown)
-    return f"their cost is unknown, {first_few(reason for reason in reasons if reason)}"
+    told = first_few(reason for reason in reasons if reason)
+    return f"their cost is unknown, {told}" if told else "their cost is unknown"  # a new leader knows no reason yet
 
 
 def _few(found: CollocationStatus) -> str:

@@ -282,6 +282,8 @@ def test_what_remote_tuples_cost_is_a_line_of_the_app() -> None:
         "remote tuples: no significant cost, head sends at -4 ± 20 us; at most 100% can be local"
     )
     assert line(unknown, unknown) == "remote tuples: their cost is unknown, no tuple was local"
+    not_yet = RemoteCostStatus()
+    assert line(not_yet, not_yet, obtainable=0.58) == "remote tuples: their cost is unknown; at most 58% can be local"
     assert line(dear, few) == (
         "remote tuples: head sends at 98 ± 12 us more CPU each; tail receives: not known, too few key groups differ"
     )
