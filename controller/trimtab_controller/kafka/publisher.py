@@ -20,13 +20,11 @@ from trimtab_protocol.signing.keys import SigningKey
 
 log = logging.getLogger(__name__)
 
+GONE_LIMIT_S = 5.0
+"""How long the broker may take to say whether it has a topic."""
 ATTEMPT_LIMIT_S = 10.0
 """How long one attempt at a step of a transaction may take before the next one."""
 FENCED_CODES = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
-
-
-GONE_LIMIT_S = 5.0
-"""How long the broker may take to say whether it has a topic."""
 ENDED_CODES = frozenset({KafkaError.INVALID_TXN_STATE})
 """The broker knows of no transaction of this producer, as when a topic was deleted under it.  It looks for a newer user
 of the transactional id before that, so nobody had taken over."""
