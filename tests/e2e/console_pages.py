@@ -212,6 +212,7 @@ def act(page: Page, asker: Asker) -> None:
 
 def see_flows(page: Page, asker: Asker, broker: str) -> None:
     """What operators send to each other is drawn, and a table has the values of the API."""
+    until(lambda: asker.get("apps")["items"], "the app is known")  # a window without any report names none
     (app,) = [row["app"] for row in asker.get("apps")["items"]]
     with FlightProducer(broker, list(read_flights(limit=20_000)), key_groups=64, rate=100.0):
         until(lambda: asker.get(f"apps/{app}/flows")["items"], "a window has flows")

@@ -36,7 +36,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     settings = SandboxSettings(
         app="flights.app:app", app_folder=EXAMPLES, workers=HOSTS, pool=POOL, app_id=APP,
         environment=dict(FLIGHTS_ENVIRONMENT),
-        controller={"stream": {"window_s": 2.0, "watermark_s": 1.0}},  # the console waits for a window again and again
     )  # fmt: skip
     with Cluster(settings, tmp_path_factory.mktemp("doctor") / "sandbox") as made:
         made.start(
