@@ -23,7 +23,7 @@ from trimtab_sandbox.processes import Child, Processes
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
 FRESH = re.compile(r" INFO (?!.*the (stream has not|last window ended))(nothing:|plan \S+:|app:)")
 """A line of the log about a decision on fresh measurements."""
-INTERVAL_S, WINDOW_S, LEASE_S = 0.5, 2, 3
+INTERVAL_S, WINDOW_S, LEASE_S = 0.5, 4, 3
 START_LIMIT_S = 240.0
 """Spark starts slowly on a busy machine."""
 TAKEOVER_LIMIT_S = 60.0
@@ -63,7 +63,7 @@ class Cluster:
         file.write_text(
             f'[controller]\ncluster = "{self.topics.cluster}"\nlease_s = {LEASE_S}\n'
             f'[kafka]\nbootstrap_servers = "{self.broker.address}"\n'
-            f'[stream]\nwindow_s = {WINDOW_S}\nwatermark_s = 1\ncheckpoint_dir = "{self.folder / name}"\n'
+            f'[stream]\nwindow_s = {WINDOW_S}\nwatermark_s = 2\ncheckpoint_dir = "{self.folder / name}"\n'
             'spark = { "spark.master" = "local[2]" }\n'
         )
         return self.processes.start(name, [*PROGRAM, "controller", "run", "--act", "--config", str(file)])
