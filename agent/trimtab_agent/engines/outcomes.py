@@ -85,8 +85,9 @@ class WorkerStatus(Protocol):
 
     @property
     def waits_for(self) -> str | None:
-        """What it lacks, such as topics that the broker does not know yet, or that its offsets were reset; None =
-        nothing.
+        """What is not as it should be, such as topics that the broker does not know yet; None = nothing.
+
+        The worst only.
         """
 
     @property

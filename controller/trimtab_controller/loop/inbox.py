@@ -17,14 +17,14 @@ from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.host_keys import take_all, take_keys
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER
 from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
-from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts, RefusedTally
+from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts, RefusedTally, host_named
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_protocol.signing.hosts import HostChecking, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
@@ -113,10 +113,9 @@ class Inbox:
 
     def _note(self, key: bytes, fault: Fault) -> None:
         """Count a refused ack by the host in whose name it came, if that is a name."""
-        host = key.decode("latin-1")
-        if NAME_PATTERN.fullmatch(host):
+        if (host := host_named(key)) is not None:
             topic, now = self._topics.acks, self._clock()
-            self._refused_acks.add(RefusedHost(topic=topic, host=HostId(host), fault=fault, messages=1, at=now))
+            self._refused_acks.add(RefusedHost(topic=topic, host=host, fault=fault, messages=1, at=now))
 
     def vouches(self, message: Message) -> bool:
         """Whether a trusted key signed the message; one without a trusted signature is counted as rejected."""

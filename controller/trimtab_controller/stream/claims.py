@@ -5,9 +5,9 @@ A key is a claim.  Whoever invents keys makes many of them, so only some are tol
 
 from collections.abc import Iterable, Mapping
 
-from trimtab_protocol.messages.decode import NAME_PATTERN, Fault
+from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.refused_hosts import RefusedHost
+from trimtab_protocol.messages.refused_hosts import RefusedHost, host_named
 
 MAX_CLAIMS = 100
 """Hosts and faults of one batch that are told, those with most reports."""
@@ -20,10 +20,9 @@ def claims_of(refused: Iterable[tuple[bytes, Fault, int, int]]) -> Claims:
     """The claims in (key, fault, reports, last arrival).  Keys that are no names of hosts are left out."""
     found: dict[tuple[HostId, str], tuple[int, int]] = {}
     for key, fault, reports, last_ms in refused:
-        host = key.decode("latin-1")
-        if NAME_PATTERN.fullmatch(host):
-            before = found.get((HostId(host), str(fault)), (0, 0))
-            found[HostId(host), str(fault)] = before[0] + reports, max(before[1], last_ms)
+        if (host := host_named(key)) is not None:
+            before = found.get((host, str(fault)), (0, 0))
+            found[host, str(fault)] = before[0] + reports, max(before[1], last_ms)
     most = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
     return dict(most[:MAX_CLAIMS])
 

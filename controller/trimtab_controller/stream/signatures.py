@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from trimtab_controller.stream.claims import Claims, claims_of
-from trimtab_protocol.messages.decode import NAME_PATTERN, Fault
+from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.refused_hosts import host_named
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED
 from trimtab_protocol.signing.hosts import HostChecking, Signed
 from trimtab_protocol.signing.known_hosts import KnownHosts
@@ -170,6 +171,6 @@ def flood_claims(rows: Iterable[Refused]) -> Iterator[tuple[bytes, Fault, int, i
 
 def _doubted(faults: Mapping[bytes, Fault]) -> dict[HostId, str]:
     """Some of the hosts, those with proper names."""
-    named = ((key.decode("latin-1"), fault) for key, fault in faults.items() if fault is not Fault.REPEATED)
-    proper = [(HostId(name), str(fault)) for name, fault in named if NAME_PATTERN.fullmatch(name)]
+    named = ((host_named(key), str(fault)) for key, fault in faults.items() if fault is not Fault.REPEATED)
+    proper = [(host, fault) for host, fault in named if host is not None]
     return dict(sorted(proper)[:MAX_DOUBTED])

@@ -1,15 +1,21 @@
 """In whose name messages came that were refused: what they say themselves, which nothing proves."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.decode import NAME_PATTERN, Fields
 from trimtab_protocol.messages.names import HostId
 
 MAX_REFUSED_HOSTS = 20
 """Hosts and faults of one status or snapshot; `more` counts the others."""
 MAX_TALLIED = 1_000
 """Hosts and faults that are counted; of more, those whose last message is oldest are forgotten."""
+
+
+def host_named(key: bytes) -> HostId | None:
+    """The host in whose name a record with this key came; None if the key is no name."""
+    name = key.decode("latin-1")
+    return HostId(name) if NAME_PATTERN.fullmatch(name) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +65,9 @@ class RefusedTally:
     def add(self, row: RefusedHost) -> None:
         """Further messages of a host."""
         name = row.topic, row.host, row.fault
-        before = self._rows.pop(name, None)
-        messages, at = (0, row.at) if before is None else (before.messages, before.at)
-        self._rows[name] = RefusedHost(
-            topic=row.topic, host=row.host, fault=row.fault, messages=messages + row.messages, at=max(at, row.at)
-        )
+        if (before := self._rows.pop(name, None)) is not None:
+            row = replace(row, messages=before.messages + row.messages, at=max(before.at, row.at))
+        self._rows[name] = row
         if len(self._rows) > MAX_TALLIED:
             del self._rows[next(iter(self._rows))]
 
