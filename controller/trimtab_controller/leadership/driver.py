@@ -8,14 +8,9 @@ from typing import Protocol, assert_never
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from trimtab_controller.kafka.connection import (
-    Connection,
-    StoppedError,
-    ensure_topics,
-    pause,
-    wait_for_broker,
-)
+from trimtab_controller.kafka.connection import Connection, StoppedError
 from trimtab_controller.kafka.publisher import FencedError, ProducerEndedError
+from trimtab_controller.kafka.startup import start_when_ready
 from trimtab_controller.leadership.group import Membership, members, own_name
 from trimtab_controller.leadership.machine import (
     ENDED,
@@ -30,13 +25,11 @@ from trimtab_controller.leadership.machine import (
     TermFenced,
 )
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.names import Topics
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.05
-RETRY_S = 1.0
 REPEAT_LOG_S = 60.0
 """How often a standby logs which leader it waits for."""
 
@@ -172,19 +165,11 @@ class Candidacy:
                     assert_never(action)
 
     def _join(self) -> None:
-        while True:
-            admin = wait_for_broker(self._connection, "trimtab-controller-admin", self._stopping)
-            try:
-                ensure_topics(admin, self._topics)
-            except KafkaException as error:
-                if not is_transient(error.args[0]):
-                    raise
-                log.warning("cannot start yet, trying again: %s", error)
-                pause(RETRY_S, self._stopping)
-            else:
-                break
-        log.info("candidate for leader of cluster %s, as %s", self._topics.cluster, own_name())
-        self._membership.join()
+        def join(_: AdminClient) -> None:
+            log.info("candidate for leader of cluster %s, as %s", self._topics.cluster, own_name())
+            self._membership.join()
+
+        start_when_ready(self._connection, self._topics, self._stopping, join)
         self._logged_at = time.monotonic()
 
     def _run_term(self) -> None:

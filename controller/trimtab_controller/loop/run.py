@@ -6,22 +6,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.forecast.settings import ForecastMode
-from trimtab_controller.kafka.connection import (
-    Connection,
-    StoppedError,
-    ensure_topics,
-    events_obstacle,
-    pause,
-    wait_for_broker,
-)
+from trimtab_controller.kafka.connection import Connection, StoppedError, events_obstacle, pause
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.optional_topic import OptionalTopic
 from trimtab_controller.kafka.publisher import Publisher
-from trimtab_controller.kafka.reader import ReadError, reading, since
+from trimtab_controller.kafka.reader import reading, since
+from trimtab_controller.kafka.startup import start_when_ready
 from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
 from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
@@ -34,14 +28,12 @@ from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.forecasting import ForecastProcess
 from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
-from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.names import Topics, transactional_id
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import SigningKey, TrustedKeys
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 1.0
 WINDOWS_TO_CATCH_UP = 3
 
 
@@ -126,7 +118,13 @@ class ControllerRun:
         hook = Hook(self._configuration.scaling)
         stack.callback(hook.close)
         inbox = Inbox(self._topics, self._clock, trusted=self._trusted, checking=self._configuration.host_signatures)
-        publisher, follower, recovered, events = self._connect(inbox)
+        publisher, follower, recovered = start_when_ready(
+            self._connection,
+            self._topics,
+            self._stopping,
+            partial(self._take_over, inbox),
+            host_keys=self._configuration.host_signatures is not HostChecking.OFF,
+        )
         stack.callback(follower.close)
         if stream is not None:
             stream.lead()
@@ -138,7 +136,7 @@ class ControllerRun:
             hook=hook,
             stream=stream,
             recovered=recovered,
-            events=events,
+            events=EventLog(self._topics, self._name, previous=recovered.status) if self._acting else None,
             forecaster=forecaster,
         )
 
@@ -154,36 +152,17 @@ class ControllerRun:
             clock=self._clock,
         )
 
-    def _connect(self, inbox: Inbox) -> tuple[Publisher, Follower, RecoveredState, EventLog | None]:
-        """Fence the predecessor and read its state; wait while the broker is away."""
-        while True:
-            admin = wait_for_broker(self._connection, "trimtab-controller-admin", self._stopping)
-            try:
-                checks = self._configuration.host_signatures is not HostChecking.OFF
-                ensure_topics(admin, self._topics, host_keys=checks)
-                told = OptionalTopic(self._topics.events, partial(events_obstacle, admin, self._topics))
-                # From here on no predecessor can publish, so what is read next is final.
-                own_id = transactional_id(self._topics.cluster, acting=self._acting)
-                publisher = Publisher(self._connection, own_id, self._stopping, self._key, told)
-                recovered = recover(self._connection, self._topics, inbox, acting=self._acting)
-                stream = self._configuration.stream
-                from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
-                with reading(self._connection, "windows") as consumer:
-                    snapshots = since(consumer, self._topics.snapshots, from_s)
-            except (KafkaException, ReadError) as error:
-                if isinstance(error, KafkaException) and not is_transient(error.args[0]):
-                    raise
-                log.warning("cannot start yet, trying again: %s", error)
-                pause(RETRY_S, self._stopping)
-            else:
-                return (
-                    publisher,
-                    Follower(
-                        self._connection,
-                        "controller",
-                        [*recovered.positions, *snapshots],
-                        watched=[self._topics.placement],
-                    ),
-                    recovered,
-                    EventLog(self._topics, self._name, previous=recovered.status) if self._acting else None,
-                )
+    def _take_over(self, inbox: Inbox, admin: AdminClient) -> tuple[Publisher, Follower, RecoveredState]:
+        """Fence the predecessor, and read the state that it leaves.  Raises FencedError, ReadError, KafkaException."""
+        told = OptionalTopic(self._topics.events, partial(events_obstacle, admin, self._topics))
+        # From here on no predecessor can publish, so what is read next is final.
+        own_id = transactional_id(self._topics.cluster, acting=self._acting)
+        publisher = Publisher(self._connection, own_id, self._stopping, self._key, told)
+        recovered = recover(self._connection, self._topics, inbox, acting=self._acting)
+        stream = self._configuration.stream
+        from_s = self._clock() - WINDOWS_TO_CATCH_UP * stream.window_s - stream.watermark_s
+        with reading(self._connection, "windows") as consumer:
+            snapshots = since(consumer, self._topics.snapshots, from_s)
+        positions = [*recovered.positions, *snapshots]
+        follower = Follower(self._connection, "controller", positions, watched=[self._topics.placement])
+        return publisher, follower, recovered

@@ -17,7 +17,7 @@ from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.network import Network
 from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.kafka import follower, publisher, reader
+from trimtab_controller.kafka import follower, publisher, reader, startup
 from trimtab_controller.kafka.connection import Connection, StoppedError, Stopping
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
@@ -305,15 +305,14 @@ def simulated_clients() -> Iterator[None]:
             (publisher, "Producer", kafka_client.SimulatedProducer),
             (publisher, "pause", kafka_client.pause),
             (run, "pause", kafka_client.pause),
-            (run, "wait_for_broker", _find_broker),
+            (startup, "pause", kafka_client.pause),
+            (startup, "wait_for_broker", _find_broker),
             (run, "SolverProcess", SolverModel),
             (driver, "STATUS_INTERVAL_S", STATUS_EVERY_S),
             (driver, "STATUS_SOON_S", STATUS_EVERY_S),
             (leading, "Membership", SimulatedMembership),
             (leading, "members", lambda *_: ()),
-            (leading, "wait_for_broker", _find_broker),
             (leading, "AdminClient", kafka_client.SimulatedAdmin),
-            (leading, "pause", kafka_client.pause),
             (leading, "time", clock),
             (PublicKey, "signed", lru_cache(maxsize=100_000)(PublicKey.signed)),
         ):
