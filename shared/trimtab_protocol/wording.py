@@ -17,3 +17,11 @@ def first_few(names: Iterable[object], count: int | None = None, *, most: int = 
         count = len(names)
     first = ", ".join(map(str, islice(names, most)))
     return first + (f" and {count - most} more" if count > most else "")
+
+
+def time_span(seconds: float) -> str:
+    """A time span in its largest useful units: `119 s`, `2 min`, `2 h 0 min`; a negative one is `0 s`."""
+    whole, minutes = max(0, round(seconds)), round(seconds / 60.0)
+    if whole < 120:
+        return f"{whole} s"
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

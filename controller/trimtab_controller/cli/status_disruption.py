@@ -1,9 +1,9 @@
 """What `trimtab status` says about the disruption budget of an app."""
 
-from trimtab_controller.cli.status_plans import ago
 from trimtab_controller.execution.disruption import WINDOW_S
 from trimtab_protocol.messages.status import AppStatus
 from trimtab_protocol.messages.status_disruption import DisruptionStatus
+from trimtab_protocol.wording import time_span
 
 SHOWN_FROM_S = 0.05
 
@@ -27,7 +27,7 @@ def _besides(found: DisruptionStatus, now: float) -> str:
     if found.in_flight_s >= SHOWN_FROM_S:
         parts.append(f"{found.in_flight_s:.1f} more under way")
     if found.since is not None and now - found.since < WINDOW_S:
-        parts.append(f"counted for {ago(now - found.since)} only")
+        parts.append(f"counted for {time_span(now - found.since)} only")
     if found.unmeasured:
         workers = f"{found.unmeasured} worker{'' if found.unmeasured == 1 else 's'}"
         parts.append(f"unknown how long rebalances pause {workers} with an older plug-in")
@@ -41,4 +41,4 @@ def _room(found: DisruptionStatus, now: float) -> str:
         return f", room for {found.fits} key groups"
     if found.free_at is None:
         return ", too low for a single key group: nothing moves, except after a loss"
-    return f", room again in {ago(found.free_at - now)}: nothing moves until then, except after a loss"
+    return f", room again in {time_span(found.free_at - now)}: nothing moves until then, except after a loss"

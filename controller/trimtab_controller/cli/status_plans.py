@@ -9,7 +9,7 @@ from rich.text import Text
 from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import Status
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import first_few, time_span
 
 SHOWN_ROUNDS = 3
 SHOWN_PLANS = 5
@@ -35,7 +35,7 @@ def waiting_plans(status: Status, now: float) -> Text | None:
 
 
 def _waiting(row: ProposalStatus, now: float) -> str:
-    left = ago(row.expires_at - now)
+    left = time_span(row.expires_at - now)
     if row.rejected is not None:
         return f"{row.plan} of {row.app} was {row.rejected}; nothing else is proposed for {left}, unless loads change"
     warm = f" ({row.to_standbys} to standbys)" if row.to_standbys else ""
@@ -44,7 +44,7 @@ def _waiting(row: ProposalStatus, now: float) -> str:
     more = [f"  and {row.moves_total - SHOWN_MOVES} more"] if row.moves_total > SHOWN_MOVES else []
     return "\n".join(
         [
-            f"{row.plan} of {row.app}, proposed {ago(now - row.at)} ago, expires in {left}: {row.reason}",
+            f"{row.plan} of {row.app}, proposed {time_span(now - row.at)} ago, expires in {left}: {row.reason}",
             f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f}), "
             f"{row.moves_total} moves{warm}, {row.restore_bytes / 1e6:.1f} MB of state to restore{unknown}",
             *moves,
@@ -59,7 +59,7 @@ def _plan_in_flight(row: RoundStatus, now: float) -> str:
     phases = ", ".join(f"{count} {phase}" for phase, count in row.handovers.items() if count)
     stopped = "" if row.stopped is None else f"; {row.stopped}"
     return (
-        f"{row.plan} of {row.app}, started {ago(now - row.started_at)} ago: {row.reason}\n"
+        f"{row.plan} of {row.app}, started {time_span(now - row.started_at)} ago: {row.reason}\n"
         f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
         f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
         f"{_recovery_planned(row)}"
@@ -109,13 +109,3 @@ def _outcome(row: RoundStatus) -> Text:
 def clock(at: float) -> str:
     """A time of day."""
     return time.strftime("%H:%M:%S", time.localtime(at))
-
-
-def ago(seconds: float) -> str:
-    """A time span in its largest useful units."""
-    whole = max(0, round(seconds))
-    if whole < 120:
-        return f"{whole} s"
-    if whole < 7200:
-        return f"{whole // 60} min"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -20,14 +20,14 @@ from trimtab_controller.cli.status_hosts import (
     or_unknown,
     size_of,
 )
-from trimtab_controller.cli.status_plans import ago, clock, last_plans, plans_in_flight, waiting_plans
+from trimtab_controller.cli.status_plans import clock, last_plans, plans_in_flight, waiting_plans
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_models.elastic import Level
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import first_few, time_span
 
 SHOWN_DECISIONS = 5
 SHOWN_REASONS = 10
@@ -49,7 +49,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
     console.print(headline(seen))
     if status.decisions:
         last = status.decisions[-1]
-        console.print(Text(f"last decision {ago(seen.now - last.at)} ago: {last.text}"))
+        console.print(Text(f"last decision {time_span(seen.now - last.at)} ago: {last.text}"))
     for line in _remedies(seen):
         console.print(line)
     for title, part in (
@@ -81,7 +81,7 @@ def headline(seen: Seen) -> Text:
         text.append("no snapshot yet", "yellow")
     else:
         old = seen.snapshot_age_s > OLD_SNAPSHOT_S
-        text.append(f"snapshot {ago(seen.snapshot_age_s)} old", "yellow" if old else "")
+        text.append(f"snapshot {time_span(seen.snapshot_age_s)} old", "yellow" if old else "")
         if status.coverage is not None and status.coverage < 1.0:
             text.append(f", from {status.coverage:.0%} of the hosts", "yellow")
     return text
@@ -99,7 +99,9 @@ def _remedies(seen: Seen) -> Iterator[Text]:
     """The problems, and what to do about each."""
     status = seen.status
     if seen.silent_s > SILENT_AFTER_S:
-        yield Text(f"No status from the controller for {ago(seen.silent_s)}; everything below is that old.", "bold red")
+        yield Text(
+            f"No status from the controller for {time_span(seen.silent_s)}; everything below is that old.", "bold red"
+        )
         yield Text(
             "Workers continue with their last placement. Is `trimtab controller run` alive? What does its log say?"
         )
@@ -349,6 +351,6 @@ def _refused_hosts(status: Status) -> Iterator[str]:
         return
     yield "by the host that they name, which may not be the one that sent them:"
     for row in found.worst[:SHOWN_REASONS]:
-        yield f"  {row.host}: {row.messages} {row.topic}.{row.fault}, the last {ago(status.at - row.at)} ago"
+        yield f"  {row.host}: {row.messages} {row.topic}.{row.fault}, the last {time_span(status.at - row.at)} ago"
     if (more := found.more + len(found.worst[SHOWN_REASONS:])) > 0:
         yield f"  and {more} more"

@@ -19,7 +19,12 @@ DENIED = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"))
 def done(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What was asked of a broker that answers; a pause ends at once."""
     found: list[object] = []
-    monkeypatch.setattr(startup, "wait_for_broker", lambda *_: found.append("wait") or "admin")
+
+    def wait(*_: object) -> str:
+        found.append("wait")
+        return "admin"
+
+    monkeypatch.setattr(startup, "wait_for_broker", wait)
     monkeypatch.setattr(startup, "ensure_topics", lambda *_, host_keys: found.append(("topics", host_keys)))
     monkeypatch.setattr(startup, "pause", lambda *_: found.append("pause"))
     return found

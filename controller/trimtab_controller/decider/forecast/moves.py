@@ -8,6 +8,7 @@ within the pay-back time of its moves, and mostly stays there for some time.  It
 - longer than was said when the hold began, and one step: then the peak has not passed, and the moves are made.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import time_span
 
 MAX_KEY_GROUPS = 100_000
 """Key groups whose loads are remembered: those of the apps that were seen first."""
@@ -54,10 +56,9 @@ class Passing:
     error: PatternError
 
     def __str__(self) -> str:
-        return (
-            f"the peak is forecast to pass in {_span(self.in_s)} (mean error {self.error.forecast:.1f} pp, of the last "
-            f"value {self.error.last:.1f} pp), moves pay back after {_span(self.pay_back_s)}"
-        )
+        pays = "never pay back" if math.isinf(self.pay_back_s) else f"pay back after {time_span(self.pay_back_s)}"
+        errors = f"mean error {self.error.forecast:.1f} pp, of the last value {self.error.last:.1f} pp"
+        return f"the peak is forecast to pass in {time_span(self.in_s)} ({errors}), moves {pays}"
 
 
 @dataclass(slots=True)
@@ -182,12 +183,6 @@ def _told(pattern: DayPattern) -> str:
     shown = next((each for each in errors if each.is_better), next(each for each in errors if each.is_known))
     better = "" if shown.is_better else ", so it is not used"
     return (
-        f"workers' loads {_span(shown.steps * STEP_S)} ahead: mean error {shown.forecast:.2f} pp, "
+        f"workers' loads {time_span(shown.steps * STEP_S)} ahead: mean error {shown.forecast:.2f} pp, "
         f"of the last value {shown.last:.2f} pp{better}"
     )
-
-
-def _span(seconds: float) -> str:
-    if seconds == float("inf"):
-        return "no time"
-    return f"{seconds:.0f} s" if seconds < 120.0 else f"{seconds / 60.0:.0f} min"

@@ -10,6 +10,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.wording import time_span
 
 MAX_EXPRESSIONS = 100
 """Expressions of `[plans] freeze`, and of `windows`."""
@@ -41,13 +42,8 @@ class PlanTimes:
         if not windows or any(each.covers(now) for each in windows):
             return None
         begins = [at for each in windows if (at := each.next_begin(now)) is not None]
-        following = f"the next one begins in {_span(min(begins) - now)}" if begins else "no further one begins"
+        following = f"the next one begins in {time_span(min(begins) - now)}" if begins else "no further one begins"
         return f"it is outside [plans] windows, {following}"
-
-
-def _span(seconds: float) -> str:
-    minutes = max(1, round(seconds / 60.0))
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:

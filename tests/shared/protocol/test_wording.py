@@ -1,0 +1,23 @@
+"""Words for lines that people read."""
+
+import pytest
+
+from trimtab_protocol.wording import time_span
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-3.0, "0 s"),
+        (0.4, "0 s"),
+        (119.4, "119 s"),
+        (119.6, "2 min"),
+        (839.0, "14 min"),
+        (7_160.0, "119 min"),
+        (7_199.0, "2 h 0 min"),
+        (36_000.0, "10 h 0 min"),
+        (90_060.0, "25 h 1 min"),
+    ],
+)
+def test_a_time_span_is_told_in_its_largest_useful_units(seconds: float, words: str) -> None:
+    assert time_span(seconds) == words
