@@ -12,8 +12,9 @@ from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
 from trimtab_console.why import CannotSayError
 from trimtab_controller.intents import actions, maintenance, plans, rules
-from trimtab_controller.intents.change import Fault, Refusal
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.maintenance import LONGEST_S
+from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
 from trimtab_protocol.messages.decode import BadMessage, Fields
@@ -182,13 +183,13 @@ At = Annotated[Counter, Depends(Counter)]
 @router.post("/drain")
 def post_drain(asking: WorkerAsking, at: At) -> ChangeDocument:
     """Move everything off a worker, then stop it."""
-    return at.hand_in("drain", asking, lambda asked: actions.drain(asked, asking.worker))
+    return at.hand_in("drain", asking, lambda asked: actions.drain(asked, node_named(asking.worker)))
 
 
 @router.post("/undrain")
 def post_undrain(asking: WorkerAsking, at: At) -> ChangeDocument:
     """Cancel a drain."""
-    return at.hand_in("undrain", asking, lambda asked: actions.undrain(asked, asking.worker))
+    return at.hand_in("undrain", asking, lambda asked: actions.undrain(asked, node_named(asking.worker)))
 
 
 @router.post("/pause")
@@ -206,7 +207,12 @@ def post_resume(asking: Asking, at: At) -> ChangeDocument:
 @router.post("/stop")
 def post_stop(asking: StopAsking, at: At) -> ChangeDocument:
     """End the plans in flight: released key groups arrive, all others stay where they are."""
-    return at.hand_in("stop", asking, lambda asked: actions.stop(asked, asking.app, with_pause=asking.pause))
+
+    def decide(asked: Asked) -> Change:
+        app = None if asking.app is None else app_named(asking.app)
+        return actions.stop(asked, app, with_pause=asking.pause)
+
+    return at.hand_in("stop", asking, decide)
 
 
 @router.post("/scale")
@@ -214,8 +220,8 @@ def post_scale(asking: ScaleAsking, at: At) -> ChangeDocument:
     """Say how many workers an app should have, whatever its demand is; or take that back."""
     app, workers = asking.app, asking.workers
     if workers is None:
-        return at.hand_in("scale", asking, lambda asked: actions.scale_auto(asked, app))
-    return at.hand_in("scale", asking, lambda asked: actions.scale(asked, app, workers))
+        return at.hand_in("scale", asking, lambda asked: actions.scale_auto(asked, app_named(app)))
+    return at.hand_in("scale", asking, lambda asked: actions.scale(asked, app_named(app), workers))
 
 
 @router.post("/forget")
@@ -223,9 +229,9 @@ def post_forget(asking: ForgetAsking, at: At) -> ChangeDocument:
     """Drop an app, or a worker's name, that is gone for good."""
     app, worker = asking.app, asking.worker
     if app is not None:
-        return at.hand_in("forget", asking, lambda asked: actions.forget_app(asked, app))
+        return at.hand_in("forget", asking, lambda asked: actions.forget_app(asked, app_named(app)))
     assert worker is not None
-    return at.hand_in("forget", asking, lambda asked: actions.forget_worker(asked, worker))
+    return at.hand_in("forget", asking, lambda asked: actions.forget_worker(asked, worker_named(worker)))
 
 
 @router.post("/maintenance")
@@ -233,8 +239,8 @@ def post_maintenance(asking: MaintenanceAsking, at: At) -> ChangeDocument:
     """Drain the workers of a host, keep them off for some time, and start them again; or end that now."""
     host, for_s = asking.host, asking.for_s
     if for_s is None:
-        return at.hand_in("maintenance", asking, lambda asked: maintenance.end(asked, host))
-    return at.hand_in("maintenance", asking, lambda asked: maintenance.maintenance(asked, host, for_s))
+        return at.hand_in("maintenance", asking, lambda asked: maintenance.end(asked, host_named(host)))
+    return at.hand_in("maintenance", asking, lambda asked: maintenance.maintenance(asked, host_named(host), for_s))
 
 
 @router.post("/approve")
@@ -253,7 +259,11 @@ def post_reject(asking: PlanAsking, at: At) -> ChangeDocument:
 def post_move(asking: MoveAsking, at: At) -> ChangeDocument:
     """Move key groups of one app to a worker, in a plan of their own."""
     looked = at.look()
-    return at.hand_in("move", asking, lambda asked: plans.move(asked, asking.key_groups, asking.worker, looked))
+
+    def decide(asked: Asked) -> Change:
+        return plans.move(asked, plans.placings(asking.key_groups, asking.worker), looked)
+
+    return at.hand_in("move", asking, decide)
 
 
 @router.post("/undo")

@@ -6,7 +6,7 @@ from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import Target
 from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
 from trimtab_controller.intents import maintenance
-from trimtab_controller.intents.change import host_named
+from trimtab_controller.intents.names import host_named
 
 
 def run(args: argparse.Namespace) -> int:
@@ -16,11 +16,10 @@ def run(args: argparse.Namespace) -> int:
 
 def run_maintenance(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to keep the workers off, or take that back."""
-    host_named(args.host)
+    host = host_named(args.host)
     if args.end:
         known = asked(args, status=read_status(target), intents=read_intents(target))
-        return carry_out(args, target, maintenance.end(known, args.host))
+        return carry_out(args, target, maintenance.end(known, host))
     maintenance.check_span(args.span)
-    return carry_out(
-        args, target, maintenance.maintenance(asked(args, status=read_status(target)), args.host, args.span)
-    )
+    known = asked(args, status=read_status(target))
+    return carry_out(args, target, maintenance.maintenance(known, host, args.span))

@@ -22,7 +22,8 @@ from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
 from trimtab_controller.decider.instance import instance_of
 from trimtab_controller.intents import actions
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, app_named, node_named, worker_named
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents.names import app_named, node_named, worker_named
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
@@ -184,30 +185,31 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
     return DONE
 
 
-# --- saying what should be --------------------------------------------------------------------------------------------
+# --- saying what should be: names first, so that a wrong one is refused whether or not the broker answers -------------
 
 
 def run_drain(args: argparse.Namespace, target: Target) -> int:
-    """Ask the controller to drain a worker that it knows.  Wrong names are told whether or not the broker answers."""
-    node_named(args.node)
-    return carry_out(args, target, actions.drain(asked(args, status=read_status(target)), args.node))
+    """Ask the controller to drain a worker that it knows."""
+    node = node_named(args.node)
+    return carry_out(args, target, actions.drain(asked(args, status=read_status(target)), node))
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
     """Cancel a drain, an operator's or the controller's own."""
-    node_named(args.node)
+    node = node_named(args.node)
     known = asked(args, status=read_status(target), intents=read_intents(target))
-    return carry_out(args, target, actions.undrain(known, args.node))
+    return carry_out(args, target, actions.undrain(known, node))
 
 
 def run_forget(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to forget an app or a worker that no longer runs."""
     if (args.app is None) == (args.worker is None):
         return refuse("name what to forget: either APP, or --worker NAME", BAD_USAGE)
-    app_named(args.app) if args.worker is None else worker_named(args.worker)
-    known = asked(args, status=read_status(target))
-    forgotten = actions.forget_worker(known, args.worker) if args.app is None else actions.forget_app(known, args.app)
-    return carry_out(args, target, forgotten)
+    if args.app is not None:
+        app = app_named(args.app)
+        return carry_out(args, target, actions.forget_app(asked(args, status=read_status(target)), app))
+    worker = worker_named(args.worker)
+    return carry_out(args, target, actions.forget_worker(asked(args, status=read_status(target)), worker))
 
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
@@ -217,10 +219,9 @@ def run_pause(args: argparse.Namespace, target: Target) -> int:
 
 def run_stop(args: argparse.Namespace, target: Target) -> int:
     """End the plans in flight of an app, or of all apps."""
-    if args.app is not None:
-        app_named(args.app)
+    app = None if args.app is None else app_named(args.app)
     known = asked(args, status=read_status(target))
-    return carry_out(args, target, actions.stop(known, args.app, with_pause=args.pause))
+    return carry_out(args, target, actions.stop(known, app, with_pause=args.pause))
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:

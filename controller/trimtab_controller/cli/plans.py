@@ -26,9 +26,9 @@ def run_word(args: argparse.Namespace, target: Target) -> int:
 
 def run_move(args: argparse.Namespace, target: Target) -> int:
     """Move key groups to a worker."""
-    plans.placings(args.key_groups, args.worker)  # wrong names are told whether or not the broker answers
+    moves = plans.placings(args.key_groups, args.worker)
     known = asked(args, status=read_status(target))
-    return carry_out(args, target, plans.move(known, args.key_groups, args.worker, look(target)))
+    return carry_out(args, target, plans.move(known, moves, look(target)))
 
 
 def run_undo(args: argparse.Namespace, target: Target) -> int:

@@ -6,7 +6,7 @@ from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import Target
 from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
 from trimtab_controller.intents import restart
-from trimtab_controller.intents.change import app_named
+from trimtab_controller.intents.names import app_named
 
 
 def run(args: argparse.Namespace) -> int:
@@ -16,8 +16,8 @@ def run(args: argparse.Namespace) -> int:
 
 def run_restart(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to restart the workers, or take that back."""
-    app_named(args.app)
+    app = app_named(args.app)
     if args.cancel:
-        return carry_out(args, target, restart.cancel(asked(args, intents=read_intents(target)), args.app))
+        return carry_out(args, target, restart.cancel(asked(args, intents=read_intents(target)), app))
     known = asked(args, status=read_status(target), intents=read_intents(target))
-    return carry_out(args, target, restart.rolling_restart(known, args.app))
+    return carry_out(args, target, restart.rolling_restart(known, app))

@@ -7,7 +7,7 @@ from trimtab_controller.cli.known import Target
 from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
 from trimtab_controller.cli.parsers.scale import AUTO
 from trimtab_controller.intents import actions
-from trimtab_controller.intents.change import app_named
+from trimtab_controller.intents.names import app_named
 
 
 def run(args: argparse.Namespace) -> int:
@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> int:
 
 def run_scale(args: argparse.Namespace, target: Target) -> int:
     """Tell the controller how many workers an app should have, or take that back."""
-    app_named(args.app)
+    app = app_named(args.app)
     if args.workers == AUTO:
-        return carry_out(args, target, actions.scale_auto(asked(args, intents=read_intents(target)), args.app))
-    return carry_out(args, target, actions.scale(asked(args, status=read_status(target)), args.app, args.workers))
+        return carry_out(args, target, actions.scale_auto(asked(args, intents=read_intents(target)), app))
+    return carry_out(args, target, actions.scale(asked(args, status=read_status(target)), app, args.workers))

@@ -3,18 +3,16 @@
 from collections.abc import Collection
 
 from trimtab_controller.intents.change import (
-    ZONE,
     Asked,
     Change,
     Fault,
     Refusal,
-    app_named,
-    known_app,
+    check_reports,
     not_now,
     one,
     take_back,
-    worker_named,
 )
+from trimtab_controller.intents.names import ZONE, Node
 from trimtab_controller.seen import SILENT_AFTER_S
 from trimtab_protocol.messages.intents import (
     MAX_WORKERS,
@@ -36,11 +34,11 @@ from trimtab_protocol.messages.status import NodeStatus
 from trimtab_protocol.wording import first_few
 
 
-def drain(asked: Asked, node: str) -> Change:
+def drain(asked: Asked, node: Node) -> Change:
     """Empty a worker that the controller knows, then stop it; or all workers of a host, or of `zone:NAME`."""
     if (zone := _zone_named(node)) is not None:
         return _drain_all(asked, node, _in_zone(asked, zone))
-    name = worker_named(node)
+    name = WorkerId(node)
     known = [row.worker for row in asked.nodes]
     if name not in known and (members := _on_host(asked, name)):
         return _drain_all(asked, name, members)
@@ -58,7 +56,7 @@ def _on_host(asked: Asked, host: str) -> list[WorkerId]:
     return sorted(row.worker for row in asked.nodes if row.host == host)
 
 
-def _zone_named(node: str) -> str | None:
+def _zone_named(node: Node) -> str | None:
     return node.removeprefix(ZONE) if node.startswith(ZONE) else None
 
 
@@ -96,13 +94,13 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
     )
 
 
-def undrain(asked: Asked, node: str) -> Change:
+def undrain(asked: Asked, node: Node) -> Change:
     """Cancel a drain, an operator's or the controller's own; or those of all workers of a host, or of `zone:NAME`."""
     if (zone := _zone_named(node)) is not None:
         if found := _undrain_all(asked, node, _in_zone(asked, zone)):
             return found
         return Change(key=node, records=(), text=f"nothing to do: no worker of {node} is being drained")
-    name = worker_named(node)
+    name = WorkerId(node)
     key = drain_key(name)
     is_worker = name in {row.worker for row in asked.nodes} or key in asked.intents
     if not is_worker and (found := _undrain_all(asked, name, _on_host(asked, name))):
@@ -125,22 +123,20 @@ def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | 
     return Change(key=drained[0], records=tuple((each, None) for each in drained), text=text)
 
 
-def forget_app(asked: Asked, app: str) -> Change:
+def forget_app(asked: Asked, app: AppId) -> Change:
     """Drop an app that no longer runs."""
-    name = app_named(app)
-    _check_gone([row for row in _running(asked) if row.app == name], f"app {name}")
-    intent = ForgetApp(app=name, by=asked.by, at=asked.at, reason=asked.reason)
-    unknown = bool(asked.apps) and name not in asked.apps
+    _check_gone([row for row in _running(asked) if row.app == app], f"app {app}")
+    intent = ForgetApp(app=app, by=asked.by, at=asked.at, reason=asked.reason)
+    unknown = bool(asked.apps) and app not in asked.apps
     return _forgotten(
-        intent, f"app {name}", (f"but no app {name!r} is known; there are {first_few(asked.apps)}",) if unknown else ()
+        intent, f"app {app}", (f"but no app {app!r} is known; there are {first_few(asked.apps)}",) if unknown else ()
     )
 
 
-def forget_worker(asked: Asked, worker: str) -> Change:
+def forget_worker(asked: Asked, worker: WorkerId) -> Change:
     """Drop a worker that no longer runs."""
-    name = worker_named(worker)
-    _check_gone([row for row in _running(asked) if row.worker == name], f"worker {name}")
-    return _forgotten(ForgetWorker(worker=name, by=asked.by, at=asked.at, reason=asked.reason), f"worker {name}")
+    _check_gone([row for row in _running(asked) if row.worker == worker], f"worker {worker}")
+    return _forgotten(ForgetWorker(worker=worker, by=asked.by, at=asked.at, reason=asked.reason), f"worker {worker}")
 
 
 def pause(asked: Asked) -> Change:
@@ -149,12 +145,13 @@ def pause(asked: Asked) -> Change:
     return one(intent, "paused: a plan in flight is finished, no new one starts until `trimtab resume`")
 
 
-def stop(asked: Asked, app: str | None, *, with_pause: bool = False) -> Change:
+def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change:
     """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either."""
-    name = None if app is None else known_app(asked, app)
-    stopping = Stop(app=name, by=asked.by, at=asked.at, reason=asked.reason)
+    if app is not None:
+        check_reports(asked, app)
+    stopping = Stop(app=app, by=asked.by, at=asked.at, reason=asked.reason)
     pausing = Pause(by=asked.by, at=asked.at, reason=asked.reason)
-    plans = [row.plan for row in asked.status.plans_in_flight if name in (None, row.app)] if asked.status else []
+    plans = [row.plan for row in asked.status.plans_in_flight if app in (None, row.app)] if asked.status else []
     what = f"stopping plan {first_few(plans)}" if plans else "no plan was reported in flight; stopping any that is"
     then = (
         "no new one starts until `trimtab resume`" if with_pause else "new ones may follow, see `trimtab stop --pause`"
@@ -187,21 +184,20 @@ def accept_journal(asked: Asked, expected: str | None = None) -> Change:
     return one(intent, text)
 
 
-def scale(asked: Asked, app: str, workers: int) -> Change:
+def scale(asked: Asked, app: AppId, workers: int) -> Change:
     """Set how many workers an app should have, whatever its demand is."""
-    name = known_app(asked, app)
+    check_reports(asked, app)
     if not 1 <= workers <= MAX_WORKERS:
         raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
-    intent = Scale(app=name, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
-    text = f"{name} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {name} auto` ends that"
-    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, name, workers)))
+    intent = Scale(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
+    text = f"{app} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {app} auto` ends that"
+    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, app, workers)))
 
 
-def scale_auto(asked: Asked, app: str) -> Change:
+def scale_auto(asked: Asked, app: AppId) -> Change:
     """Let the size of an app follow its demand again."""
-    name = app_named(app)
-    text = f"the size of {name} follows its demand again, as [scaling] says"
-    return take_back(asked, scale_key(name), text, f"nobody has set the size of {name}")
+    text = f"the size of {app} follows its demand again, as [scaling] says"
+    return take_back(asked, scale_key(app), text, f"nobody has set the size of {app}")
 
 
 def _running(asked: Asked) -> list[NodeStatus]:

@@ -5,19 +5,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trimtab_controller.seen import Seen, State
-from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import NodeStatus, Status
 from trimtab_protocol.wording import first_few
 
 Record = tuple[str, Intent | None]
 """Key of an intent and the intent; None revokes it."""
 NO_REASON = "no reason given"
-
-
-ZONE = "zone:"
-"""Before the name of a zone, so that it is told from a worker and a host: no name has a colon."""
 
 
 class Fault(StrEnum):
@@ -108,35 +103,7 @@ def not_now(asked: Asked, what: str, does: str) -> tuple[str, ...]:
     return (why[asked.state],) if asked.state in why else ()
 
 
-def known_app(asked: Asked, app: str) -> AppId:
-    """The app, if it reports or nothing is known.  Raises Refusal."""
-    name = app_named(app)
-    if asked.apps and name not in asked.apps:
-        raise Refusal(Fault.UNKNOWN, f"no app {name!r} reports; there are {first_few(asked.apps)}")
-    return name
-
-
-def worker_named(text: str) -> WorkerId:
-    """The worker's name.  Raises Refusal."""
-    return WorkerId(_name(text, "a worker's name"))
-
-
-def app_named(text: str) -> AppId:
-    """The app's id.  Raises Refusal."""
-    return AppId(_name(text, "an app's id"))
-
-
-def node_named(text: str) -> str:
-    """The name of a worker, of a host, or `zone:NAME`.  Raises Refusal."""
-    return ZONE + _name(text.removeprefix(ZONE), "the name of a zone") if text.startswith(ZONE) else worker_named(text)
-
-
-def host_named(text: str) -> HostId:
-    """The host's name.  Raises Refusal."""
-    return HostId(_name(text, "a host's name"))
-
-
-def _name(text: str, expected: str) -> str:
-    if not NAME_PATTERN.fullmatch(text):
-        raise Refusal(Fault.INVALID, f"found {text[:200]!r}, expected {expected}")
-    return text
+def check_reports(asked: Asked, app: AppId) -> None:
+    """Raises Refusal if apps report, but not this one."""
+    if asked.apps and app not in asked.apps:
+        raise Refusal(Fault.UNKNOWN, f"no app {app!r} reports; there are {first_few(asked.apps)}")

@@ -4,6 +4,7 @@ from collections.abc import Sized
 
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents.names import Node
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.wording import first_few
@@ -11,7 +12,7 @@ from trimtab_protocol.wording import first_few
 LONGEST_S = 30 * 86_400.0
 
 
-def maintenance(asked: Asked, host: str, for_s: float) -> Change:
+def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
     check_span(for_s)
     hosts = {row.host for row in asked.nodes}
@@ -20,8 +21,7 @@ def maintenance(asked: Asked, host: str, for_s: float) -> Change:
     until = asked.at + for_s
     workers = sorted(row.worker for row in asked.nodes if row.host == host)
     drains = [
-        Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=HostId(host))
-        for each in workers
+        Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=host) for each in workers
     ]
     text = (
         f"maintenance of {host} for {for_s / 60.0:.0f} min: {_counted(workers)} will be drained as the budget of each "
@@ -32,7 +32,7 @@ def maintenance(asked: Asked, host: str, for_s: float) -> Change:
         key=drains[0].key,
         records=tuple((each.key, each) for each in drains),
         text=text,
-        caveats=drain(asked, host).caveats,
+        caveats=drain(asked, Node(host)).caveats,
     )
 
 
@@ -42,11 +42,11 @@ def check_span(for_s: float) -> None:
         raise Refusal(Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_S:g} s")
 
 
-def end(asked: Asked, host: str) -> Change:
+def end(asked: Asked, host: HostId) -> Change:
     """End a maintenance: workers that were stopped are started.  The host need not report."""
     keys = [key for key, each in asked.intents.items() if isinstance(each, Drain) and each.host == host]
     if not keys:
-        return undrain(asked, host)
+        return undrain(asked, Node(host))
     text = f"the maintenance of {host} ends: {_counted(keys)} may run again; those that were stopped are started"
     return Change(key=keys[0], records=tuple((key, None) for key in keys), text=text)
 

@@ -10,7 +10,8 @@ from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.moves import VALID_S, plan_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, not_now, one, worker_named
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, not_now, one
+from trimtab_controller.intents.names import worker_named
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
@@ -62,9 +63,8 @@ def reject(asked: Asked, plan: str) -> Change:
     return one(Reject(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason), text)
 
 
-def move(asked: Asked, key_groups: Sequence[str], worker: str, looked: Looked) -> Change:
-    """Move key groups of one app to a worker, in a plan of their own."""
-    moves = placings(key_groups, worker)
+def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
+    """Move key groups of one app to one worker, in a plan of their own."""
     wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
@@ -75,7 +75,7 @@ def move(asked: Asked, key_groups: Sequence[str], worker: str, looked: Looked) -
 
 
 def placings(key_groups: Sequence[str], worker: str) -> list[Placing]:
-    """Where a move puts key groups, from their names."""
+    """Where a request to move key groups puts them, from their names."""
     target = worker_named(worker)
     return [Placing(key_group=_parsed(text), worker=target) for text in key_groups]
 
@@ -97,7 +97,7 @@ def undo(asked: Asked, plan: str, looked: Looked) -> Change:
     return _wanted(asked, wish, looked, what, moved_on)
 
 
-def _wish(asked: Asked, moves: list[Placing], undoes: str | None = None) -> MoveKeyGroups:
+def _wish(asked: Asked, moves: Sequence[Placing], undoes: str | None = None) -> MoveKeyGroups:
     if len(moves) > MAX_MOVES:
         raise Refusal(Fault.INVALID, f"found {len(moves)} key groups, expected {MAX_MOVES} at most")
     try:

@@ -1,45 +1,36 @@
 """An operator's request to restart the workers of an app, host by host.  All raise Refusal."""
 
-from trimtab_controller.intents.change import (
-    Asked,
-    Change,
-    Fault,
-    Refusal,
-    app_named,
-    known_app,
-    not_now,
-    one,
-    take_back,
-)
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_reports, not_now, one, take_back
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, restart_key
+from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.wording import first_few
 
 
-def rolling_restart(asked: Asked, app: str) -> Change:
+def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
-    name = known_app(asked, app)
-    if restart_key(name) in asked.intents:
-        text = f"{name} is being restarted already; `trimtab rolling-restart {name} --cancel` ends that"
+    check_reports(asked, app)
+    if restart_key(app) in asked.intents:
+        text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)
-    running = [row for row in asked.nodes if row.app == name and row.state is WorkerState.RUNNING]
+    running = [row for row in asked.nodes if row.app == app and row.state is WorkerState.RUNNING]
     rows = [row for row in running if row.startable]
     if running and not rows:
-        text = f"no agent can start a worker of {name}: expected `app` and `command` of the workers in agent.toml"
+        text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
         raise Refusal(Fault.CONFLICT, text)
     if not 2 <= len(rows) <= MAX_WORKERS:
-        text = f"{len(rows)} workers of {name} can be restarted: expected 2 to {MAX_WORKERS}"
+        text = f"{len(rows)} workers of {app} can be restarted: expected 2 to {MAX_WORKERS}"
         raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another")
-    if asked.mode_of(name) == "dry-run":
-        raise Refusal(Fault.CONFLICT, f"the mode of {name} is dry-run: nothing of it moves, see [plans]")
+    if asked.mode_of(app) == "dry-run":
+        raise Refusal(Fault.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
     hosts = {row.host for row in rows}
     if len(hosts) == 1:
-        text = f"all workers of {name} are on {next(iter(hosts))}: nobody could take over; expected two hosts or more"
+        text = f"all workers of {app} are on {next(iter(hosts))}: nobody could take over; expected two hosts or more"
         raise Refusal(Fault.CONFLICT, text)
     workers = tuple(sorted(row.worker for row in rows))
-    intent = RollingRestart(app=name, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
+    intent = RollingRestart(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
-        f"{len(workers)} workers of {name} on {len(hosts)} hosts will be restarted, host by host: each is drained, "
+        f"{len(workers)} workers of {app} on {len(hosts)} hosts will be restarted, host by host: each is drained, "
         "stopped, and started by its agent; `trimtab status` shows how far it is"
     )
     left = sorted(row.worker for row in running if not row.startable)
@@ -47,8 +38,7 @@ def rolling_restart(asked: Asked, app: str) -> Change:
     return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told))
 
 
-def cancel(asked: Asked, app: str) -> Change:
+def cancel(asked: Asked, app: AppId) -> Change:
     """End a restart: what is stopped is started again, what is being drained keeps what it still has."""
-    name = app_named(app)
-    text = f"the restart of {name} is cancelled: workers that are stopped are started, no other one is touched"
-    return take_back(asked, restart_key(name), text, f"{name} is not being restarted")
+    text = f"the restart of {app} is cancelled: workers that are stopped are started, no other one is touched"
+    return take_back(asked, restart_key(app), text, f"{app} is not being restarted")

@@ -234,17 +234,3 @@ def test_a_name_that_nobody_reports_is_refused_with_those_that_are() -> None:
             refused()
         assert found.value.fault is Fault.UNKNOWN
     assert actions.drain(asked(None), "nobody").records, "nobody is known yet"
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 201])
-def test_what_is_no_name_is_refused(name: str) -> None:
-    for refused in (
-        lambda: actions.drain(asked(None), name),
-        lambda: actions.undrain(asked(None), name),
-        lambda: actions.scale_auto(asked(None), name),
-        lambda: actions.forget_app(asked(None), name),
-        lambda: actions.stop(asked(None), name),
-    ):
-        with pytest.raises(Refusal, match=r"expected (a worker's name|an app's id)") as found:
-            refused()
-        assert found.value.fault is Fault.INVALID

@@ -47,9 +47,9 @@ def looked(present: Execution | None = None, *events: Event) -> Looked:
     return Looked(decider=decider, execution=present, events=events)
 
 
-def refused(fault: Fault, ask: object, *args: object) -> str:
+def refused(fault: Fault, ask: object, *args: object, **more: object) -> str:
     with pytest.raises(Refusal) as refusal:
-        ask(*args)  # type: ignore[operator]
+        ask(*args, **more)  # type: ignore[operator]
     assert refusal.value.fault is fault
     return str(refusal.value)
 
@@ -58,6 +58,10 @@ def moves(change: Change) -> tuple[Placing, ...]:
     [(_, intent)] = change.records
     assert isinstance(intent, MoveKeyGroups)
     return intent.moves
+
+
+def move(names: list[str], worker: str, known: Looked | None = None, status: Status = STATUS) -> Change:
+    return plans.move(asked(status), plans.placings(names, worker), known or looked())
 
 
 def ended(*rows: EventMove, plan: str = "1.2") -> Event:
@@ -91,7 +95,7 @@ def test_only_a_plan_that_waits_can_be_approved_or_rejected() -> None:
 
 
 def test_a_move_tells_what_it_leads_to() -> None:
-    change = plans.move(asked(), ["app/sums/0"], W1, looked())
+    change = move(["app/sums/0"], W1)
     assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
     assert change.text == (
         "1 key group of app to w1: load distance 0.0 -> 10.0, 1 move, 0.0 MB of state to restore, a pause of 0.20 s "
@@ -101,26 +105,24 @@ def test_a_move_tells_what_it_leads_to() -> None:
 
 
 def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
-    assert refused(Fault.INVALID, plans.move, asked(), ["app/sums"], W1, looked()).startswith("APP/OPERATOR/N: found")
-    assert refused(Fault.INVALID, plans.move, asked(), ["app/sums/0", "other/sums/0"], W1, looked()).endswith("one")
-    assert refused(Fault.UNKNOWN, plans.move, asked(), ["other/sums/0"], W1, looked()) == (
-        "no app 'other' reports; there are app"
-    )
-    assert refused(Fault.CONFLICT, plans.move, asked(), ["app/sums/0"], "w9", looked()) == "app: w9 does not run"
+    assert refused(Fault.INVALID, move, ["app/sums"], W1).startswith("APP/OPERATOR/N: found")
+    assert refused(Fault.INVALID, move, ["app/sums/0", "other/sums/0"], W1).endswith("one")
+    assert refused(Fault.UNKNOWN, move, ["other/sums/0"], W1) == "no app 'other' reports; there are app"
+    assert refused(Fault.CONFLICT, move, ["app/sums/0"], "w9") == "app: w9 does not run"
     seen = replace(STATUS, nodes=Fleet(workers=2, key_groups=2).status().nodes)
-    told = refused(Fault.UNKNOWN, plans.move, asked(seen), ["app/sums/0"], "w9", looked())
+    told = refused(Fault.UNKNOWN, move, ["app/sums/0"], "w9", status=seen)
     assert told.startswith("no worker 'w9' reports; there are ")
     names = [f"{'a' * 190}/{'s' * 190}/{each}" for each in range(1_000)]
-    told = refused(Fault.INVALID, plans.move, asked(), names, "w" * 190, looked())
+    told = refused(Fault.INVALID, move, names, "w" * 190)
     assert "bytes of names, expected 500000 at most" in told
     dry = replace(STATUS, apps=(replace(STATUS.apps[0], mode="dry-run"),))
-    told = refused(Fault.CONFLICT, plans.move, asked(dry), ["app/sums/0"], W1, looked())
+    told = refused(Fault.CONFLICT, move, ["app/sums/0"], W1, status=dry)
     assert told == "the mode of app is dry-run: nothing of it moves, see [plans]"
 
 
 def test_a_move_during_a_plan_of_the_app_waits_for_its_end() -> None:
     busy = execution(BALANCED, rounds={APP: replace(a_round(None), plan="1.3")})
-    change = plans.move(asked(), ["app/sums/0"], W1, looked(busy))
+    change = move(["app/sums/0"], W1, looked(busy))
     assert change.caveats == ("but plan 1.3 is in flight: it begins after that",)
 
 
