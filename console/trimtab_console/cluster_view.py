@@ -1,10 +1,10 @@
 """The cluster as a whole, and its workers as bars: what the first page shows at once.  Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trimtab_console.watch import Known
-from trimtab_protocol.capacity_documents import Bars
-from trimtab_protocol.console_documents import Cluster, Controller, Totals
+from trimtab_protocol.capacity_documents import Bars, Totals
+from trimtab_protocol.console_documents import Cluster, Controller
 from trimtab_protocol.messages.names import AppId, HostId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
@@ -35,26 +35,27 @@ def cluster_document(name: str, known: Known, now: float) -> Cluster:
         controllers=told,
         last_decision=last.text if last else None,
         last_decision_at=last.at if last else None,
-        totals=_totals(status),
+        totals=totals(status.nodes, len({row.host for row in status.nodes} | {row.host for row in status.hosts})),
         rejected={**known.rejected, **status.rejected},
         refused_hosts=status.refused_hosts,
     )
 
 
-def _totals(status: Status) -> Totals:
-    running = [row for row in status.nodes if row.state is not WorkerState.AWAY]
+def totals(workers: Collection[NodeStatus], hosts: int) -> Totals:
+    """These workers together, on so many hosts."""
+    running = [row for row in workers if row.state is not WorkerState.AWAY]
     return Totals(
-        workers=len(status.nodes),
+        hosts=hosts,
+        workers=len(workers),
         running=len(running),
-        hosts=len({row.host for row in status.nodes} | {row.host for row in status.hosts}),
         capacity_cores=sum(row.capacity for row in running),
-        used_cores=cores((row.capacity, row.used_pct) for row in running),
-        demand_cores=cores((row.capacity, row.demand_pct) for row in running),
+        used_cores=_cores((row.capacity, row.used_pct) for row in running),
+        demand_cores=_cores((row.capacity, row.demand_pct) for row in running),
         unknown=sum(row.used_pct is None or row.demand_pct is None for row in running),
     )
 
 
-def cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
+def _cores(workers: Iterable[tuple[float, float | None]]) -> float | None:
     """The sum over (capacity, percent of it) where it is known; None if it is nowhere."""
     known = [capacity * percent / 100.0 for capacity, percent in workers if percent is not None]
     return sum(known) if known else None

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from trimtab_console.cluster_view import by_zone, cores, zones_of
-from trimtab_protocol.capacity_documents import HostRow, ZoneRow
+from trimtab_console.cluster_view import by_zone, totals, zones_of
+from trimtab_protocol.capacity_documents import HostRow, Totals, ZoneRow
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState
@@ -61,14 +61,5 @@ def zone_rows(status: Status) -> list[ZoneRow]:
 
 
 def _zone(zone: str | None, hosts: int, workers: list[NodeStatus]) -> ZoneRow:
-    running = [row for row in workers if row.state is not WorkerState.AWAY]
-    return ZoneRow(
-        zone=zone,
-        hosts=hosts,
-        workers=len(workers),
-        running=len(running),
-        capacity_cores=sum(row.capacity for row in running),
-        used_cores=cores((row.capacity, row.used_pct) for row in running),
-        demand_cores=cores((row.capacity, row.demand_pct) for row in running),
-        unknown=sum(row.used_pct is None or row.demand_pct is None for row in running),
-    )
+    found = totals(workers, hosts)
+    return ZoneRow(zone=zone, **{field.name: getattr(found, field.name) for field in fields(Totals)})

@@ -1,4 +1,4 @@
-"""What the console's HTTP API answers about workers as bars, hosts, zones, and the demand of apps over time.
+"""What the console's HTTP API answers about workers together, as bars, by host and zone, and the demand of apps.
 
 As in `console_documents`: loads in percent of the capacity, times in epoch seconds; None = unknown.
 """
@@ -57,14 +57,13 @@ class HostRow(HostStatus):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ZoneRow:
-    """The hosts that may fail together, as agents name them; `zone` None: those whose zone is not known.
+class Totals:
+    """Some workers together, and the hosts that they are on.
 
-    `used_cores`, `demand_cores` of `capacity_cores`: sums over its `running` of `workers` as far as they are known,
+    `used_cores`, `demand_cores` of `capacity_cores`: sums over the `running` of `workers` as far as they are known,
     None if none is; `unknown` = running workers without one of them.
     """
 
-    zone: str | None
     hosts: int
     workers: int
     running: int
@@ -72,6 +71,13 @@ class ZoneRow:
     used_cores: float | None
     demand_cores: float | None
     unknown: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneRow(Totals):
+    """The hosts that may fail together, as agents name them; `zone` None: those whose zone is not known."""
+
+    zone: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

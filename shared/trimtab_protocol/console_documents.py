@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+from trimtab_protocol.capacity_documents import Totals
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
 
 T = TypeVar("T")
@@ -52,22 +53,6 @@ class Controller:
 
     name: str
     leads: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """The running workers together, in cores.
-
-    `demand_cores` and `used_cores` are the sums of those that are known, None if none is.
-    """
-
-    workers: int
-    running: int
-    hosts: int
-    capacity_cores: float
-    used_cores: float | None
-    demand_cores: float | None
-    unknown: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The job of `test_demand` and `test_hosts`: counts jobs per key, and spends CPU on each, or waits for something else.
+"""Counts jobs per key, and spends CPU on each, or waits for something else: the job of several end-to-end tests.
 
 Each job burns BURN_S seconds of CPU, and twice as much on the worker SLOW, as if its host were half as fast.  While
 the file WAIT exists, it also waits WAIT_S seconds, as for a database.
@@ -7,6 +7,7 @@ the file WAIT exists, it also waits WAIT_S seconds, as for a database.
 import asyncio
 import os
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ BURN_S = float(os.environ["BURN_S"])
 SLOW = os.environ.get("SLOW")
 COST_S = 2.0 * BURN_S if os.environ.get("TRIMTAB_WORKER") == SLOW else BURN_S
 WAIT, WAIT_S = Path(os.environ.get("WAIT", "/nowhere")), 0.4
+
+disk: AbstractContextManager[object] = nullcontext()
+"""What a write to the table holds; `slow_disk_app` has one that others use too."""
 
 app = faust.App(
     "paced",
@@ -42,7 +46,8 @@ async def count(stream: Any) -> None:
         if WAIT.exists():
             await asyncio.sleep(WAIT_S)
         key = event.key.decode()
-        counts[key] = (counts.get(key) or 0) + 1
+        with disk:
+            counts[key] = (counts.get(key) or 0) + 1
 
 
 install(app, operators={"jobs": [jobs, counts]})

@@ -1,4 +1,4 @@
-"""The job of `test_guard`: counts jobs per key, on a slow disk that each worker's writes and restores share.
+"""The job of `test_guard`: that of `paced_app`, on a slow disk that each worker's writes and restores share.
 
 A restore keeps the disk busy for STALL_S seconds per CHUNK records, as a store whose writes stall.  What the job writes
 waits for that, with its whole event loop.
@@ -10,13 +10,12 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-import faust
-
-from trimtab_agent.engines.faust import install
+from tests.e2e import paced_app
+from tests.e2e.paced_app import app
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 
-PARTITIONS = int(os.environ["PARTITIONS"])
-BURN_S = float(os.environ["BURN_S"])
+__all__ = ["app"]
+
 STALL_S = float(os.environ["STALL_S"])
 CHUNK = 50
 BALLAST = b'"ballast'
@@ -35,29 +34,4 @@ def apply_slowly(reader: ChangelogReader, tp: Any, records: Collection[Any]) -> 
 
 
 ChangelogReader._apply = apply_slowly  # type: ignore[assignment,method-assign]
-
-app = faust.App(
-    "paced",
-    store="rocksdb://",
-    topic_partitions=PARTITIONS,
-    topic_replication_factor=1,
-    consumer_auto_offset_reset="earliest",
-    stream_wait_empty=True,
-    table_standby_replicas=0,
-)
-jobs = app.topic("jobs", key_serializer="raw", value_serializer="raw", partitions=PARTITIONS)
-counts = app.Table("counts", partitions=PARTITIONS)
-
-
-@app.agent(jobs, name="count")
-async def count(stream: Any) -> None:
-    async for event in stream.events():
-        until = time.thread_time() + BURN_S
-        while time.thread_time() < until:
-            pass
-        key = event.key.decode()
-        with DISK:
-            counts[key] = (counts.get(key) or 0) + 1
-
-
-install(app, operators={"jobs": [jobs, counts]})
+paced_app.disk = DISK
