@@ -13,6 +13,8 @@ import pytest
 from trimtab_controller.cli.shipped import SAMPLES, UNIT_BIN
 from trimtab_process.extras import PACKAGES
 
+LIMIT_S = 240
+"""How long one program may take, on a machine that is busy with others."""
 ROOT = Path(__file__).parents[3]
 CALLS = [
     "status --bootstrap 127.0.0.1:1 --cluster c",
@@ -47,6 +49,7 @@ CALLS = [
     "console --config console.toml",
 ]
 NEED_NOTHING = {"acl", "health", "jars", "runbook", "sample"}
+COMMANDS = sorted({line.split()[0] for line in CALLS} | NEED_NOTHING)
 OURS = ("agent", "models", "controller", "client", "console")
 """The extras whose packages our programs import."""
 
@@ -57,12 +60,12 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bare")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run([*pip, *build], check=True, timeout=120)
+    subprocess.run([*pip, *build], check=True, timeout=LIMIT_S)
     wheel = next(folder.glob("trimtab-*.whl"))
     venv.create(folder / "venv", with_pip=False)
     python = str(folder / "venv" / "bin" / "python")
     subprocess.run(
-        [*pip, "--python", python, "install", "--no-deps", "--no-index", str(wheel)], check=True, timeout=120
+        [*pip, "--python", python, "install", "--no-deps", "--no-index", str(wheel)], check=True, timeout=LIMIT_S
     )
     return folder / "venv" / "bin"
 
@@ -70,7 +73,9 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def call(bare: Path, program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [str(bare / program), *arguments]
     environment = {**os.environ, "COLUMNS": "100", "PYTHONPATH": ""}
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, cwd=bare, env=environment, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, cwd=bare, env=environment, check=False
+    )
 
 
 def commands(help_text: str) -> set[str]:
@@ -102,16 +107,24 @@ def test_the_client_names_the_package_and_the_extra_to_install(bare: Path) -> No
     assert done.stderr.splitlines()[-1] == told
 
 
-def test_help_works_for_all_commands(bare: Path) -> None:
+def test_help_lists_all_commands(bare: Path) -> None:
     listed = call(bare, "trimtab", "--help")
     assert listed.returncode == 0, listed.stderr
-    assert commands(listed.stdout) == {line.split()[0] for line in CALLS} | NEED_NOTHING
-    for name in commands(listed.stdout):
-        shown = call(bare, "trimtab", name, "--help")
-        assert (shown.returncode, shown.stderr) == (0, "")
-        assert shown.stdout.startswith(f"usage: trimtab {name} ")
-    for arguments in (["--help"], ["run", "--help"], ["check", "--help"]):
-        assert call(bare, "trimtab-agent", *arguments).returncode == 0
+    assert commands(listed.stdout) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_works_for_each_command(bare: Path, name: str) -> None:
+    shown = call(bare, "trimtab", name, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(f"usage: trimtab {name} ")
+
+
+@pytest.mark.parametrize("line", ["--help", "run --help", "check --help", "health --help"])
+def test_help_of_the_agent_works(bare: Path, line: str) -> None:
+    shown = call(bare, "trimtab-agent", *line.split())
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("usage: trimtab-agent ")
 
 
 def test_acls_need_no_extra(bare: Path) -> None:
@@ -119,12 +132,15 @@ def test_acls_need_no_extra(bare: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_samples_and_runbooks_are_in_the_wheel(bare: Path) -> None:
+@pytest.mark.parametrize(("name", "path"), [(name, path) for name, (path, _) in SAMPLES.items()])
+def test_a_sample_is_in_the_wheel(bare: Path, name: str, path: str) -> None:
+    written = (ROOT / path).read_text()
+    assert call(bare, "trimtab", "sample", name).stdout == written.replace(UNIT_BIN, str(bare))
+
+
+def test_samples_and_runbooks_are_listed(bare: Path) -> None:
     listed = call(bare, "trimtab", "sample").stdout.splitlines()
     assert [line.split()[0] for line in listed] == list(SAMPLES)
-    for name, (path, _) in SAMPLES.items():
-        written = (ROOT / path).read_text()
-        assert call(bare, "trimtab", "sample", name).stdout == written.replace(UNIT_BIN, str(bare)), name
     listed = call(bare, "trimtab", "runbook").stdout.splitlines()
     runbooks = sorted(path for path in (ROOT / "runbooks").glob("*.md") if path.name != "README.md")
     assert [line.split()[0] for line in listed] == [path.stem for path in runbooks]
@@ -142,7 +158,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones(bare: Path, command: st
 def test_the_jars_say_that_ivy_comes_with_an_extra(bare: Path) -> None:
     command = [str(bare / "trimtab"), "jars"]
     environment = {**os.environ, "TRIMTAB_JARS": str(bare / "jars")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment, check=False)
     assert done.returncode == 1
     assert "trimtab[controller]" in done.stderr
 
