@@ -48,15 +48,6 @@ def marked_workers(mark: str) -> dict[str, list[int]]:
     return found
 
 
-def command_lines(mark: str) -> dict[int, list[str]]:
-    """Process id -> command line of the running processes with this mark."""
-    found = {}
-    for process in marked(mark):
-        with suppress(psutil.Error):  # has ended, or is a zombie
-            found[process.pid] = process.cmdline()
-    return found
-
-
 def end_marked(mark: str, *, limit_s: float = 10.0) -> int:
     """Kill all processes with this mark, also new ones; returns how many still run after `limit_s` seconds."""
     deadline = time.monotonic() + limit_s

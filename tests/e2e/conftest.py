@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.command_lines import command_lines
 from trimtab_sandbox.broker import Broker, free_ports
 from trimtab_sandbox.guard import RELEASE, start_guard
-from trimtab_sandbox.marks import VARIABLE, command_lines, end_marked, with_mark
+from trimtab_sandbox.marks import VARIABLE, end_marked, with_mark
 from trimtab_sandbox.processes import Processes
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests.e2e.command_lines import command_lines
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import WorkerState, decode_report
-from trimtab_sandbox.marks import bound, command_lines, end_marked, marked, with_mark
+from trimtab_sandbox.marks import bound, end_marked, marked, with_mark
 from trimtab_sandbox.state import load_state
 
 COMMAND_EVERY_S = 1.0

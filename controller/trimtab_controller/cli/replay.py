@@ -70,7 +70,7 @@ def run_replay(args: argparse.Namespace, target: Target) -> int:
     rules = recorded_rules(told, read_intents(target).values())
     pace = Pace(pause_s=measured_pauses(events))
     replays = {each.name: Replay(each.configuration, answer, pace, rules) for each in tried}
-    done, first, last = _replayed(recorded(target, now - args.last), replays, args.app)
+    done, first, last = _replayed(recorded(target, now - args.last), replays)
     if first is None or last is None:
         raise CommandError(f"{target.topics.snapshots} has no window of the last {args.last:g} s")
     begun = first.start_ms / 1000.0
@@ -104,7 +104,7 @@ def recorded(target: Target, at: float) -> Iterator[Snapshot]:
 
 
 def _replayed(
-    snapshots: Iterator[Snapshot], replays: Mapping[str, Replay], app: AppId | None
+    snapshots: Iterator[Snapshot], replays: Mapping[str, Replay]
 ) -> tuple[dict[AppId, Tally], Snapshot | None, Snapshot | None]:
     """Show the windows to all replays; what was recorded, and the first and the last window."""
     done: dict[AppId, Tally] = {}

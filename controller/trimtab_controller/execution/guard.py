@@ -20,7 +20,6 @@ from trimtab_controller.execution.lags import Lag, Lags
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
-from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import first_few
 
@@ -158,7 +157,7 @@ class Guard:
         return tuple(each for each in stop.moves if is_worse(each))
 
 
-def begun(step: Step, app: AppId, reason: PlanReason) -> None:
+def begun(step: Step, app: AppId) -> None:
     """A plan of an app begins: nothing of an earlier one is moved back beside it, or after it."""
     stop = step.execution.guarded.get(app)
     if stop is not None and (stop.moves or stop.back_by is None):

@@ -94,7 +94,7 @@ class ExecutionMachine:
             case PlanDecided(plan=plan, standbys=rows, lacking=lacking):
                 self._begin(step, plan, event.id or str(step.epoch))
                 proposing.begun(step, event)
-                guard.begun(step, plan.app, plan.reason)
+                guard.begun(step, plan.app)
                 self._place_standbys(step, plan.app, rows, lacking)
             case PlanProposed():
                 proposing.propose(step, event)

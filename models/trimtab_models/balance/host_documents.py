@@ -5,13 +5,13 @@ import numpy as np
 from trimtab_models.balance.hosts import HostLimits
 from trimtab_models.balance.problem import UNPLACED, Floats
 from trimtab_models.instances import BalanceInstance
-from trimtab_models.instances.host_limits import KEPT, LOAD, hosts_in, of_node
+from trimtab_models.instances.host_limits import KEPT, LOAD, of_node
 from trimtab_models.solving.spared import Spared
 
 
 def limits_in(instance: BalanceInstance) -> HostLimits | None:
     """The limits of hosts, with the load as first resource; None if there are none."""
-    named = hosts_in(instance.nodes, instance.key_groups)
+    named = instance.named_hosts()
     if not named.names:
         return None
     resources = [LOAD, *sorted(named.room.keys() - {LOAD})]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from trimtab_models.balance.allowed import AllowedNodes
 from trimtab_models.instances import BalanceInstance
-from trimtab_models.instances.host_limits import hosts_in
 from trimtab_models.solving.spared import Places, Spared, joined, usage_on
 
 Floats = NDArray[np.float64]
@@ -157,7 +156,8 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
     """The arrays of `instance`, in its order of nodes and key groups.
 
     `in_flight` = key group -> destination, for moves that have not ended.  Such a key group counts at its destination
-    and costs nothing there.  Limits of hosts are left out: see `hosts.limits_in`.  Raises KeyError for an unknown id.
+    and costs nothing there.  Limits of hosts are left out: see `host_documents.limits_in`.  Raises KeyError for an
+    unknown id.
     """
     node_at = {node.id: position for position, node in enumerate(instance.nodes)}
     home = np.array([UNPLACED if k.node is None else node_at[k.node] for k in instance.key_groups], np.int64)
@@ -167,7 +167,7 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
         for key_group, destination in in_flight.items():
             home[key_group_at[key_group]] = node_at[destination]
             moving[key_group_at[key_group]] = True
-    hosts = hosts_in(instance.nodes, instance.key_groups).names
+    hosts = instance.named_hosts().names
     resources = sorted({resource for node in instance.nodes for resource in node.limits} - hosts)
     limit = [[node.limits.get(resource, np.inf) for node in instance.nodes] for resource in resources]
     usage = [[key_group.usage.get(resource, 0.0) for key_group in instance.key_groups] for resource in resources]

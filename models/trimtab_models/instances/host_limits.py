@@ -9,14 +9,10 @@ A reader that does not know these names finds limits of resources that no key gr
 key groups do use a resource of such a name, it is one like any other.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from trimtab_models.instances.reading import BadInstance, shown, step
-
-if TYPE_CHECKING:  # the reader of snapshots checks these names
-    from trimtab_models.instances.snapshot import KeyGroup, Node
 
 LOAD = "load"
 KEPT = "kept_"
@@ -46,17 +42,20 @@ class NamedHosts:
     names: frozenset[str] = frozenset()
 
 
-def hosts_in(nodes: "Sequence[Node]", key_groups: "Sequence[KeyGroup]") -> NamedHosts:
-    """The hosts that limits name.  Raises BadInstance for a node on two hosts, and for two limits of one host."""
+def hosts_in(limits: Sequence[Mapping[str, float]], usages: Iterable[Mapping[str, float]]) -> NamedHosts:
+    """The hosts that the `limits` of nodes name, given the `usages` of key groups.
+
+    Raises BadInstance for a node on two hosts, and for two limits of one host.
+    """
     prefix = _HOST + ":"
-    if not any(name.startswith(prefix) for node in nodes for name in node.limits):
+    if not any(name.startswith(prefix) for each in limits for name in each):
         return NamedHosts()
-    used = {name for key_group in key_groups for name in key_group.usage if name.startswith(prefix)}
+    used = {name for usage in usages for name in usage if name.startswith(prefix)}
     host: dict[int, str] = {}
     room: dict[str, dict[str, float]] = {}
     names = set[str]()
-    for position, node in enumerate(nodes):
-        for name, limit in node.limits.items():
+    for position, each in enumerate(limits):
+        for name, limit in each.items():
             its, _, resource = name.removeprefix(prefix).rpartition(":")
             if not name.startswith(prefix) or name in used or not its or not resource:
                 continue

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from trimtab_models.instances.host_limits import hosts_in
+from trimtab_models.instances.host_limits import NamedHosts, hosts_in
 from trimtab_models.instances.reading import (
     BadInstance,
     check_amounts,
@@ -175,7 +175,7 @@ class BalanceInstance:
             if key_group.node is not None and key_group.node not in nodes:
                 raise BadInstance(f".key_groups[{position}].node", shown(key_group.node), "the id of a node, or null")
         self._check_sums()
-        hosts_in(self.nodes, self.key_groups)
+        self.named_hosts()
         if not self.flows:
             return
         known = {key_group.id for key_group in self.key_groups}
@@ -183,6 +183,10 @@ class BalanceInstance:
             for end, id_ in (("from", flow.source), ("to", flow.target)):
                 if id_ not in known:
                     raise BadInstance(f".flows[{position}].{end}", shown(id_), "the id of a key group")
+
+    def named_hosts(self) -> NamedHosts:
+        """The hosts that limits of nodes name.  Raises BadInstance."""
+        return hosts_in([node.limits for node in self.nodes], (key_group.usage for key_group in self.key_groups))
 
     def _check_sums(self) -> None:
         """Raises BadInstance if a sum of finite numbers overflows."""
