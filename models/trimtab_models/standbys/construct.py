@@ -78,7 +78,8 @@ class Filling:
         if rank == 0:
             heirs = self._assignment[orphans, 0]
             placed = heirs != UNPLACED
-            np.add.at(after, heirs[placed], (problem.load - problem.follow)[orphans[placed]])
+            known = orphans[placed]
+            np.add.at(after, heirs[placed], problem.load[known] - problem.follow[known])
         workers = self._candidates(int(gaps[0]), after, len(gaps))
         if not len(workers):
             return

@@ -40,22 +40,33 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
     assignment = kept_standbys(problem)
     gaps = _gaps(problem, assignment)
     bounds = domain_bounds(problem)
+    proven: float | None = None
     if gaps.any():
         _fill(problem, assignment, gaps)
         # What is new is cut down to the budget afterwards.
-        assignment = _improved(replace(problem, budget=Budget()), assignment, bounds, stop, params)
+        assignment, proven = _improved(replace(problem, budget=Budget()), assignment, bounds, stop, params)
         _cut(problem, assignment)
     elif problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
-    return rated(problem, assignment, bounds, peaks=params.peaks)
+    return rated(problem, assignment, bounds, proven, peaks=params.peaks)
 
 
-def rated(problem: Problem, assignment: Ints, bounds: Floats | None = None, *, peaks: bool = True) -> StandbyResult:
-    """A given assignment with its value and bound; by Peaks as well, where the other bounds are below it by AIM."""
+def rated(
+    problem: Problem,
+    assignment: Ints,
+    bounds: Floats | None = None,
+    proven: float | None = None,
+    *,
+    peaks: bool = True,
+) -> StandbyResult:
+    """A given assignment with its value and bound; by Peaks as well, where the other bounds are below it by AIM.
+
+    `proven` = the bound by Following, if it is known.
+    """
     bounds = domain_bounds(problem) if bounds is None else bounds
     score = evaluate(problem, assignment)
     reached = score.worst if not score.missing else 2.0 * max(float(bounds.max(initial=0.0)), score.worst)
-    proven = _fluid_bound(problem, bounds, reached)
+    proven = _fluid_bound(problem, bounds, reached) if proven is None else min(proven, reached)
     if peaks and not score.missing and score.worst - proven > AIM:
         proven = peaks_bound(problem, proven, reached)
     return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
@@ -67,24 +78,26 @@ def _fluid_bound(problem: Problem, bounds: Floats, reached: float) -> float:
     return following_bound(problem, proven, reached) if proven < reached else proven
 
 
-def _improved(problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, params: Params) -> Ints:
-    """The assignment with better first standbys, of those that are not present."""
+def _improved(
+    problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, params: Params
+) -> tuple[Ints, float | None]:
+    """The assignment with better first standbys, of those that are not present; the bound by Following, if needed."""
     if not assignment.size:
-        return assignment
+        return assignment, None
     new = is_new(problem, assignment)[:, 0]
     search = Improving(Ledger(problem, assignment), bounds, new, stop, params.steps)
     search.run(params.precision)
     if not is_affordable(problem, new):
-        return assignment
+        return assignment, None
     score = evaluate(problem, assignment)
     proven = _fluid_bound(problem, bounds, score.worst)
     if score.worst - proven <= params.precision:
-        return assignment
+        return assignment, proven
     other = aligned(problem, assignment, new, (proven, score.worst), stop)
     if other is None:
-        return assignment
+        return assignment, proven
     Improving(Ledger(problem, other), bounds, new, stop, search.left).run(params.precision)
-    return other if evaluate(problem, other).worst < score.worst - NEGLIGIBLE else assignment
+    return (other if evaluate(problem, other).worst < score.worst - NEGLIGIBLE else assignment), proven
 
 
 def _gaps(problem: Problem, assignment: Ints) -> Bools:
