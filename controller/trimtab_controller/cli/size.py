@@ -12,6 +12,7 @@ from rich.text import Text
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
 from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
+from trimtab_protocol.wording import first_few
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,6 +59,9 @@ def show(found: Sizing, out: Console) -> None:
         f"group has {standbys}",
         style="dim",
     )
+    if found.fixed:
+        workers = first_few(found.fixed)
+        out.print(f"with what is known last of workers that take no part in plans: {workers}", style="yellow")
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     words = ("if all are of type", "bottleneck", "")
     for name in (words[0], "needed", words[1], "run", "in pool", "used", "CPU", "memory", "disk", "link", ""):

@@ -1,5 +1,7 @@
 """How many times the present input fits, and how many workers a multiple of it needs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.size.resources import together
 from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 
 
 def seen(made: HostedJob, windows: int = 8) -> Decider:
@@ -112,6 +115,31 @@ def test_the_number_of_workers_for_a_multiple_of_the_input() -> None:
     (need,) = sized(seen(made), 80.0).needs
     assert need.workers is None
     assert "key group app/sums/" in need.why
+
+
+def test_a_worker_that_takes_no_part_in_plans_costs_no_answer() -> None:
+    made = job({H0: Machine(4.0), H1: Machine(4.0)}, {W0: H0, W1: H1, W2: H1}, partitions=80, rate=12.5)
+    made.owners = {each: (W2 if each.partition < 3 else W0 if each.partition % 2 else W1) for each in made.owners}
+    decider = seen(made)
+    whole = sized(decider, 2.0)
+    away = made.window()
+    nodes = [row for row in away.nodes if row.worker != W2]
+    rows = [replace(row, state=WorkerState.AWAY, cpu=None) for row in away.nodes if row.worker == W2]
+    key_groups = [row for row in away.key_groups if row.worker != W2]
+    decider.record(away.end_ms / 1000.0, replace(away, nodes=(*nodes, *rows), key_groups=tuple(key_groups)))
+    assert [each.id for each in view_of(decider).fixed] == [W2]
+    found = sized(decider, 2.0)
+    assert (found.fixed, found.present) == ((W2,), 2)
+    assert [need.workers for need in found.needs] == [need.workers for need in whole.needs] == [3]
+    assert (whole.fixed, whole.present) == ((), 3)
+
+    only_reports = made.window()
+    rows = [replace(row, steering=row.worker != W2) for row in only_reports.nodes]
+    decider.record(only_reports.end_ms / 1000.0, replace(only_reports, nodes=tuple(rows)))
+    found = sized(decider, 80.0)
+    assert (found.fixed, found.present) == ((W2,), 3)
+    assert found.needs[0].present == 3
+    assert "key group app/sums/" in found.needs[0].why
 
 
 def test_faster_workers_are_needed_in_smaller_numbers() -> None:

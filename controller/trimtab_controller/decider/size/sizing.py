@@ -5,6 +5,9 @@ input, and a fixed one on each worker; here every worker runs every operator, an
 that.  All inputs are taken to grow alike.  The model divides the load evenly, so the answer is raised until the key
 groups, which are indivisible, fit too: heaviest first, each to the least loaded worker.  Memory, disks and links of
 hosts may need more workers than the CPU does: `size/resources.py`.
+
+What plans are made around needs workers like the rest: the key groups of fixed workers count with what is known of
+them last.
 """
 
 from collections import Counter
@@ -30,7 +33,6 @@ from trimtab_controller.decider.size.resources import (
 )
 from trimtab_models.sizing import Problem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.wording import first_few
 
 TARGET = 0.7
 """Share of its capacity that a worker is to use."""
@@ -76,7 +78,8 @@ class Need:
 class Sizing:
     """The answer for an app at `rate` times its present input, with no worker above `target` of its capacity.
 
-    `state` = times the present state, `standbys` of each key group; None = unknown.
+    `state` = times the present state, `standbys` of each key group; None = unknown.  `fixed` = the workers that take no
+    part in plans: what they own counts with what is known of it last.
     """
 
     app: AppId
@@ -86,6 +89,7 @@ class Sizing:
     target: float
     present: int
     needs: tuple[Need, ...]
+    fixed: tuple[WorkerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +117,9 @@ def size_of(
 
     `followed` = bytes of state that each worker follows; None = unknown.
     """
+    fixed, view = tuple(each.id for each in view.fixed), _whole(view, capacity)
     if not len(view.owned) or not float(view.owned.load.sum()) > 0:
         raise CannotSizeError(f"{view.app} has no load that could be multiplied")
-    if view.fixed:
-        raise CannotSizeError(f"the load of {first_few(view.fixed)} is not known")
     hosts = [worker.host for worker in view.workers]
     all_hosts = [*hosts, *(each.host for each in pool)]
     counted = _types(capacity, view, pool)
@@ -136,7 +139,15 @@ def size_of(
         target=wanted.target,
         present=len(view.workers),
         needs=tuple(needs),
+        fixed=fixed,
     )
+
+
+def _whole(view: AppView, capacity: Capacity) -> AppView:
+    """The view with what plans are made around: all key groups, and of the fixed workers those that run."""
+    running = (each.worker for each in view.fixed if each.worker is not None and each.id in capacity.seen.workers)
+    whole = view.owned.joined(view.kept_table)
+    return replace(view, workers=(*view.workers, *running), key_groups=whole, fixed=(), kept=())
 
 
 def _with_resources(
