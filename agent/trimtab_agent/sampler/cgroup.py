@@ -73,11 +73,23 @@ def parse_bytes(text: str) -> float | None:
 
 def parse_cpu_usage(text: str) -> float | None:
     """CPU seconds used according to a `cpu.stat`; None = not stated."""
-    for line in text.splitlines():
-        key, _, value = line.partition(" ")
-        if key == "usage_usec" and _is_number(value):
-            return int(value) / 1e6
-    return None
+    used = _fields(text).get("usage_usec")
+    return None if used is None else used / 1e6
+
+
+def parse_page_cache(text: str) -> int:
+    """Bytes of files in memory according to a `memory.stat`; 0 = not stated.
+
+    Shared memory and tmpfs are not among them: the kernel cannot take these back.
+    """
+    fields = _fields(text)
+    return fields.get("active_file", 0) + fields.get("inactive_file", 0)
+
+
+def _fields(text: str) -> dict[str, int]:
+    """The whole numbers of a file with a name and a value in each line."""
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return {name: int(value) for name, _, value in pairs if _is_number(value)}
 
 
 def _is_number(word: str) -> bool:

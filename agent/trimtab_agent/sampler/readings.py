@@ -15,6 +15,7 @@ from trimtab_agent.sampler.cgroup import (
     parse_bytes,
     parse_cpu_max,
     parse_cpu_usage,
+    parse_page_cache,
     read_text,
     tightest,
 )
@@ -118,9 +119,14 @@ class CounterReader:
         quota = self._quotas.memory
         if quota is None or quota.limit >= machine.total:
             return int(machine.total - machine.available), int(machine.total)
-        text = read_text(quota.folder / "memory.current")
-        used = parse_bytes(text) if text is not None else None
-        return (None if used is None else int(min(used, quota.limit))), int(quota.limit)
+        current, stat = (read_text(quota.folder / name) for name in ("memory.current", "memory.stat"))
+        used = None if current is None else parse_bytes(current)
+        if used is None:
+            return None, int(quota.limit)
+        # The page cache grows up to the limit wherever files are written, such as databases.  The kernel takes it back
+        # when memory is needed, so it counts as free, as on a machine without a quota (MemAvailable).
+        cached = 0 if stat is None else parse_page_cache(stat)
+        return int(min(max(0.0, used - cached), quota.limit)), int(quota.limit)
 
     def _read_worker(self, worker: WorkerId, pid: int | None) -> ProcessReading | None:
         if pid is None:

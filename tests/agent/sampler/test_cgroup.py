@@ -110,6 +110,24 @@ def test_inside_a_quota_use_is_that_of_the_whole_group(tmp_path: Path) -> None:
     assert reader.read({}).cpu_s is None
 
 
+def test_the_page_cache_of_a_group_is_free_memory(tmp_path: Path) -> None:
+    files = {
+        "memory.max": "1000000",
+        "memory.current": "990000",
+        "memory.stat": "anon 280000\nfile 650000\nshmem 50000\ninactive_file 400000\nactive_file 200000\n",
+    }
+    reader = CounterReader(find_quotas(machine(tmp_path, "/", files)), Basis.HOST)
+
+    assert (reader.read({}).memory_bytes, reader.free_memory_bytes()) == (390_000, 610_000)
+    group = tmp_path / "sys/fs/cgroup"
+    (group / "memory.stat").write_text("inactive_file 2000000\nactive_file x\n\n")
+    assert (reader.read({}).memory_bytes, reader.free_memory_bytes()) == (0, 1_000_000)
+    (group / "memory.stat").unlink()
+    assert (reader.read({}).memory_bytes, reader.free_memory_bytes()) == (990_000, 10_000)
+    (group / "memory.current").unlink()
+    assert reader.read({}).memory_bytes is None
+
+
 def test_what_no_kernel_writes_is_unknown(tmp_path: Path) -> None:
     endless = "9" * 5_000
     assert (parse_cpu_max(f"{endless} 1"), parse_cpu_max(f"1 {endless}"), parse_bytes(endless)) == (None, None, None)
