@@ -1,8 +1,8 @@
 """Concerns: conditions that an operator should know of while balancing continues.
 
-These are workers over their capacity, growing backlogs and blocked key groups.  Missed predictions
-(`predictions/comparison.py`), plans that the guard has ended (`guarded.py`) and losses that would overload a worker
-(`standbys/rounds.py`), or did (`orphans/orphans.py`), are added to them.
+These are workers over their capacity, growing backlogs and blocked key groups.  Full hosts (`hosts/full.py`), missed
+predictions (`predictions/comparison.py`), plans that the guard has ended (`guarded.py`) and losses that would overload
+a worker (`standbys/rounds.py`), or did (`orphans/orphans.py`), are added to them.
 
 The capacity of a worker is compared with the CPU of its process and with the demand for it, not with the sum of its key
 groups' loads.  The sum is smaller: rounds of the network belong to no key group, and in calm windows they are two
@@ -35,6 +35,7 @@ class ConcernKind(StrEnum):
     OVER_CAPACITY = "over_capacity"
     BACKLOG_GROWS = "backlog_grows"
     BLOCKED = "blocked"
+    HOST_FULL = "host_full"
     PLANS_MISS = "plans_miss"
     JOB_SUFFERS = "job_suffers"
     WORKER_CRASHES = "worker_crashes"

@@ -15,6 +15,7 @@ from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.pay_back import Costs
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
+from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.judgement import still_free
@@ -73,6 +74,7 @@ class Observations:
         self._demand = NO_DEMAND_HISTORY
         self.readers = Readers(allowed=needs.in_parts)
         self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
+        self.full_hosts = FullHosts(max_disk=settings.max_disk, max_link=settings.max_link)
         self.standbys = StandbyRounds()
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
@@ -107,6 +109,7 @@ class Observations:
         )
         if self.hosts.see(snapshot, demands.workers):
             self.history.clear()  # loads are counted in another unit now
+        self.full_hosts.see(snapshot, self.hosts.seen, demands.workers)
         self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
         raw = {app: self._observe(app, part, demands, execution, draining) for app, part in parts.items()}
         views = self.history.smoothed(raw)
@@ -170,6 +173,7 @@ class Observations:
         yield from self.standbys.concerns
         yield from self.orphans.concerns
         yield from self.sizes.concerns
+        yield from self.full_hosts.concerns
         yield from budget_concerns(now, self.budget, execution, views)
         ran = {worker: row.app for worker, row in self.liveness.ran.items()}
         yield from crash_concerns(snapshot, ran, off=off)
