@@ -21,7 +21,7 @@ from tests.console.fleet import Fleet, source_of, watching
 from tests.console.setup import running
 from tests.deploy.stack import CONSOLE_PORT, NEEDED, PORTS, TARGETS
 from tests.paths import EXAMPLES, ROOT
-from trimtab_agent.cli import _parser as agent_parser
+from trimtab_agent.cli import agent_parser
 from trimtab_agent.configuration import load_configuration
 from trimtab_console.access.tokens import load_tokens
 from trimtab_console.command import check_tls, settings_of

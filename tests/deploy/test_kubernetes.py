@@ -11,7 +11,7 @@ import yaml
 
 from tests.paths import ROOT
 from tests.served_metrics import metrics
-from trimtab_agent.cli import _parser as agent_parser
+from trimtab_agent.cli import agent_parser
 from trimtab_agent.configuration import read_configuration
 from trimtab_console.configuration import decode as decode_console
 from trimtab_controller.cli import parser_for

@@ -11,8 +11,7 @@ import pytest
 
 from tests.paths import ROOT
 from tests.programs import program
-from trimtab_agent.cli import BAD_CONFIGURATION
-from trimtab_agent.cli import _parser as agent_parser
+from trimtab_agent.cli import BAD_CONFIGURATION, agent_parser
 from trimtab_console.command import BAD_CONFIGURATION as BAD_CONSOLE_CONFIGURATION
 from trimtab_controller.cli import parser_for
 from trimtab_controller.cli.controller import BAD_CONFIGURATION as BAD_CONTROLLER_CONFIGURATION

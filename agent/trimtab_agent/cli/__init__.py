@@ -16,7 +16,7 @@ BAD_CONFIGURATION = 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 ended in order; 1 a fault while running; 2 wrong configuration, or a package is not installed."""
-    options = _parser().parse_args(arguments)
+    options = agent_parser().parse_args(arguments)
     try:
         from trimtab_agent.cli.commands import run_command
 
@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_CONFIGURATION
 
 
-def _parser() -> argparse.ArgumentParser:
+def agent_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="trimtab-agent",
         description="Measures the workers of this host, reports, and carries out the controller's commands.",

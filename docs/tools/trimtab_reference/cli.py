@@ -28,7 +28,7 @@ def render() -> str:
     ]
     for name in names:
         parts += _command(_children(trimtab_controller.cli.parser_for(name))[name], level=3)
-    agent = trimtab_agent.cli._parser()
+    agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     for parser in _children(agent).values():
         parts += _command(parser, level=3)
