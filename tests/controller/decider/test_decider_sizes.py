@@ -132,6 +132,37 @@ def test_a_pool_that_is_too_small_is_a_concern() -> None:
     assert concern.detail.endswith("for 20 s, but no agent can start 1 worker more")
 
 
+def crowded(end_s: float, *pool: WorkerId) -> SnapshotArrived:
+    """As `seen`; w2 is on the host of w0, which has one core."""
+    snapshot = seen(end_s, 0.95, *pool).snapshot
+    hosts = (replace(row, cores=1.0, cpu=0.95) if row.host == "h0" else row for row in snapshot.hosts)
+    nodes = (replace(row, host=HostId("h0")) if row.worker == W2 else row for row in snapshot.nodes)
+    return SnapshotArrived(snapshot=replace(snapshot, hosts=tuple(hosts), nodes=tuple(nodes)))
+
+
+@pytest.mark.parametrize(("scaling", "word"), [(ACT, False), (replace(ACT, min_workers=3), True), (ACT, True)])
+def test_a_worker_is_not_started_on_a_host_that_has_no_cpu_left_unless_somebody_says_so(
+    scaling: ScalingSettings, word: bool
+) -> None:
+    wanted = [Scale(app=APP, workers=3, by="ann", at=1.0, reason="a sale")] if word and scaling is ACT else []
+    made = decider(execution(BALANCED), *wanted, scaling=scaling)
+    found = [only(made.on_event(1011.0 + 10.0 * n, crowded(1010.0 + 10.0 * n, W2))) for n in range(2)]
+    started = {row.worker for each in found if isinstance(each, Resized) for row in each.start}
+    assert started == ({W2} if word else set())
+    told = [row.detail for row in made.known.concerns if row.kind is ConcernKind.TOO_FEW_WORKERS]
+    assert [text.rpartition("but ")[2] for text in told] == (
+        [] if word else ["no agent can start 1 worker more; the hosts of w2 have no CPU left"]
+    )
+
+
+def test_of_the_pool_those_come_first_whose_hosts_have_room() -> None:
+    made = decider(execution(BALANCED))
+    made.on_event(1011.0, crowded(1010.0, W2, W3))
+    found = only(made.on_event(1021.0, crowded(1020.0, W2, W3)))
+    assert isinstance(found, Resized)
+    assert [row.worker for row in found.start] == [W3]
+
+
 def test_only_a_worker_that_its_agent_can_start_again_leaves_and_its_drain_is_its_own() -> None:
     _, found = decisions(decider(execution(BALANCED)), 0.1)
     assert isinstance(found, Resized)

@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
+from tests.controller.decider.hosted_job import Machine
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
+from tests.controller.decider.test_hosts import H0, H1, W1, job, view_of
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.size.pool import PoolWorker, crash_concerns, restartable, startable
+from trimtab_controller.decider.size.pool import PoolWorker, crash_concerns, restartable, startable, with_gains
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -39,6 +43,26 @@ def test_the_pool_has_the_declared_workers_that_were_not_started_or_were_stopped
 
     assert startable(seen, frozenset()) == {APP: (pooled("w5"), pooled("w6")), OTHER: (pooled("w4"),)}
     assert startable(seen, frozenset({WorkerId("w5"), WorkerId("w4")})) == {APP: (pooled("w6"),)}
+
+
+def test_a_worker_adds_what_its_host_has_left_for_it() -> None:
+    made = job({H0: Machine(1.5), H1: Machine(4.0, others=1.0)}, {W0: H0, W1: H1})
+    decider = made.decider()
+    window = made.window()
+    decider.record(window.end_ms / 1000.0, window)
+    elsewhere = HostId("h9")
+    pool = [
+        PoolWorker(worker=WorkerId(f"w{number}"), host=host, capacity=1.0)
+        for number, host in ((5, H0), (6, H0), (7, H1), (8, elsewhere))
+    ]
+    found = with_gains(pool, view_of(decider), decider._seen.hosts)
+    assert [(each.worker, each.gain, each.helps) for each in found] == [
+        ("w7", 1.0, True),
+        ("w8", 1.0, True),
+        ("w5", pytest.approx(0.5), True),
+        ("w6", pytest.approx(0.0), False),
+    ]
+    assert [each.adds is None for each in found] == [False, True, False, False], "nothing is known of h9"
 
 
 def test_workers_that_run_the_app_for_which_they_are_declared_can_be_started_again() -> None:

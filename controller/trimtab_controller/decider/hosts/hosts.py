@@ -230,6 +230,25 @@ class HostTracker:
         shared = (replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
         return replace(scaled, workers=tuple(shared), rooms=rooms)
 
+    def added_to(self, view: AppView, further: Iterable[tuple[HostId, float]]) -> list[float | None]:
+        """Reference cores that the app would have more with each of these further workers (host, capacity), in turn.
+
+        None = the cores of the host are unknown.
+        """
+        found: list[float | None] = []
+        counted: dict[HostId, float] = {}
+        for name, capacity in further:
+            host, here = self.seen.hosts.get(name), [worker for worker in view.workers if worker.host == name]
+            if host is None or host.available is None:
+                found.append(None)
+                continue
+            left = self._left(host, here) / PERCENT_PER_CORE
+            staying = self._asked_of(worker for worker in here if not worker.draining)
+            before = counted.setdefault(name, sum(each.capacity for each in staying))
+            counted[name] = before + capacity
+            found.append(host.speed * (min(before + capacity, left) - min(before, left)))
+        return found
+
     def _asked_of(self, workers: Iterable[Worker]) -> list[Asked]:
         found = (self.seen.workers.get(worker.id) for worker in workers)
         return [each for each in found if each is not None]

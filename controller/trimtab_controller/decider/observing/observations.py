@@ -123,7 +123,15 @@ class Observations:
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
         pool = startable(snapshot, draining - execution.leaving)
-        seen = SeenApps(snapshot=snapshot, views=views, evaluations=evaluations, gaps=filled.gaps, use=use, pool=pool)
+        seen = SeenApps(
+            snapshot=snapshot,
+            views=views,
+            evaluations=evaluations,
+            gaps=filled.gaps,
+            use=use,
+            pool=pool,
+            hosts=self.hosts,
+        )
         self.sizes.see(seen, execution, intents, settled)
         self.sizes.forecasts.moves.see(views, evaluations, self._settings.load_distance)
         off = {each for workers in maintained.values() for each in workers}

@@ -60,8 +60,8 @@ class SizeFacts:
 
     `leaving` = workers that the controller drains to make the app smaller; `blocked` = workers with key groups that
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
-    started and do not run yet; `pool` = workers that can be started.  `saving` = cores of the demand that collocation
-    saves in the potential plan.
+    started and do not run yet; `pool` = workers that can be started, in this order.  `saving` = cores of the demand
+    that collocation saves in the potential plan.
 
     `disks` = bytes that the disk of each host, where it is known, can take besides what is on it.  `pools`: one for all
     key groups with the same rules.

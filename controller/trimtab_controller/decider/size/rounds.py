@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.forecast.rounds import Forecasts, Times
+from trimtab_controller.decider.hosts.hosts import HostTracker
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.unknown_load import Gaps
@@ -13,7 +14,7 @@ from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
-from trimtab_controller.decider.size.pool import PoolWorker, restartable
+from trimtab_controller.decider.size.pool import PoolWorker, restartable, with_gains
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.starts import Starts
@@ -24,6 +25,7 @@ from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import first_few
 
 START_RETRY_S = 300.0
 """How long a worker whose start has failed comes after all others of the pool, and is not tried again."""
@@ -31,7 +33,10 @@ START_RETRY_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenApps:
-    """What a window shows: views with smoothed loads, what is unknown of them, use, and the pool of each app."""
+    """What a window shows: views with smoothed loads, what is unknown of them, use, and the pool of each app.
+
+    `hosts` = what is left of hosts for workers that are started; None: nothing is known of that.
+    """
 
     snapshot: Snapshot
     views: Mapping[AppId, AppView | NotReady]
@@ -39,6 +44,7 @@ class SeenApps:
     gaps: Mapping[AppId, Gaps]
     use: ClusterUse
     pool: Mapping[AppId, tuple[PoolWorker, ...]]
+    hosts: HostTracker | None = None
 
 
 @dataclass(slots=True)
@@ -205,11 +211,12 @@ class SizeRounds:
             desired = None if before is None else before.desired
             return SizeVerdict(app=app, detail=f"unknown: {view.reason}: {view.detail}", desired=desired)
         stops = word is not None or settings.mode is Mode.ACT  # who only advises need not start anything again
+        pool = _to_try(seen.pool.get(app, ()), execution, view.end_s)
         facts = facts_of(
             view,
             seen.gaps[app],
             seen.use,
-            pool=_to_try(seen.pool.get(app, ()), execution, view.end_s),
+            pool=pool if seen.hosts is None else with_gains(pool, view, seen.hosts),
             leaving=size.leaving,
             starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0)),
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
@@ -245,7 +252,8 @@ class SizeRounds:
 
     def _short(self, verdict: SizeVerdict) -> str:
         more = f"{verdict.short} worker{'' if verdict.short == 1 else 's'}"
-        return f"no agent can start {more} more"
+        crowded = f"; the hosts of {first_few(verdict.crowded)} have no CPU left" if verdict.crowded else ""
+        return f"no agent can start {more} more{crowded}"
 
 
 def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tuple[PoolWorker, ...]:

@@ -54,7 +54,8 @@ class SizeVerdict:
     whoever adds and removes workers from outside: it changes when a change is `due`, and does not fall before the
     workers that leave are empty.  `asked` and `capacity` in cores.  `detail` = the reason.  A change that is due keeps
     workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
-    more are wanted than can be kept or started.  `in_vain`: the last scale-out did not raise the rate.
+    more are wanted than can be kept or started, and `crowded` = workers of the pool that would not help, because their
+    hosts have no CPU left.  `in_vain`: the last scale-out did not raise the rate.
     `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the one that was seen.
     `own` = the app's own settings, as text.
     """
@@ -74,6 +75,7 @@ class SizeVerdict:
     start: tuple[PoolWorker, ...] = ()
     drain: tuple[WorkerId, ...] = ()
     short: int = 0
+    crowded: tuple[WorkerId, ...] = ()
     in_vain: bool = False
     restart_s: float | None = None
     measured_restart_s: float | None = None
@@ -113,7 +115,9 @@ def judge(
     asked = facts if word is not None else facts.expected()
     obstacle = "" if now is None else _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain)
     due = now is not None and not obstacle
-    keep, start, short = _to_add(facts, max(0, change) if due else 0)
+    anyone = word is not None or present < settings.min_workers
+    pool = tuple(each for each in facts.pool if each.helps or anyone)
+    keep, start, short = _to_add(facts.leaving, pool, max(0, change) if due else 0)
     acts = word is not None or settings.mode is Mode.ACT
     wanted_outside = due and (change > 0 or not acts)
     verdict = SizeVerdict(
@@ -132,6 +136,7 @@ def judge(
         start=start,
         drain=aim.drain if due else (),
         short=short,
+        crowded=tuple(each.worker for each in facts.pool if each not in pool),
         in_vain=vain,
     )
     return verdict, now
@@ -198,7 +203,7 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
 def _to_target(facts: SizeFacts, settings: ScalingSettings, most: int) -> int:
     """How many workers bring the utilisation to the target, `most` at most."""
     capacities = [worker.capacity for worker in facts.workers if worker.id in facts.leaving]
-    capacities += [worker.capacity for worker in facts.pool]
+    capacities += [worker.gain for worker in facts.pool if worker.helps]
     usual = median([worker.capacity for worker in facts.staying] or capacities or [1.0])
     capacity, count = facts.capacity, len(facts.staying)
     for added in range(1, most + 1):
@@ -285,10 +290,12 @@ def _in_vain(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[Size
     return settled and facts.behind > BEHIND * facts.capacity and facts.rate < expected
 
 
-def _to_add(facts: SizeFacts, count: int) -> tuple[tuple[WorkerId, ...], tuple[PoolWorker, ...], int]:
+def _to_add(
+    leaving: tuple[WorkerId, ...], pool: tuple[PoolWorker, ...], count: int
+) -> tuple[tuple[WorkerId, ...], tuple[PoolWorker, ...], int]:
     """So many workers: first those that are to leave and still run, then those of the pool; how many are short."""
-    keep = facts.leaving[:count]
-    start = facts.pool[: count - len(keep)]
+    keep = leaving[:count]
+    start = pool[: count - len(keep)]
     return keep, start, count - len(keep) - len(start)
 
 
