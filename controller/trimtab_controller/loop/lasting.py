@@ -1,9 +1,9 @@
 """Concerns that stay in force until enough windows in a row have shown whether they hold.
 
 Most concerns need several windows in a row.  A new leader has not seen these, and a gap in the windows begins the count
-anew.  Without this, a concern would be told as ended then, and soon after as begun again.  Each window shows by itself
-whether a worker was given up, and the journal has what the guard has ended: these concerns end with the first window
-that does not show them.
+anew.  Without this, a concern would be reported as ended then, and soon after as begun again.  Each window shows by
+itself whether a worker was given up, and the journal has what the guard has ended: these concerns end with the first
+window that does not show them.
 """
 
 from collections.abc import Sequence

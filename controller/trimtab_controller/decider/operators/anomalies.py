@@ -1,6 +1,6 @@
 """The configuration's [anomalies]: what becomes of each kind of trouble, in one table.  Pure.
 
-Each word stands for a setting of the section that mends this kind: `fix` mends it, `check` only tells it or proposes
+Each word stands for a setting of the section that mends this kind: `fix` mends it, `check` only reports it or proposes
 what to do, `ignore` does neither.  These sections have more to say, such as how long something is waited for; where one
 of them says something else than the table, that is an error.
 """
