@@ -22,7 +22,16 @@ from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.measures import Kind
 from trimtab_controller.stream.rows import of_kind
 from trimtab_controller.stream.session import open_session
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
+from trimtab_protocol.messages.names import (
+    MAX_PARTITIONS,
+    AppId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    OperatorId,
+    Topics,
+    WorkerId,
+)
 from trimtab_protocol.messages.report import (
     Basis,
     HostSample,
@@ -45,9 +54,12 @@ LIMIT_S = 120.0
 def report(host: int, at_ms: int, key_groups: int) -> bytes:
     """A report of one worker, with all figures known."""
     worker = WorkerId(f"w{host}")
+    # An app has at most so many key groups of an operator.
+    app, place = divmod(host, MAX_PARTITIONS // key_groups)
+    app_id = AppId(f"app{app}")
     samples = tuple(
         KeyGroupSample(
-            key_group=KeyGroup(AppId("app"), OperatorId("delays"), host * key_groups + index),
+            key_group=KeyGroup(app_id, OperatorId("delays"), place * key_groups + index),
             worker=worker,
             cpu_s=0.00123 + index / 1e6,
             tuples_in=100 + index,
@@ -62,7 +74,7 @@ def report(host: int, at_ms: int, key_groups: int) -> bytes:
     )
     state = WorkerSample(
         worker=worker,
-        app=AppId("app"),
+        app=app_id,
         state=WorkerState.RUNNING,
         capacity=1.0,
         cpu_s=0.5,
