@@ -4,12 +4,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
@@ -21,18 +17,16 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.arrivals import BatchSizes, strangers_of, too_many
 from trimtab_controller.stream.assemble import Assembler
-from trimtab_controller.stream.claims import claims_of
-from trimtab_controller.stream.configuration import Configuration, StreamSettings
+from trimtab_controller.stream.batches import BatchReader
+from trimtab_controller.stream.configuration import Configuration
 from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
 from trimtab_controller.stream.publisher import NotPublished, Publisher
-from trimtab_controller.stream.rows import SCHEMA, left_out_row, table_of
-from trimtab_controller.stream.session import fresh_checkpoint, open_session, plan_for, prefer_plain_files
-from trimtab_controller.stream.signatures import Refused, SignatureCheck, Verdict, flood_claims
+from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
+from trimtab_controller.stream.signatures import SignatureCheck, Verdict
 from trimtab_process.backoff import Backoff
 from trimtab_process.trust_file import TrustFile
-from trimtab_protocol.messages.decode import Fault, shorten
+from trimtab_protocol.messages.decode import shorten
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 from trimtab_protocol.signing.hosts import HostChecking
@@ -133,22 +127,18 @@ class Batches:
 
     def __init__(
         self,
-        cluster: str,
-        settings: StreamSettings,
+        reader: BatchReader,
         assembler: Assembler,
         outlet: Outlet,
-        signatures: Signatures | None = None,
+        patience_ms: int,
     ) -> None:
         self.query: StreamingQuery | None = None
-        self._cluster = cluster
-        self._settings = settings
+        self._reader = reader
         self._assembler = assembler
         self._outlet = outlet
-        self._signatures = signatures
+        self._patience_ms = patience_ms
         self._working = threading.Lock()
         self._closing = threading.Event()
-        self._beside = ThreadPoolExecutor(1, "planning")
-        self._sizes = BatchSizes(settings.expected_hosts)
 
     def __call__(self, records: DataFrame, _batch_id: int) -> None:
         """Add the sums of a batch, publish the ready windows, and wait until the next batch can complete a window.
@@ -157,63 +147,15 @@ class Batches:
         one batch per window costs a fraction of one per report, in a sandbox as in a fleet.
         """
         with self._working, collector_paused():
-            for snapshot in self._assembler.on_rows(self._rows(records), now_ms=_now_ms()):
+            batch = self._reader.read(records)
+            _tell(batch.verdict)
+            self._assembler.doubt(batch.verdict.unsigned, batch.verdict.doubted)
+            self._assembler.refuse(batch.verdict.claims)
+            for snapshot in self._assembler.on_rows(batch.rows, now_ms=_now_ms()):
                 self._outlet.add(_now_ms(), snapshot)
         now_ms = _now_ms()
-        look_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._settings.patience_ms)
+        look_ms = self._assembler.next_look_ms(now_ms, patience_ms=self._patience_ms)
         self._closing.wait((look_ms - now_ms) / 1000)
-
-    def _rows(self, records: DataFrame) -> pa.Table:
-        """The sums of a batch.  Spark plans the query for them while it counts what is left out, mostly nothing."""
-        plan_for(records.sparkSession, small=self._sizes.small)
-        planned = self._beside.submit(self._sums, records, Verdict())
-        verdict = self._judge(records)
-        _tell(verdict)
-        sums = planned.result()
-        if verdict.flooding or verdict.dropped:
-            sums = self._sums(records, verdict)
-        found = sums.toArrow()
-        self._sizes.see(pc.sum(found["samples"]).as_py() or 0, flooded=bool(verdict.flooding))
-        self._assembler.doubt(verdict.unsigned, verdict.doubted)
-        self._assembler.refuse(verdict.claims)
-        refused = table_of(
-            left_out_row(row.host, row.fault, row.start_ms, row.reports, row.last_ms) for row in verdict.refused
-        )
-        return pa.concat_tables([refused, found.select(SCHEMA.names).cast(SCHEMA)])
-
-    def _judge(self, records: DataFrame) -> Verdict:
-        """What of a batch is not parsed."""
-        if self._signatures is not None:
-            return self._signatures.judge(records)
-        settings = self._settings
-        if self._sizes.small:
-            return too_many(
-                pipeline.arrivals(records).toArrow(),
-                window_ms=settings.window_ms,
-                most_reports=pipeline.MAX_REPORTS_S * settings.window_s,
-                most_bytes=pipeline.most_bytes_of(settings.window_ms),
-                expected=settings.expected_hosts,
-            )
-        rows = pipeline.left_out(records, window_ms=settings.window_ms, hosts=settings.expected_hosts).collect()
-        refused = tuple(Refused(**{**row.asDict(), "fault": Fault(row.fault)}) for row in rows)
-        claimed = [*flood_claims(refused)]
-        if settings.expected_hosts is not None and any(row.fault is Fault.UNKNOWN_HOST for row in refused):
-            claimed += strangers_of(pipeline.strangers(records, settings.expected_hosts).toArrow())
-        return Verdict(refused=refused, claims=claims_of(claimed))
-
-    def _sums(self, records: DataFrame, verdict: Verdict) -> DataFrame:
-        """The query for the sums, planned but not run."""
-        records = pipeline.kept(
-            records,
-            hosts=self._settings.expected_hosts,
-            flooding=verdict.flooding,
-            dropped=verdict.dropped,
-            good=verdict.good,
-        )
-        samples = pipeline.samples(records, cluster=self._cluster, max_ahead_ms=self._settings.window_ms)
-        sums = pipeline.windows(samples, window_ms=self._settings.window_ms)
-        cast(Any, sums)._jdf.queryExecution().executedPlan()  # Spark keeps it for the query's run
-        return sums
 
     def flush(self) -> None:
         """Publish what is held, between two batches.  Raises NotPublished, KafkaException."""
@@ -226,7 +168,7 @@ class Batches:
         with self._working:
             if self.query:
                 self.query.stop()
-        self._beside.shutdown()
+        self._reader.close()
 
 
 def _run_query(
@@ -237,9 +179,9 @@ def _run_query(
     signatures = None if configuration.host_signatures is HostChecking.OFF else Signatures(configuration, topics)
     now_ms = _now_ms()
     from_ms = first_ms(now_ms, outlet.restart(), settings.window_ms)
+    judge = None if signatures is None else signatures.judge
     batches = Batches(
-        configuration.cluster,
-        settings,
+        BatchReader(configuration.cluster, settings, judge),
         Assembler(
             cluster=configuration.cluster,
             window_ms=settings.window_ms,
@@ -248,7 +190,7 @@ def _run_query(
             expected_hosts=settings.expected_hosts,
         ),
         outlet,
-        signatures,
+        settings.patience_ms,
     )
     client, headers = for_java(kafka, Path.read_text), signatures is not None
     records = pipeline.records(spark, client, topic=topics.reports, from_ms=from_ms, headers=headers)
