@@ -53,8 +53,10 @@ class Signed:
 
 def covered(topic: str, record: Signed, earlier: bytes) -> bytes:
     """The signed bytes; `earlier` = the digests of the host's last records.  Each part is preceded by its length."""
-    parts = (topic.encode(), record.key, record.digest, earlier)
-    return DOMAIN + b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    parts = [DOMAIN]
+    for part in (topic.encode(), record.key, record.digest, earlier):
+        parts += (len(part).to_bytes(8, "big"), part)
+    return b"".join(parts)
 
 
 class HostSigner:

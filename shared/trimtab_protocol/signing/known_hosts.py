@@ -7,7 +7,7 @@ each host in each window.
 import base64
 import binascii
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from nacl.exceptions import BadSignatureError
@@ -76,17 +76,19 @@ class KnownHosts:
 
     def faults(self, topic: str, records: Sequence[Signed]) -> list[Fault | None]:
         """The same for many records of one topic, oldest first: one check of a signature vouches for earlier ones."""
-        vouched: defaultdict[bytes, set[bytes]] = defaultdict(set)
+        # Digests by host: those that were checked, each followed by the earlier ones that its signature covers.
+        vouched: defaultdict[bytes, list[bytes]] = defaultdict(list)
         faults: list[Fault | None] = [None] * len(records)
         for index in range(len(records) - 1, -1, -1):
             record = records[index]
-            if record.key in vouched and record.digest in vouched[record.key]:
+            # Most batches have one record of a host, so the digests are not looked at before the next one comes.
+            if any(_lists(digests, record.digest) for digests in vouched[record.key]):
                 continue
             found = self._verify(topic, record)
             if isinstance(found, Fault):
                 faults[index] = found
             else:
-                vouched[record.key].update((record.digest, *_split(found)))
+                vouched[record.key].append(record.digest + found)
         return faults
 
     def _verify(self, topic: str, record: Signed) -> Fault | bytes:
@@ -110,5 +112,5 @@ class KnownHosts:
         return earlier
 
 
-def _split(earlier: bytes) -> Iterable[bytes]:
-    return (earlier[at : at + DIGEST_BYTES] for at in range(0, len(earlier), DIGEST_BYTES))
+def _lists(digests: bytes, digest: bytes) -> bool:
+    return any(digests[at : at + DIGEST_BYTES] == digest for at in range(0, len(digests), DIGEST_BYTES))

@@ -104,6 +104,13 @@ def test_of_many_records_the_newest_vouches_for_those_before_it(known: KnownHost
     assert known.faults(TOPIC, [forged, of_b, records[-1]]) == [Fault.WRONG_SIGNATURE, Fault.UNKNOWN_KEY, None]
 
 
+def test_no_signature_vouches_for_a_record_whose_value_was_not_read(known: KnownHosts) -> None:
+    signer = HostSigner(KEYS[A], A)
+    unread = replace(signed(signer, b"1"), digest=b"", signatures=())
+
+    assert known.faults(TOPIC, [unread, signed(signer, b"2")]) == [Fault.UNSIGNED, None]
+
+
 def test_a_header_that_is_not_valid_vouches_for_nothing(known: KnownHosts) -> None:
     signer = HostSigner(KEYS[A], A)
     first, second = signed(signer, b"1"), signed(signer, b"2")
