@@ -113,6 +113,9 @@ def use_everything(client: Client) -> None:
     client.move([f"{APP}/{OPERATOR}/1"], "orders-3", **why), client.undo(PLAN, **why)
     where = {"workers": ["w*"], "hosts": ["h*"], "zones": ["z"], "priority": 3, "until": NOW + 60.0}
     client.add_rule("here", "pool", app=APP, operator=OPERATOR, key_groups="0-3", **where, **why)
+    with pytest.raises(ProblemError, match="no agent can start a worker of orders"):
+        client.rolling_restart(APP, **why)
+    client.rolling_restart(APP, cancel=True, **why)
     with pytest.raises(ProblemError, match=r"rule licence stands in controller.toml"):
         client.remove_rule("licence", **why)
     with pytest.raises(ProblemError, match="not on hold"):
