@@ -257,10 +257,10 @@ def see_events(page: Page, asker: Asker) -> None:
     expect(page.get_by_text("leads as generation")).to_be_visible()
     page.get_by_role("button", name="intent", exact=True).click()
     expect(page.get_by_text("leads as generation")).to_have_count(0)
-    expect(page.get_by_text("pause is no longer wanted: done, or taken back")).to_be_visible()
+    expect(page.get_by_text(re.compile("pause is taken back by sandbox"))).to_be_visible()
     expect(page.get_by_text(re.compile("stop the plan of .+, by sandbox: by dialog"))).to_be_visible()
     page.get_by_label("Find events by a part of their text").fill("By Dialog")
-    expect(page.get_by_text("pause is no longer wanted: done, or taken back")).to_have_count(0)
+    expect(page.get_by_text(re.compile("pause is taken back by sandbox"))).to_have_count(0)
     expect(page.get_by_text(re.compile("stop the plan of .+, by sandbox: by dialog"))).to_be_visible()
     look(page, "events")
     told = [(row["kind"], row["phase"]) for row in asker.get("events?limit=1000")["items"]]

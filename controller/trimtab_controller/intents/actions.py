@@ -122,7 +122,7 @@ def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | 
     if not drained:
         return None
     text = f"the drains of {len(drained)} workers of {where} are cancelled: they take key groups again"
-    return Change(key=drained[0], records=tuple((each, None) for each in drained), text=text)
+    return Change(key=drained[0], records=tuple((each, asked.takes_back) for each in drained), text=text)
 
 
 def forget_app(asked: Asked, app: str) -> Change:

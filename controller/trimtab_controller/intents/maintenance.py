@@ -48,7 +48,7 @@ def end(asked: Asked, host: str) -> Change:
     if not keys:
         return undrain(asked, host)
     text = f"the maintenance of {host} ends: {_counted(keys)} may run again; those that were stopped are started"
-    return Change(key=keys[0], records=tuple((key, None) for key in keys), text=text)
+    return Change(key=keys[0], records=tuple((key, asked.takes_back) for key in keys), text=text)
 
 
 def _counted(workers: Sized) -> str:

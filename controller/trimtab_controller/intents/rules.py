@@ -11,7 +11,7 @@ from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refu
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.intents import AddRule, rule_key
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.messages.rules import MAX_RULES, Rule
+from trimtab_protocol.messages.rules import LATEST_END, MAX_RULES, Rule
 from trimtab_protocol.wording import first_few
 
 UNSEEN = "it is not known how many key groups have to move"
@@ -21,6 +21,9 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
     """Keep a rule from the next window on; the text says what follows now."""
     if rule.ended(asked.at):
         raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
+    if rule.until is not None and rule.until > LATEST_END:
+        text = f"rule {rule.name} would end after the year 9999: expected an earlier end, or none"
+        raise Refusal(Fault.INVALID, text)
     own, added = _own(asked, looked), _added(asked)
     if rule.name in {each.name for each in own}:
         text = f"controller.toml has a rule {rule.name}: expected a name that no other rule has"

@@ -24,11 +24,13 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
+from trimtab_protocol.messages.taken_back import TakenBack
 
 FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status()
 HOLD = HoldStatus(id="h-1", text="the journal is older than the placement")
 WORKER = FLEET.worker(1)
+BACK = TakenBack(by="ann", at=NOW, reason="kernel update")
 STARTABLE = replace(STATUS, nodes=tuple(replace(row, startable=True) for row in STATUS.nodes))
 
 
@@ -36,11 +38,13 @@ def asked(status: Status | None = STATUS, **intents: Intent | None) -> Asked:
     return Asked(by="ann", at=NOW, reason="kernel update", status=status, intents=intents)
 
 
-def written(change: Change) -> list[Intent | None]:
+def written(change: Change) -> list[Intent]:
     """The intents of a change, as the controller reads them."""
-    for key, intent in change.records:
-        assert intent is None or decode_intent(key.encode(), encode_intent(intent)) == intent
-    return [intent for _, intent in change.records]
+    intents = [intent for _, intent in change.records if intent is not None and not isinstance(intent, TakenBack)]
+    assert len(intents) == len(change.records)
+    for intent in intents:
+        assert decode_intent(intent.key.encode(), encode_intent(intent)) == intent
+    return intents
 
 
 def own(**fields: object) -> dict[str, object]:
@@ -61,7 +65,7 @@ def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
     assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
     assert change.text.startswith(f"{len(workers)} workers of {host} will be drained")
     keys = {f"drain/{worker}": None for worker in workers}
-    assert actions.undrain(asked(**keys), host).records == tuple(keys.items())
+    assert actions.undrain(asked(**keys), host).records == tuple((key, BACK) for key in keys)
     assert actions.undrain(asked(), host).text == f"nothing to do: {host} is not being drained"
     with pytest.raises(Refusal, match="no worker or host 'nobody' reports"):
         actions.drain(asked(), "nobody")
@@ -76,7 +80,7 @@ def test_all_workers_of_a_zone_are_drained_and_taken_back() -> None:
     assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
     assert change.text.startswith(f"{len(workers)} workers of zone:rack-1 will be drained")
     keys: dict[str, Intent | None] = {f"drain/{worker}": None for worker in workers}
-    assert actions.undrain(asked(status, **keys), "zone:rack-1").records == tuple(keys.items())
+    assert actions.undrain(asked(status, **keys), "zone:rack-1").records == tuple((key, BACK) for key in keys)
     assert actions.undrain(asked(status), "zone:rack-1").records == ()
     with pytest.raises(Refusal, match=r"no host of zone 'rack-9' reports; there are rack-0, rack-1"):
         actions.drain(asked(status), "zone:rack-9")
@@ -110,7 +114,7 @@ def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     change = restart.rolling_restart(asked(partly), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running[1:]))]  # type: ignore[arg-type]
     assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
-    assert restart.cancel(asked(**{key: None}), APP).records == ((key, None),)
+    assert restart.cancel(asked(**{key: None}), APP).records == ((key, BACK),)
     assert restart.cancel(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
 
 
@@ -146,10 +150,10 @@ def test_a_drain_that_does_not_start_at_once_says_why(status: Status | None, cav
 def test_a_pause_and_its_end() -> None:
     change = actions.pause(asked(None))
     assert written(change) == [Pause(**own())]  # type: ignore[arg-type]
-    ended = actions.resume(asked(None, pause=change.records[0][1]))
-    assert (ended.records, ended.text) == ((("pause", None),), "the controller decides again")
+    ended = actions.resume(asked(None, pause=written(change)[0]))
+    assert (ended.records, ended.text) == ((("pause", BACK),), "the controller decides again")
     unreadable = actions.resume(asked(None, pause=None))
-    assert unreadable.records == (("pause", None),)
+    assert unreadable.records == (("pause", BACK),)
     idle = actions.resume(asked())
     assert (idle.records, idle.key) == ((), "pause")
     assert idle.text.startswith("nothing to do: the controller is not paused")
@@ -157,13 +161,13 @@ def test_a_pause_and_its_end() -> None:
 
 def test_a_drain_by_an_operator_is_revoked_and_one_by_the_controller_is_contradicted() -> None:
     key = f"drain/{WORKER}"
-    assert actions.undrain(asked(**{key: None}), WORKER).records == ((key, None),)
+    assert actions.undrain(asked(**{key: None}), WORKER).records == ((key, BACK),)
     assert actions.undrain(asked(), WORKER).text == f"nothing to do: {WORKER} is not being drained"
     (app,) = STATUS.apps
     assert app.size is not None
     leaving = replace(STATUS, apps=(replace(app, size=replace(app.size, leaving=(WORKER,))),))
     assert written(actions.undrain(asked(leaving), WORKER)) == [Undrain(**own(worker=WORKER))]  # type: ignore[arg-type]
-    assert actions.undrain(asked(leaving, **{key: None}), WORKER).records == ((key, None),)
+    assert actions.undrain(asked(leaving, **{key: None}), WORKER).records == ((key, BACK),)
 
 
 def test_plans_are_stopped_of_one_app_or_of_all_and_a_pause_comes_first() -> None:
@@ -201,7 +205,7 @@ def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
     (caveat,) = actions.scale(asked(replace(STATUS, paused="lunch")), APP, 4).caveats
     assert caveat == "but the controller is paused: it happens after `trimtab resume`"
     key = f"scale/{APP}"
-    assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, None),)
+    assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, BACK),)
     assert actions.scale_auto(asked(), APP).text == f"nothing to do: nobody has set the size of {APP}"
     for workers in (0, 10_001):
         with pytest.raises(Refusal, match="expected a number of workers from 1 to 10000"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.controller.intents.test_actions import STATUS, WORKER, asked, own, written
+from tests.controller.intents.test_actions import BACK, STATUS, WORKER, asked, own, written
 from trimtab_controller.intents import maintenance
 from trimtab_controller.intents.change import Refusal
 from trimtab_protocol.messages.intents import Drain
@@ -20,7 +20,7 @@ def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without
         f"maintenance of {HOST} for 120 min: {len(WORKERS)} worker{'s'[: len(WORKERS) - 1]} will be drained"
     )
     nobody = asked(None, **{each.key: each for each in expected})
-    assert maintenance.end(nobody, HOST).records == tuple((each.key, None) for each in expected)
+    assert maintenance.end(nobody, HOST).records == tuple((each.key, BACK) for each in expected)
 
 
 def test_what_cannot_be_is_refused() -> None:
