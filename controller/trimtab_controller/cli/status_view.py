@@ -176,7 +176,7 @@ def restart_line(app: AppStatus) -> str:
     if found is None:
         return ""
     now = f", now those on {found.host}" if found.host is not None else ""
-    skipped = f"; their agents cannot start {first_few(found.skipped)}" if found.skipped else ""
+    skipped = f"; left out: {first_few(found.skipped)}" if found.skipped else ""
     return f"rolling restart: {found.done} of {found.workers} workers{now}{skipped}"
 
 

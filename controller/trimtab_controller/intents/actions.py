@@ -32,6 +32,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import NodeStatus
 from trimtab_protocol.wording import first_few
 
@@ -51,7 +52,9 @@ def drain(asked: Asked, node: str) -> Change:
         f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
     )
     caveats = not_now(asked, "the drain starts", "moves")
-    return one(intent, text, (*caveats, *_only_told(asked, name), *_nowhere_to_go(asked, name, {name})))
+    apps = {row.app for row in asked.nodes if row.worker == name and row.app is not None}
+    told = (*_only_told(asked, name), *frozen_in(asked, apps), *_nowhere_to_go(asked, name, {name}))
+    return one(intent, text, (*caveats, *told))
 
 
 def _on_host(asked: Asked, host: str) -> list[WorkerId]:
@@ -83,8 +86,9 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
         f"{len(workers)} workers of {where} will be drained as the budget of each round allows, then stopped: "
         f"{first_few(workers)}; `trimtab undrain {where}` cancels it"
     )
-    caveats = not_now(asked, "the drain starts", "moves")
     leaving = set(workers)
+    apps = {row.app for row in asked.nodes if row.worker in leaving and row.app is not None}
+    caveats = (*not_now(asked, "the drain starts", "moves"), *frozen_in(asked, apps))
     told = (
         caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, leaving))
     )
@@ -227,6 +231,17 @@ def _only_told(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
     if app is None or asked.mode_of(app) != "dry-run":
         return ()
     return (f"but the mode of {app} is dry-run: nothing of it moves, see [plans] in controller.toml",)
+
+
+def frozen_in(asked: Asked, apps: Collection[AppId]) -> tuple[str, ...]:
+    """Which rules keep key groups of these apps where they are."""
+    told = asked.status.rules or () if asked.status else ()
+    rules = [each.rule for each in told if each.ignored is None and each.rule.kind is RuleKind.FREEZE]
+    found = sorted({rule.name for rule in rules for app in apps if rule.holds(app, asked.at)})
+    if not found:
+        return ()
+    by = f"rule {found[0]} (freeze) keeps" if len(found) == 1 else f"rules {first_few(found)} (freeze) keep"
+    return (f"but {by} key groups: a worker that has one of them is not stopped",)
 
 
 def _nowhere_to_go(asked: Asked, worker: WorkerId, leaving: Collection[WorkerId]) -> tuple[str, ...]:

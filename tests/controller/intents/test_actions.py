@@ -23,7 +23,9 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
+from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.taken_back import TakenBack
 
 FLEET = Fleet(workers=4, key_groups=64)
@@ -116,6 +118,29 @@ def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
     assert restart.cancel(asked(**{key: None}), APP).records == ((key, BACK),)
     assert restart.cancel(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
+
+
+def test_a_drain_says_which_rules_keep_key_groups() -> None:
+    freeze = Rule(name="release", kind=RuleKind.FREEZE, reason="they deploy", app="ord*")
+    over = replace(freeze, name="old", until=NOW - 1.0)
+    other = replace(freeze, name="else", app="other")
+    ruled = replace(STARTABLE, rules=tuple(RuleStatus(rule=each) for each in (freeze, over, other)))
+    told = "but rule release (freeze) keeps key groups: a worker that has one of them is not stopped"
+    for change in (
+        actions.drain(asked(ruled), WORKER),
+        actions.drain(asked(ruled), STATUS.nodes[0].host),
+        restart.rolling_restart(asked(ruled), APP),
+    ):
+        assert change.caveats == (told,)
+
+
+def test_workers_that_operators_drain_are_not_restarted() -> None:
+    drain = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
+    change = restart.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
+    [intent] = written(change)
+    assert isinstance(intent, RollingRestart)
+    assert WORKER not in intent.workers
+    assert change.caveats == (f"but {WORKER} are left out: operators drain them",)
 
 
 @pytest.mark.parametrize(

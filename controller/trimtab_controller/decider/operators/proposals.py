@@ -95,7 +95,7 @@ def wanted_by_operators(
     said = tuple(intents)
     if (wish := wish_for(view.app, said)) is not None:
         return plan_of(now, view, wish, settings.keep_moved_s)
-    if waiting is None or any(view.owned_by(worker) for worker in view.draining):
+    if waiting is None or view.to_empty:
         return None
     return look_again(waiting, view, said, settings, band=band)
 
