@@ -13,7 +13,7 @@ SPAN = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 COMMANDS = {
     "events": "what the controller decided and did, and why, for the last 30 days",
-    "why": "where a key group is, since when and by which plan, and what moving it would do; or why a plan moves what it moves",
+    "why": "where a key group is, by which plan, and what moving it would do; or why a plan makes its moves",
     "replay": "what the controller would have done with the recorded windows under other settings",
 }
 """Command -> help."""
