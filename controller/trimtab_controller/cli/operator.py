@@ -219,7 +219,7 @@ def run_stop(args: argparse.Namespace, target: Target) -> int:
     """End the plans in flight of an app, or of all apps."""
     if args.app is not None:
         app_named(args.app)
-    known = asked(args, status=read_status(target))
+    known = asked(args, status=read_status(target), intents=read_intents(target))
     return carry_out(args, target, actions.stop(known, args.app, with_pause=args.pause))
 
 

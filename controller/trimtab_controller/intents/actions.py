@@ -23,6 +23,7 @@ from trimtab_protocol.messages.intents import (
     Drain,
     ForgetApp,
     ForgetWorker,
+    MoveKeyGroups,
     Pause,
     Scale,
     Stop,
@@ -154,7 +155,10 @@ def pause(asked: Asked) -> Change:
 
 
 def stop(asked: Asked, app: str | None, *, with_pause: bool = False) -> Change:
-    """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either."""
+    """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either.
+
+    Moves that operators asked for and that wait are taken back, or they would begin as soon as the plan has ended.
+    """
     name = None if app is None else known_app(asked, app)
     stopping = Stop(app=name, by=asked.by, at=asked.at, reason=asked.reason)
     pausing = Pause(by=asked.by, at=asked.at, reason=asked.reason)
@@ -163,10 +167,18 @@ def stop(asked: Asked, app: str | None, *, with_pause: bool = False) -> Change:
     then = (
         "no new one starts until `trimtab resume`" if with_pause else "new ones may follow, see `trimtab stop --pause`"
     )
+    waiting = sorted(
+        key for key, each in asked.intents.items() if isinstance(each, MoveKeyGroups) and name in (None, each.app)
+    )
+    back = f"; requests to move or undo that wait are taken back: {len(waiting)}" if waiting else ""
     return Change(
         key=stopping.key,
-        records=((pausing.key, pausing), (stopping.key, stopping)) if with_pause else ((stopping.key, stopping),),
-        text=f"{what}: released key groups arrive, all others stay where they are; {then}",
+        records=(
+            *((key, asked.takes_back) for key in waiting),
+            *([(pausing.key, pausing)] if with_pause else []),
+            (stopping.key, stopping),
+        ),
+        text=f"{what}: released key groups arrive, all others stay where they are{back}; {then}",
     )
 
 

@@ -13,7 +13,9 @@ from trimtab_protocol.messages.intents import (
     ForgetApp,
     ForgetWorker,
     Intent,
+    MoveKeyGroups,
     Pause,
+    Placing,
     RollingRestart,
     Scale,
     Stop,
@@ -21,7 +23,7 @@ from trimtab_protocol.messages.intents import (
     decode_intent,
     encode_intent,
 )
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
@@ -32,6 +34,7 @@ FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status()
 HOLD = HoldStatus(id="h-1", text="the journal is older than the placement")
 WORKER = FLEET.worker(1)
+SUMS = OperatorId("sums")
 BACK = TakenBack(by="ann", at=NOW, reason="kernel update")
 STARTABLE = replace(STATUS, nodes=tuple(replace(row, startable=True) for row in STATUS.nodes))
 
@@ -202,6 +205,15 @@ def test_plans_are_stopped_of_one_app_or_of_all_and_a_pause_comes_first() -> Non
     both = actions.stop(asked(), APP, with_pause=True)
     assert written(both) == [Pause(**own()), Stop(**own(app=APP))]  # type: ignore[arg-type]
     assert (both.key, both.text.endswith("no new one starts until `trimtab resume`")) == (f"stop/{APP}", True)
+    wishes = [
+        MoveKeyGroups(moves=(Placing(key_group=KeyGroup(app, SUMS, 1), worker=WORKER),), by="b", at=1.0, reason="r")
+        for app in (APP, AppId("other"))
+    ]
+    waiting = asked(**{wish.key: wish for wish in wishes})
+    one, every = actions.stop(waiting, APP), actions.stop(waiting, None)
+    assert one.records == ((wishes[0].key, BACK), (f"stop/{APP}", Stop(**own(app=APP))))  # type: ignore[arg-type]
+    assert "where they are; requests to move or undo that wait are taken back: 1; new ones may follow" in one.text
+    assert {key for key, said in every.records if said == BACK} == {wish.key for wish in wishes}
     quiet = replace(STATUS, rounds=())
     assert actions.stop(asked(quiet), None).text.startswith("no plan was reported in flight; stopping any that is")
 
