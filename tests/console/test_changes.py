@@ -303,11 +303,12 @@ def test_the_workers_of_an_app_are_restarted_and_that_is_cancelled(setup: Setup)
     nodes = tuple(replace(row, startable=True) for row in status.nodes)
     setup.watch.take(status_record(replace(status, nodes=nodes, at=NOW)))
     dry = setup.ask("rolling-restart", {"app": APP, "dry_run": True}).json()
-    assert dry["text"].startswith("4 workers of orders on 4 hosts will be restarted, host by host")
+    assert dry["text"].startswith("3 workers of orders on 3 hosts will be restarted, host by host")
+    assert dry["caveats"] == ["but without orders-0: operators drain them"]
     assert setup.topic.written == []
     assert setup.ask("rolling-restart", {"app": APP}, key="k1").json()["written"]
     assert "is being restarted already" in told(setup.ask("rolling-restart", {"app": APP}, key="k2"), 409)
-    assert [(row["about"], row["workers"]) for row in restarts_of(setup)] == [(APP, 4)]
+    assert [(row["about"], row["workers"]) for row in restarts_of(setup)] == [(APP, 3)]
     assert setup.ask("rolling-restart", {"app": APP, "cancel": True}, key="k3").json()["written"]
     assert restarts_of(setup) == []
 

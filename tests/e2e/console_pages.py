@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.wire import EXTRACT, SUMS
-from tests.e2e.console_dialogs import forget, keep_a_rule, maintain, scale, stop, unscale, until
+from tests.e2e.console_dialogs import forget, keep_a_rule, look_at_a_restart, maintain, scale, stop, unscale, until
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
@@ -109,6 +109,7 @@ def check_pages(cluster: Cluster) -> None:
             forget(page, asker.address, console)
             stop(page, asker.address, console)
             scale(page, asker.address, console, cluster.settings.workers)
+            look_at_a_restart(page, asker.address, console)
             see_moves(page, asker, console)
             unscale(page, asker.address, console)
         see_events(page, asker)

@@ -46,7 +46,7 @@ def rolling_restart(asked: Asked, app: str) -> Change:
     )
     left = sorted(row.worker for row in running if not row.startable)
     told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
-    off = (f"but {first_few(drained)} are left out: operators drain them",) if drained else ()
+    off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
     return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told, *off, *frozen_in(asked, {name})))
 
 

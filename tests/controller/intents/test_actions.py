@@ -143,7 +143,7 @@ def test_workers_that_operators_drain_are_not_restarted() -> None:
     [intent] = written(change)
     assert isinstance(intent, RollingRestart)
     assert WORKER not in intent.workers
-    assert change.caveats == (f"but {WORKER} are left out: operators drain them",)
+    assert change.caveats == (f"but without {WORKER}: operators drain them",)
 
 
 @pytest.mark.parametrize(
