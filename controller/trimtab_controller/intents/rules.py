@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
@@ -88,7 +89,22 @@ def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float)
         apps = first_few(sorted(looked.known.views))
         return "no key group has to move", (f"but no app that reports matches {rule.app!r}; there are {apps}",)
     found = list(_each(rule, rules, views.items(), now))
-    return "; ".join(moves for moves, _ in found), tuple(each for _, caveats in found for each in caveats)
+    caveats = [each for _, told in found for each in told]
+    known = [view for view in views.values() if isinstance(view, AppView)]
+    return "; ".join(moves for moves, _ in found), (*caveats, *(_unmatched(rule, known) if known else ()))
+
+
+def _unmatched(rule: Rule, views: Sequence[AppView]) -> Iterator[str]:
+    """The patterns that no worker matches now: they may be misspelt."""
+    workers = [worker for view in views for worker in view.all_workers]
+    named = {
+        "worker": (rule.workers, {worker.id for worker in workers}),
+        "host": (rule.hosts, {worker.host for worker in workers}),
+        "zone": (rule.zones, {worker.zone for worker in workers if worker.zone is not None}),
+    }
+    for what, (patterns, names) in named.items():
+        if idle := [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]:
+            yield f"but no {what} that runs now matches {first_few(map(repr, idle))}"
 
 
 def _each(

@@ -90,6 +90,16 @@ def test_a_rule_about_nothing_is_told(looked: Looked) -> None:
     assert of_nothing == "but it is about no key group of app"
 
 
+def test_a_pattern_that_nothing_matches_is_told(looked: Looked) -> None:
+    misspelt = replace(AWAY, workers=("w1", "W0"), hosts=("h-*",), zones=("rack-1",))
+    assert rules.add(asked(), misspelt, looked).caveats == (
+        "but no worker that runs now matches 'W0'",
+        "but no host that runs now matches 'h-*'",
+        "but no zone that runs now matches 'rack-1'",
+    )
+    assert rules.add(asked(), replace(misspelt, workers=("w1",), hosts=(), zones=()), looked).caveats == ()
+
+
 def test_names_that_are_taken_are_refused_and_too_many_rules(looked: Looked) -> None:
     with pytest.raises(Refusal, match=r"controller.toml has a rule fast") as refused:
         rules.add(asked(), replace(AWAY, name="fast"), looked)
