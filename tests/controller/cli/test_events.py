@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from tests.controller.decider.decider_situations import W0, W1
 from tests.controller.decider.hosted_job import kg
-from tests.controller.loop.test_why import BEGUN, ENDED, EVENTS, EXECUTION, MEASURED, W0, W1, known
+from tests.controller.loop.test_why import BEGUN, ENDED, EVENTS, EXECUTION, MEASURED, known
 from trimtab_controller.cli.events import line_of
 from trimtab_controller.cli.parsers.events import span
 from trimtab_controller.cli.why import show
