@@ -119,6 +119,25 @@ def test_what_rules_keep_on_a_drained_worker_leads_to_no_further_plans_and_is_to
         )
 
 
+def test_while_nothing_can_leave_a_drained_worker_others_move_for_balance_alone() -> None:
+    of, chance = job(), random.Random(1)
+    for host, machine in of.machines.items():
+        machine.cores = 4.0 if host == "h0" else 0.12  # the others have no room
+    decider = of.decider()
+    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+    found = []
+    for _ in range(20):
+        of.rates = {each: rate * chance.uniform(0.97, 1.03) for each, rate in of.rates.items()}
+        found += plans(of, decider, 1)
+    first, *later = [each.plan for each in found]
+    assert first.reason is PlanReason.DRAIN
+    assert later, "the load is not level"
+    for plan in later:
+        assert (plan.reason, plan.before - plan.planned >= 0.5) == (PlanReason.LOAD_DISTANCE, True)
+        assert "and nothing can move for: drain w0" in plan.detail
+        assert {move.source for move in plan.moves}.isdisjoint({WORKERS[0]})
+
+
 def intents(*given: Intent) -> Any:
     from trimtab_controller.decider.events import IntentsChanged
 
