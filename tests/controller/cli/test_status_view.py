@@ -1,7 +1,9 @@
 """What somebody who was woken at night reads first: the state, who leads, the last decision, and what to do."""
 
 import io
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from rich.console import Console
@@ -9,10 +11,12 @@ from rich.console import Console
 from tests.controller.cli.status_examples import APP, LEADER, NOW, ROUND, STANDBY, STATUS, node
 from trimtab_controller.cli.status_collocation import FEW, NO_TUPLES, collocation_line
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
+from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.albic.fit import Unknown
+from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -32,12 +36,32 @@ from trimtab_protocol.messages.status_collocation import CollocationStatus, Oper
 from trimtab_protocol.messages.status_size import SizeStatus
 
 
-def shown(status: Status, *controllers: Member, width: int = 80, all_nodes: bool = False) -> list[str]:
+def shown(
+    status: Status,
+    *controllers: Member,
+    width: int = 80,
+    all_nodes: bool = False,
+    intents: Mapping[str, Intent | None] | None = MappingProxyType({}),
+) -> list[str]:
     """The lines that are printed, without what pads them."""
     output = io.StringIO()
     console = Console(file=output, width=width, highlight=False, markup=False)
-    show_status(Seen(status=status, controllers=controllers or (LEADER,), now=NOW), console, all_nodes=all_nodes)
+    seen = Seen(status=status, controllers=controllers or (LEADER,), now=NOW)
+    show_status(seen, console, all_nodes=all_nodes, intents=intents)
     return [line.rstrip() for line in output.getvalue().splitlines()]
+
+
+def test_what_operators_want_is_shown_with_who_and_why() -> None:
+    drain = Drain(worker=WorkerId("w2"), by="ann@desk", at=NOW - 90.0, reason="new disk")
+    drains = {f"drain/w{n}": replace(drain, worker=WorkerId(f"w{n}"), at=NOW - 100.0 - n) for n in range(3, 14)}
+    lines = shown(STATUS, intents={drain.key: drain, "x/1": None, **drains})
+    at = lines.index("what operators want")
+    assert lines[at + 1] == "  drain w2, by ann@desk 90 s ago: new disk"
+    assert lines[at + 11] == "  and 3 more (--json has all)"
+    assert "  x/1: this version cannot read it" in shown(STATUS, intents={"x/1": None})
+    assert "what operators want" not in shown(STATUS)
+    assert "  unknown: the topic of intents cannot be read" in shown(STATUS, intents=None)
+    assert [row["by"] for row in intents_documents({drain.key: drain, "x/1": None}) or ()] == ["ann@desk", None]
 
 
 def test_the_first_lines_say_how_it_stands() -> None:
