@@ -1,6 +1,6 @@
 """An operator's rules: add one, take one back.  All raise Refusal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -97,12 +97,13 @@ def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float)
 def _unmatched(rule: Rule, views: Sequence[AppView]) -> Iterator[str]:
     """The patterns that no worker matches now: they may be misspelt."""
     workers = [worker for view in views for worker in view.all_workers]
-    named = {
-        "worker": (rule.workers, {worker.id for worker in workers}),
-        "host": (rule.hosts, {worker.host for worker in workers}),
-        "zone": (rule.zones, {worker.zone for worker in workers if worker.zone is not None}),
-    }
-    for what, (patterns, names) in named.items():
+    zones = {worker.zone for worker in workers if worker.zone is not None}
+    named: tuple[tuple[str, Sequence[str], Collection[str]], ...] = (
+        ("worker", rule.workers, {worker.id for worker in workers}),
+        ("host", rule.hosts, {worker.host for worker in workers}),
+        ("zone", rule.zones, zones),
+    )
+    for what, patterns, names in named:
         if idle := [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]:
             yield f"but no {what} that runs now matches {first_few(map(repr, idle))}"
 
