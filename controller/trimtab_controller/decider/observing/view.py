@@ -215,6 +215,8 @@ class AppView:
     def of_drained(self) -> NDArray[np.bool_]:
         """(K,) the key groups of workers that are being drained."""
         drained = frozenset(self.draining)
+        if not drained:
+            return np.zeros(len(self.owned), np.bool_)
         return np.array([name in drained for name in self.owned.workers], np.bool_)[self.owned.owner]
 
     @property
@@ -228,6 +230,8 @@ class AppView:
     @property
     def to_empty(self) -> tuple[WorkerId, ...]:
         """The workers being drained that have key groups which can leave."""
+        if not self.draining:
+            return ()
         table = self.owned
         left = {table.workers[place] for place in np.unique(table.owner[self.leaving]).tolist()}
         return tuple(worker for worker in self.draining if worker in left)
