@@ -156,4 +156,5 @@ def noted(decision: Decision, note: str) -> Decision:
             return replace(decision, detail=f"{detail}; {note}")
         case Planned(plan=plan):
             return replace(decision, plan=replace(plan, note=note))
-    return decision
+        case _:
+            return decision
