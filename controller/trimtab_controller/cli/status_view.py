@@ -147,7 +147,7 @@ def _apps(status: Status) -> Table | None:
 
 def _mode(app: AppStatus) -> Text:
     """What becomes of its plans, unless they are simply carried out."""
-    told = {"approve": "plans wait for approval\n", "dry-run": "dry run: plans are only told\n"}
+    told = {"approve": "plans wait for approval\n", "dry-run": "dry run: plans are only shown\n"}
     return Text(told.get(app.mode or "", ""), "cyan")
 
 

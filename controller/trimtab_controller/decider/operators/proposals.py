@@ -33,7 +33,7 @@ def any_at_once(known: Collection[Intent], intents: Iterable[Intent]) -> bool:
 
 
 def as_mode_says(now: float, planned: Planned, settings: PlanSettings) -> Planned | Proposed | Skip:
-    """The plan, or that it waits, or that it is only told."""
+    """The plan, or that it waits, or that it is only shown."""
     plan = planned.plan
     match settings.of(plan.app):
         case PlanMode.DRY_RUN:
