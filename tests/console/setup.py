@@ -110,7 +110,7 @@ def running(server: uvicorn.Server) -> Iterator[None]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not server.started:
             assert time.monotonic() < deadline
             time.sleep(0.02)
