@@ -54,6 +54,12 @@ class Changes:
         """Keep the workers of a host off for so many seconds, then start them again; None: that ends now."""
         return self._change("maintenance", {"host": host, "for_s": for_s}, reason, dry_run, key)
 
+    def rolling_restart(
+        self, app: str, *, reason: str, cancel: bool = False, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """Restart all workers of an app, host by host; `cancel`: end that, and start what is stopped."""
+        return self._change("rolling-restart", {"app": app, "cancel": cancel}, reason, dry_run, key)
+
     def forget_app(self, app: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
         """Drop an app that is gone for good."""
         return self._change("forget", {"app": app}, reason, dry_run, key)

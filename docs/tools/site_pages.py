@@ -108,7 +108,7 @@ def _entries(nav: Any) -> Iterator[str]:
         case dict():
             for part in nav.values():
                 yield from _entries(part)
-        case list():
+        case _:
             for part in nav:
                 yield from _entries(part)
 
@@ -121,7 +121,7 @@ def _resolved(nav: Iterable[Any], pages: list[str], named: set[str]) -> Iterator
                 yield from (page for page in fitting if posixpath.dirname(page) == posixpath.dirname(entry))
             case str():
                 yield from (page for page in pages if page == entry)
-            case dict():
+            case _:
                 [(title, inner)] = entry.items()
                 if below := list(_resolved(inner, pages, named)):
                     yield {title: below}

@@ -14,7 +14,7 @@ def first_since(
     the records written meanwhile.  Ends are requested first, so a record committed between the two requests comes
     after them.  `limit_s` applies to each request.  Raises KafkaException.
     """
-    wanted = [TopicPartition(topic, partition, round(at * 1000)) for partition in partitions]
+    wanted = [TopicPartition(topic, partition, max(0, round(at * 1000))) for partition in partitions]
     ends = [consumer.get_watermark_offsets(place, timeout=limit_s)[1] for place in wanted]
     found: list[TopicPartition] = consumer.offsets_for_times(wanted, timeout=limit_s)
     for place in found:

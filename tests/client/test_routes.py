@@ -23,6 +23,7 @@ from trimtab_protocol.messages.intents import Drain, Pause, Scale
 from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import HoldStatus
+from trimtab_protocol.messages.taken_back import TakenBack
 
 FOR_BROWSERS = {("post", "/session"), ("delete", "/session")}
 """A program sends its token with each request: it needs no cookie."""
@@ -113,6 +114,9 @@ def use_everything(client: Client) -> None:
     client.move([f"{APP}/{OPERATOR}/1"], "orders-3", **why), client.undo(PLAN, **why)
     where = {"workers": ["w*"], "hosts": ["h*"], "zones": ["z"], "priority": 3, "until": NOW + 60.0}
     client.add_rule("here", "pool", app=APP, operator=OPERATOR, key_groups="0-3", **where, **why)
+    with pytest.raises(ProblemError, match="no agent can start a worker of orders"):
+        client.rolling_restart(APP, **why)
+    client.rolling_restart(APP, cancel=True, **why)
     with pytest.raises(ProblemError, match=r"rule licence stands in controller.toml"):
         client.remove_rule("licence", **why)
     with pytest.raises(ProblemError, match="not on hold"):
@@ -216,11 +220,11 @@ def test_a_change_is_written_once_per_key_in_the_name_of_its_token(console: Cons
     assert console.ann.scale(APP, 9, reason="sale").intents == (f"scale/{APP}",)
     assert console.ann.scale(APP, None, reason="over").intents == (f"scale/{APP}",)
     assert [intent for _, intent in written[before + 1 :]] == [
-        None,
+        TakenBack(by="ann", at=NOW, reason="done"),
         Pause(by="ann", at=NOW, reason="lunch"),
-        None,
+        TakenBack(by="ann", at=NOW, reason="done"),
         Scale(app=AppId(APP), workers=9, by="ann", at=NOW, reason="sale"),
-        None,
+        TakenBack(by="ann", at=NOW, reason="over"),
     ]
 
 

@@ -24,8 +24,10 @@ from trimtab_console.configuration import Tls
 from trimtab_console.desk import Desk
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
+from trimtab_controller.intents.change import Record as Written
 from trimtab_controller.kafka.intents import NotWrittenError
-from trimtab_protocol.messages.intents import Intent, encode_intent
+from trimtab_protocol.messages.intents import encode_intent
+from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_sandbox.broker import free_ports
 
 FLEET = Fleet(workers=4, key_groups=64)
@@ -39,15 +41,15 @@ class Topic:
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
-        self.written: list[tuple[str, Intent | None]] = []
+        self.written: list[Written] = []
         self.fault: str | None = None
 
-    def write(self, records: Sequence[tuple[str, Intent | None]]) -> int:
+    def write(self, records: Sequence[Written]) -> int:
         if self.fault is not None:
             raise NotWrittenError(self.fault)
         for key, intent in records:
             self.written.append((key, intent))
-            value = None if intent is None else encode_intent(intent)
+            value = None if intent is None or isinstance(intent, TakenBack) else encode_intent(intent)
             self.watch.take(Record(TOPICS.intents, key.encode(), value, of_offset=len(self.written)))
         return len(self.written)
 
@@ -108,7 +110,7 @@ def running(server: uvicorn.Server) -> Iterator[None]:
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not server.started:
             assert time.monotonic() < deadline
             time.sleep(0.02)

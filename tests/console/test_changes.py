@@ -17,6 +17,7 @@ from trimtab_console.desk import Desk
 from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
 from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.status import HoldStatus
+from trimtab_protocol.messages.taken_back import TakenBack
 
 OURS = {"x-requested-with": "trimtab", "origin": BASE, "sec-fetch-site": "same-origin"}
 LIMIT_S = 60.0
@@ -92,7 +93,10 @@ def test_a_change_is_found_by_the_next_one(setup: Setup) -> None:
     assert (found["text"], found["intents"]) == ("the controller decides again", ["pause"])
     idle = setup.ask("resume", {}, key="3").json()
     assert (idle["written"], idle["intents"]) == (False, [])
-    assert [intent for _, intent in setup.topic.written] == [Pause(by="ann", at=NOW, reason="test"), None]
+    assert [intent for _, intent in setup.topic.written] == [
+        Pause(by="ann", at=NOW, reason="test"),
+        TakenBack(by="ann", at=NOW, reason="test"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -288,13 +292,58 @@ def test_the_description_of_the_api_has_every_change(setup: Setup) -> None:
     changes = {path: methods["post"] for path, methods in document["paths"].items() if "/intents/" in path}
     assert {path.rpartition("/")[2] for path in changes} == {
         "drain", "undrain", "pause", "resume", "stop", "scale", "forget", "accept-journal",
-        "approve", "reject", "move", "undo", "maintenance", "add-rule", "remove-rule",
+        "approve", "reject", "move", "undo", "maintenance", "rolling-restart", "add-rule", "remove-rule",
     }  # fmt: skip
     for path, post in changes.items():
         assert set(post["responses"]) >= {"200", "400", "401", "403", "404", "409", "422", "503"}, path
         assert [each["name"] for each in post["parameters"] if each["in"] == "header"] == ["Idempotency-Key"], path
         assert {name for each in post["security"] for name in each} == {"HTTPBearer", "APIKeyCookie"}, path
     assert "reason" in json.dumps(document["components"]["schemas"]["Asking"])
+
+
+def test_the_workers_of_an_app_are_restarted_and_that_is_cancelled(setup: Setup) -> None:
+    status = setup.watch.known.statuses[b"controller"]
+    assert "no agent can start a worker of orders" in told(setup.ask("rolling-restart", {"app": APP}, key="k0"), 409)
+    nodes = tuple(replace(row, startable=True) for row in status.nodes)
+    setup.watch.take(status_record(replace(status, nodes=nodes, at=NOW)))
+    dry = setup.ask("rolling-restart", {"app": APP, "dry_run": True}).json()
+    assert dry["text"].startswith("3 workers of orders on 3 hosts will be restarted, host by host")
+    assert dry["caveats"] == ["but without orders-0: operators drain them"]
+    assert setup.topic.written == []
+    assert setup.ask("rolling-restart", {"app": APP}, key="k1").json()["written"]
+    assert "is being restarted already" in told(setup.ask("rolling-restart", {"app": APP}, key="k2"), 409)
+    assert [(row["about"], row["workers"]) for row in restarts_of(setup)] == [(APP, 3)]
+    assert setup.ask("rolling-restart", {"app": APP, "cancel": True}, key="k3").json()["written"]
+    assert restarts_of(setup) == []
+
+
+def restarts_of(setup: Setup) -> list[dict[str, Any]]:
+    rows = setup.client.get("/api/v1/intents", headers=bearer("ann")).json()["items"]
+    return [row for row in rows if row["kind"] == "rolling restart"]
+
+
+@pytest.mark.parametrize(
+    ("action", "body"),
+    [
+        ("maintenance", '"host": "host-0001", "for_s": NaN'),
+        ("maintenance", '"host": "host-0001", "for_s": Infinity'),
+        ("maintenance", '"host": "host-0001", "for_s": -1'),
+        ("scale", '"app": "orders", "workers": 1e400'),
+        ("scale", '"app": "orders", "workers": 10001'),
+        ("move", '"key_groups": [], "worker": "orders-1"'),
+        ("add-rule", '"name": "a", "kind": "freeze", "until": NaN'),
+        ("add-rule", '"name": "a", "kind": "freeze", "until": Infinity'),
+        ("add-rule", '"name": "a", "kind": "freeze", "until": 1e17'),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(setup: Setup, action: str, body: str) -> None:
+    response = setup.client.post(
+        f"/api/v1/intents/{action}",
+        content=f'{{{body}, "reason": "x"}}',
+        headers={**bearer("ann"), "idempotency-key": "k", "content-type": "application/json"},
+    )
+    assert told(response, 422)
+    assert setup.topic.written == []
 
 
 def test_a_text_that_is_no_unicode_is_refused(setup: Setup) -> None:

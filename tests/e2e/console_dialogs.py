@@ -111,6 +111,18 @@ def stop(page: Page, address: str, console: Client) -> None:
     until(lambda: intents(console) == [], "the intent to stop is answered")
 
 
+def look_at_a_restart(page: Page, address: str, console: Client) -> None:
+    """The dialog of a rolling restart tells what would follow; closed, it has changed nothing."""
+    page.goto(f"{address}/#/app")
+    (app,) = [row.app for row in console.apps()]
+    title = f"Restart all workers of {app}?"
+    dialog = opened(page, title.removesuffix("?"), title)
+    expect(dialog.locator(".told")).to_contain_text("will be restarted, host by host")
+    page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    assert not [line for line in intents(console) if line.startswith("rolling restart")]
+
+
 def scale(page: Page, address: str, console: Client, workers: int) -> None:
     """The controller has an agent start a worker of the pool."""
     page.goto(f"{address}/#/app")

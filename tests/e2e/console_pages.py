@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.wire import EXTRACT, SUMS
-from tests.e2e.console_dialogs import forget, keep_a_rule, maintain, scale, stop, unscale, until
+from tests.e2e.console_dialogs import forget, keep_a_rule, look_at_a_restart, maintain, scale, stop, unscale, until
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
@@ -109,6 +109,7 @@ def check_pages(cluster: Cluster) -> None:
             forget(page, asker.address, console)
             stop(page, asker.address, console)
             scale(page, asker.address, console, cluster.settings.workers)
+            look_at_a_restart(page, asker.address, console)
             see_moves(page, asker, console)
             unscale(page, asker.address, console)
         see_events(page, asker)
@@ -257,10 +258,10 @@ def see_events(page: Page, asker: Asker) -> None:
     expect(page.get_by_text("leads as generation")).to_be_visible()
     page.get_by_role("button", name="intent", exact=True).click()
     expect(page.get_by_text("leads as generation")).to_have_count(0)
-    expect(page.get_by_text("pause is no longer wanted: done, or taken back")).to_be_visible()
+    expect(page.get_by_text(re.compile("pause is taken back by sandbox"))).to_be_visible()
     expect(page.get_by_text(re.compile("stop the plan of .+, by sandbox: by dialog"))).to_be_visible()
     page.get_by_label("Find events by a part of their text").fill("By Dialog")
-    expect(page.get_by_text("pause is no longer wanted: done, or taken back")).to_have_count(0)
+    expect(page.get_by_text(re.compile("pause is taken back by sandbox"))).to_have_count(0)
     expect(page.get_by_text(re.compile("stop the plan of .+, by sandbox: by dialog"))).to_be_visible()
     look(page, "events")
     told = [(row["kind"], row["phase"]) for row in asker.get("events?limit=1000")["items"]]

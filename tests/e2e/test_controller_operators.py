@@ -63,7 +63,9 @@ def check_events(world: World) -> None:
         "drain w2: kernel update",
     ]
     assert all(by and by in text for by, text in given)
-    assert "pause is no longer wanted: done, or taken back" in [row["text"] for row in told]
+    ends = [row for row in told if row["kind"] == "intent" and row["phase"] == "ended"]
+    assert [row["text"].partition(" by ")[0] for row in ends] == ["pause is taken back", "drain/w2 is taken back"]
+    assert all(row["by"] in row["text"] for row in ends)
     begun = next(row for row in told if row["kind"] == "plan" and row["phase"] == "begun")
     ended = next(row for row in told if row["kind"] == "plan" and row["phase"] == "ended")
     assert begun["plan"] == ended["plan"]

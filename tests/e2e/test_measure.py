@@ -26,7 +26,6 @@ from trimtab_sandbox.processes import Child, Processes
 pytestmark = pytest.mark.alone
 
 KEY_GROUPS = 8
-BURNING = "tests.e2e.burning_flights"
 WORKERS = ("w0", "w1")
 FLIGHTS = 2000
 INTERVAL_S = 0.5

@@ -140,6 +140,8 @@ class Ledger:
                 self.kept[command.worker] = Kept(at=kept.at)
             case CommandKind.STOP, Phase.ACCEPTED | Phase.STOPPED:
                 self.note_kept(command.worker, None)
+            case _:
+                pass
         if command.issued_at <= ack.at + FUTURE_LIMIT_S:
             self.highest_epoch = max(self.highest_epoch, command.epoch)
         if len(self.records) > MAX_REMEMBERED:

@@ -11,7 +11,7 @@ from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
 from trimtab_console.why import CannotSayError
-from trimtab_controller.intents import actions, maintenance, plans, rules
+from trimtab_controller.intents import actions, maintenance, plans, restart, rules
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.maintenance import LONGEST_S
 from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
@@ -64,6 +64,13 @@ class MaintenanceAsking(Asking):
 
     host: Name
     for_s: Annotated[float, Field(gt=0, le=LONGEST_S)] | None
+
+
+class RestartAsking(Asking):
+    """`cancel`: end the restart; what is stopped is started again."""
+
+    app: Name
+    cancel: bool = False
 
 
 class ForgetAsking(Asking):
@@ -241,6 +248,13 @@ def post_maintenance(asking: MaintenanceAsking, at: At) -> ChangeDocument:
     if for_s is None:
         return at.hand_in("maintenance", asking, lambda asked: maintenance.end(asked, host_named(host)))
     return at.hand_in("maintenance", asking, lambda asked: maintenance.maintenance(asked, host_named(host), for_s))
+
+
+@router.post("/rolling-restart")
+def post_rolling_restart(asking: RestartAsking, at: At) -> ChangeDocument:
+    """Restart all workers of an app, host by host: each is drained, stopped and started; or end that now."""
+    begin_or_end = restart.cancel if asking.cancel else restart.rolling_restart
+    return at.hand_in("rolling restart", asking, lambda asked: begin_or_end(asked, app_named(asking.app)))
 
 
 @router.post("/approve")

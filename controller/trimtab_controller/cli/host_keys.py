@@ -81,7 +81,7 @@ def run_enroll(args: argparse.Namespace, holder: Keyholder) -> int:
         return FAILED
     key = PublicKey(request.key)
     print(f"host {host} asks for key {key.id}\nfingerprint: {key.fingerprint}", flush=True)
-    if not args.yes and input("Does the host show the same fingerprint? [y/N] ").strip().lower() not in ("y", "yes"):
+    if not args.yes and not _says_yes("Does the host show the same fingerprint? [y/N] "):
         print("nothing was approved; the token counts no more")
         return FAILED
     return _approve(holder, host, key)
@@ -115,6 +115,14 @@ def run_hosts(_: argparse.Namespace, holder: Keyholder) -> int:
     for host, error in sorted(refused.items()):
         print(f"{host.decode(errors='replace')}: a record that does not count: {error}", file=sys.stderr)
     return FAILED if refused else DONE
+
+
+def _says_yes(question: str) -> bool:
+    """Whether the operator says so; whoever cannot be asked does not."""
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
 
 
 def _approve(holder: Keyholder, host: HostId, key: PublicKey) -> int:

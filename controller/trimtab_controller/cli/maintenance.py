@@ -17,9 +17,9 @@ def run(args: argparse.Namespace) -> int:
 def run_maintenance(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to keep the workers off, or take that back."""
     host = host_named(args.host)
+    if not args.end:
+        maintenance.check_span(args.span)
+    known = asked(args, status=read_status(target), intents=read_intents(target))
     if args.end:
-        known = asked(args, status=read_status(target), intents=read_intents(target))
         return carry_out(args, target, maintenance.end(known, host))
-    maintenance.check_span(args.span)
-    known = asked(args, status=read_status(target))
     return carry_out(args, target, maintenance.maintenance(known, host, args.span))

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.plan_view import decision_document, show_decision
+from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
 from trimtab_controller.decider.instance import instance_of
@@ -110,13 +111,22 @@ def target_of(configuration: Configuration) -> Target:
 
 def run_status(args: argparse.Namespace, target: Target) -> int:
     """Print leader and standbys, workers, loads, plan in flight and last decisions."""
-    seen = look(target)
+    seen, intents = look(target), _read_what_is_wanted(target)
     if args.json:
         controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
-        print_json({**summary(seen), **json.loads(encode_status(seen.status)), "controllers": controllers})
+        wanted = {"controllers": controllers, "wanted": intents_documents(intents)}
+        print_json({**summary(seen), **json.loads(encode_status(seen.status)), **wanted})
     else:
-        show_status(seen, console(), all_nodes=args.all)
+        show_status(seen, console(), all_nodes=args.all, intents=intents)
     return DONE
+
+
+def _read_what_is_wanted(target: Target) -> Intents | None:
+    """The intents in force; None if they cannot be read, because the rest of the status is still worth showing."""
+    try:
+        return read_intents(target)
+    except (ReadError, KafkaException):
+        return None
 
 
 def look(target: Target) -> Seen:
@@ -220,7 +230,7 @@ def run_pause(args: argparse.Namespace, target: Target) -> int:
 def run_stop(args: argparse.Namespace, target: Target) -> int:
     """End the plans in flight of an app, or of all apps."""
     app = None if args.app is None else app_named(args.app)
-    known = asked(args, status=read_status(target))
+    known = asked(args, status=read_status(target), intents=read_intents(target))
     return carry_out(args, target, actions.stop(known, app, with_pause=args.pause))
 
 

@@ -22,7 +22,7 @@ from trimtab_controller.cli.operator import (
 from trimtab_controller.cli.plans import look
 from trimtab_controller.intents import rules
 from trimtab_protocol.messages.decode import Fields
-from trimtab_protocol.messages.rules import read_rule, rule_document
+from trimtab_protocol.messages.rules import LATEST_END, read_rule, rule_document
 from trimtab_protocol.messages.status_rules import RuleStatus
 
 
@@ -66,6 +66,11 @@ def run_list(args: argparse.Namespace, target: Target) -> int:
     return DONE
 
 
+def _end(until: float) -> str:
+    """The time; one that another version has let pass may be beyond what can be shown."""
+    return datetime.fromtimestamp(min(until, LATEST_END), UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def _table(rows: tuple[RuleStatus, ...]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for name in ("rule", "kind", "about", "workers", "until", "by", "reason"):
@@ -75,7 +80,7 @@ def _table(rows: tuple[RuleStatus, ...]) -> Table:
         about = " ".join(said[name] for name in ("app", "operator", "key_groups") if name in said) or "all"
         where = [each for name in ("workers", "hosts", "zones") for each in said.get(name, ())]
         where += [f"priority {rule.priority}"] if rule.priority else []
-        until = "" if rule.until is None else datetime.fromtimestamp(rule.until, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        until = "" if rule.until is None else _end(rule.until)
         reason = rule.reason if row.ignored is None else f"{rule.reason}; not kept: {row.ignored}"
         cells = (rule.name, rule.kind, about, ", ".join(where), until, row.by or "controller.toml", reason)
         table.add_row(*(Text(cell, "yellow" if row.ignored else "") for cell in cells))

@@ -1,7 +1,8 @@
 """Prints the status, readable in 80 columns; what an operator on call needs first comes first."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rich import box
 from rich.console import Console
@@ -20,10 +21,12 @@ from trimtab_controller.cli.status_hosts import (
     or_unknown,
     size_of,
 )
+from trimtab_controller.cli.status_intents import intents_text
 from trimtab_controller.cli.status_plans import clock, last_plans, plans_in_flight, waiting_plans
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_models.elastic import Level
+from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
@@ -43,8 +46,14 @@ STYLES = {
 }
 
 
-def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> None:
-    """Print the whole status."""
+def show_status(
+    seen: Seen,
+    console: Console,
+    *,
+    all_nodes: bool = False,
+    intents: Mapping[str, Intent | None] | None = MappingProxyType({}),
+) -> None:
+    """Print the whole status; `intents` = what operators want, by key (None: what cannot be read); None: unknown."""
     status = seen.status
     console.print(headline(seen))
     if status.decisions:
@@ -59,6 +68,7 @@ def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> Non
         (hosts_title(status, all_nodes=all_nodes), hosts_table(status, all_nodes=all_nodes)),
         ("fixed workers: plans are made around them", _fixed(status)),
         ("what workers report", _reasons(status)),
+        ("what operators want", intents_text(intents, seen.now)),
         ("plans that wait for approval", waiting_plans(status, seen.now)),
         ("plans in flight", plans_in_flight(status, seen.now)),
         ("last plans", last_plans(status)),
@@ -137,7 +147,7 @@ def _apps(status: Status) -> Table | None:
 
 def _mode(app: AppStatus) -> Text:
     """What becomes of its plans, unless they are simply carried out."""
-    told = {"approve": "plans wait for approval\n", "dry-run": "dry run: plans are only told\n"}
+    told = {"approve": "plans wait for approval\n", "dry-run": "dry run: plans are only shown\n"}
     return Text(told.get(app.mode or "", ""), "cyan")
 
 
@@ -178,7 +188,7 @@ def restart_line(app: AppStatus) -> str:
     if found is None:
         return ""
     now = f", now those on {found.host}" if found.host is not None else ""
-    skipped = f"; their agents cannot start {first_few(found.skipped)}" if found.skipped else ""
+    skipped = f"; left out: {first_few(found.skipped)}" if found.skipped else ""
     return f"rolling restart: {found.done} of {found.workers} workers{now}{skipped}"
 
 

@@ -1,4 +1,7 @@
-"""`trimtab why orders/sums/17`: where a key group is, since when and by which plan, and what moving it would do."""
+"""`trimtab why orders/sums/17`: where a key group is, since when and by which plan, and what moving it would do.
+
+`trimtab why 3.17` is about a plan: see `why_plan`.
+"""
 
 import argparse
 import time
@@ -13,9 +16,12 @@ from rich.text import Text
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import CommandError, Target, events_of
 from trimtab_controller.cli.operator import DONE, console, print_json
+from trimtab_controller.cli.why_plan import show_plan
+from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
+from trimtab_protocol.messages.decode import check_name
 from trimtab_protocol.messages.names import parse_key_group
 
 SHOWN_TARGETS, SHOWN_MOVES = 12, 5
@@ -27,8 +33,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def run_why(args: argparse.Namespace, target: Target) -> int:
-    """Print what is known of a key group."""
-    key_group, now = parse_key_group(args.key_group, "APP/OPERATOR/KEYGROUP"), time.time()
+    """Print what is known of a key group, or of a plan."""
+    if "/" not in args.about:
+        return run_plan(args, target)
+    key_group, now = parse_key_group(args.about, "APP/OPERATOR/KEYGROUP"), time.time()
     state = read_cluster_state(target.connection, target.configuration, now)
     known = informed(state, target.configuration, now).known
     try:
@@ -39,6 +47,20 @@ def run_why(args: argparse.Namespace, target: Target) -> int:
         print_json(asdict(found))
     else:
         show(found, console())
+    return DONE
+
+
+def run_plan(args: argparse.Namespace, target: Target) -> int:
+    """Print what the events tell of a plan."""
+    plan = check_name(args.about, "APP/OPERATOR/KEYGROUP or PLAN")
+    found = explain_plan(plan, events_of(target, time.time()))
+    if found is None:
+        text = f"no event of the last 30 days tells of a plan {plan!r}: `trimtab events --kind plan` lists the plans"
+        raise CommandError(text)
+    if args.json:
+        print_json(asdict(found))
+    else:
+        show_plan(found, console())
     return DONE
 
 

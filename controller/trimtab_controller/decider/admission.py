@@ -72,7 +72,7 @@ def admit(
             detail=f"{view.app}: every worker is being drained, none is left to take key groups",
             app=view.app,
         )
-    to_empty = [worker for worker in view.draining if view.owned_by(worker)]
+    to_empty = view.to_empty
     misplaced = np.flatnonzero(view.misplaced)
     collocation = evaluation.collocation if settings.may_gain(view) else None
     balancing = distance > max(settings.load_distance, noise)

@@ -12,6 +12,7 @@ from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.messages.taken_back import TakenBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +24,10 @@ class SnapshotArrived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentsChanged:
-    """All intents in force now."""
+    """All intents in force now; `taken_back` = who has taken others back, by key, as far as that is said."""
 
     intents: tuple[Intent, ...]
+    taken_back: Mapping[str, TakenBack] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ def _mean_costs(view: AppView) -> tuple[float, float]:
 
 def _max_load_distance(view: AppView, settings: Settings) -> float:
     """The largest load distance that a plan may leave: the band, or the larger limit while key groups must move."""
-    if view.draining or view.misplaced.any():
+    if view.leaving.any() or view.misplaced.any():
         return settings.drain_load_distance
     return settings.load_distance
 

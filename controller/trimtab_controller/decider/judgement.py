@@ -22,7 +22,7 @@ from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.plan import Move, Plan
+from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
@@ -44,7 +44,8 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     paid = together and pays_back(
         wanted.view, answer, within_s=settings.pay_back_s, broker_s=settings.broker_tuple_cpu_s
     )
-    if not answer.moves or not (wanted.must_move or evened or paid):
+    due = _moves_what_must(wanted, answer)
+    if not answer.moves or not (due or evened or paid):
         unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
         detail = (
             f"{wanted.view.app}: {wanted.detail}, but {settings.moves_for(wanted.view)} moves bring it only from "
@@ -53,11 +54,15 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
         )
         reason = SkipReason.SOLVER_FAILED if answer.fallback else SkipReason.NOTHING_BETTER
         return Skip(reason=reason, detail=detail, app=wanted.view.app)
+    kind, detail = wanted.reason, wanted.detail
+    if wanted.must_move and not due:
+        kind = PlanReason.LOAD_DISTANCE if evened else PlanReason.COLLOCATION
+        detail = f"load distance {answer.before:.1f}, and nothing can move for: {wanted.detail}"
     return Planned(
         plan=Plan(
             app=wanted.view.app,
-            reason=wanted.reason,
-            detail=wanted.detail + full,
+            reason=kind,
+            detail=detail + full,
             moves=tuple(
                 Move(key_group=row.key_group, source=row.owner, target=target, state_bytes=row.state_bytes)
                 for row, target in _named(wanted.view, answer.moves)
@@ -70,9 +75,17 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
             fallback=answer.fallback,
             solve_s=answer.solve_s,
             collocation=answer.collocation,
-            why=why_of(wanted.view, moves, wanted.reason, filled),
+            why=why_of(wanted.view, moves, kind, filled),
         )
     )
+
+
+def _moves_what_must(wanted: SolveWanted, answer: Answer) -> bool:
+    """Whether a plan for a drain or for a rule moves something for it; if it does not, it is one for balance."""
+    if not wanted.must_move:
+        return False
+    due = wanted.view.leaving | wanted.view.misplaced
+    return any(bool(due[row]) for row, _ in answer.moves)
 
 
 def _saves_enough(answer: Answer, settings: Settings) -> bool:
@@ -143,4 +156,5 @@ def noted(decision: Decision, note: str) -> Decision:
             return replace(decision, detail=f"{detail}; {note}")
         case Planned(plan=plan):
             return replace(decision, plan=replace(plan, note=note))
-    return decision
+        case _:
+            return decision

@@ -58,7 +58,7 @@ class Turns:
             view, evaluation = views[app], evaluations.get(app)
             if evaluation is None or not isinstance(view, AppView):
                 return False, -1.0, app
-            return bool(view.draining) or bool(view.misplaced.any()), evaluation.load_distance or 0.0, app
+            return bool(view.to_empty) or bool(view.misplaced.any()), evaluation.load_distance or 0.0, app
 
         return sorted(views.keys() - self._decided, key=rank, reverse=True)
 

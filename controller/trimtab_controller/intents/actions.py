@@ -21,6 +21,7 @@ from trimtab_protocol.messages.intents import (
     Drain,
     ForgetApp,
     ForgetWorker,
+    MoveKeyGroups,
     Pause,
     Scale,
     Stop,
@@ -30,6 +31,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import NodeStatus
 from trimtab_protocol.wording import first_few
 
@@ -49,7 +51,9 @@ def drain(asked: Asked, node: Node) -> Change:
         f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
     )
     caveats = not_now(asked, "the drain starts", "moves")
-    return one(intent, text, (*caveats, *_only_told(asked, name), *_nowhere_to_go(asked, name, {name})))
+    apps = {row.app for row in asked.nodes if row.worker == name and row.app is not None}
+    told = (*_only_told(asked, name), *frozen_in(asked, apps), *_nowhere_to_go(asked, name, {name}))
+    return one(intent, text, (*caveats, *told))
 
 
 def _on_host(asked: Asked, host: str) -> list[WorkerId]:
@@ -81,8 +85,9 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
         f"{len(workers)} workers of {where} will be drained as the budget of each round allows, then stopped: "
         f"{first_few(workers)}; `trimtab undrain {where}` cancels it"
     )
-    caveats = not_now(asked, "the drain starts", "moves")
     leaving = set(workers)
+    apps = {row.app for row in asked.nodes if row.worker in leaving and row.app is not None}
+    caveats = (*not_now(asked, "the drain starts", "moves"), *frozen_in(asked, apps))
     told = (
         caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, leaving))
     )
@@ -120,7 +125,7 @@ def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | 
     if not drained:
         return None
     text = f"the drains of {len(drained)} workers of {where} are cancelled: they take key groups again"
-    return Change(key=drained[0], records=tuple((each, None) for each in drained), text=text)
+    return Change(key=drained[0], records=tuple((each, asked.takes_back) for each in drained), text=text)
 
 
 def forget_app(asked: Asked, app: AppId) -> Change:
@@ -146,7 +151,10 @@ def pause(asked: Asked) -> Change:
 
 
 def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change:
-    """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either."""
+    """End the plans in flight of an app, or of all apps (None); `with_pause`: start no new one either.
+
+    Moves that operators asked for and that wait are taken back, or they would begin as soon as the plan has ended.
+    """
     if app is not None:
         check_reports(asked, app)
     stopping = Stop(app=app, by=asked.by, at=asked.at, reason=asked.reason)
@@ -156,10 +164,18 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
     then = (
         "no new one starts until `trimtab resume`" if with_pause else "new ones may follow, see `trimtab stop --pause`"
     )
+    waiting = sorted(
+        key for key, each in asked.intents.items() if isinstance(each, MoveKeyGroups) and app in (None, each.app)
+    )
+    back = f"; requests to move or undo that wait are taken back: {len(waiting)}" if waiting else ""
     return Change(
         key=stopping.key,
-        records=((pausing.key, pausing), (stopping.key, stopping)) if with_pause else ((stopping.key, stopping),),
-        text=f"{what}: released key groups arrive, all others stay where they are; {then}",
+        records=(
+            *((key, asked.takes_back) for key in waiting),
+            *([(pausing.key, pausing)] if with_pause else []),
+            (stopping.key, stopping),
+        ),
+        text=f"{what}: released key groups arrive, all others stay where they are{back}; {then}",
     )
 
 
@@ -223,6 +239,17 @@ def _only_told(asked: Asked, worker: WorkerId) -> tuple[str, ...]:
     if app is None or asked.mode_of(app) != "dry-run":
         return ()
     return (f"but the mode of {app} is dry-run: nothing of it moves, see [plans] in controller.toml",)
+
+
+def frozen_in(asked: Asked, apps: Collection[AppId]) -> tuple[str, ...]:
+    """Which rules keep key groups of these apps where they are."""
+    told = asked.status.rules or () if asked.status else ()
+    rules = [each.rule for each in told if each.ignored is None and each.rule.kind is RuleKind.FREEZE]
+    found = sorted({rule.name for rule in rules for app in apps if rule.holds(app, asked.at)})
+    if not found:
+        return ()
+    by = f"rule {found[0]} (freeze) keeps" if len(found) == 1 else f"rules {first_few(found)} (freeze) keep"
+    return (f"but {by} key groups: a worker that has one of them is not stopped",)
 
 
 def _nowhere_to_go(asked: Asked, worker: WorkerId, leaving: Collection[WorkerId]) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ from trimtab_controller.seen import Seen, State
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import NodeStatus, Status
+from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_protocol.wording import first_few
 
-Record = tuple[str, Intent | None]
-"""Key of an intent and the intent; None revokes it."""
+Record = tuple[str, Intent | TakenBack | None]
+"""Key of an intent and the intent, or who takes it back; None takes away what is over."""
 NO_REASON = "no reason given"
 
 
@@ -44,6 +45,11 @@ class Asked:
     reason: str = NO_REASON
     status: Status | None = None
     intents: Mapping[str, Intent | None] = field(default_factory=dict)
+
+    @property
+    def takes_back(self) -> TakenBack:
+        """The word that an intent is not wanted any longer."""
+        return TakenBack(by=self.by, at=self.at, reason=self.reason)
 
     @property
     def state(self) -> State | None:
@@ -88,7 +94,7 @@ def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:
     """Revoke the intent with this key; `idle` is said if there is none."""
     if key not in asked.intents:
         return Change(key=key, records=(), text=f"nothing to do: {idle}")
-    return Change(key=key, records=((key, None),), text=text)
+    return Change(key=key, records=((key, asked.takes_back),), text=text)
 
 
 def not_now(asked: Asked, what: str, does: str) -> tuple[str, ...]:

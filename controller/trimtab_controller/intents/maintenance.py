@@ -5,8 +5,8 @@ from collections.abc import Sized
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.names import Node
-from trimtab_protocol.messages.intents import Drain
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.intents import Drain, Intent, drain_key
+from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import first_few
 
 LONGEST_S = 30 * 86_400.0
@@ -19,7 +19,11 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     if host not in hosts:
         raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {first_few(sorted(hosts)) or 'none'}")
     until = asked.at + for_s
-    workers = sorted(row.worker for row in asked.nodes if row.host == host)
+    here = sorted(row.worker for row in asked.nodes if row.host == host)
+    kept = [each for each in here if is_lasting(asked.intents.get(drain_key(each)))]
+    if not (workers := [each for each in here if each not in kept]):
+        text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"
+        raise Refusal(Fault.CONFLICT, text)
     drains = [
         Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=host) for each in workers
     ]
@@ -32,8 +36,17 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
         key=drains[0].key,
         records=tuple((each.key, each) for each in drains),
         text=text,
-        caveats=drain(asked, Node(host)).caveats,
+        caveats=(*drain(asked, Node(host)).caveats, *_stay_off(kept)),
     )
+
+
+def _stay_off(kept: list[WorkerId]) -> tuple[str, ...]:
+    return (f"but {first_few(kept)} stay off also after it: an operator drains them without an end",) if kept else ()
+
+
+def is_lasting(intent: Intent | None) -> bool:
+    """Whether it is a drain without an end, which a maintenance must not give one."""
+    return isinstance(intent, Drain) and intent.until is None
 
 
 def check_span(for_s: float) -> None:
@@ -48,7 +61,7 @@ def end(asked: Asked, host: HostId) -> Change:
     if not keys:
         return undrain(asked, Node(host))
     text = f"the maintenance of {host} ends: {_counted(keys)} may run again; those that were stopped are started"
-    return Change(key=keys[0], records=tuple((key, None) for key in keys), text=text)
+    return Change(key=keys[0], records=tuple((key, asked.takes_back) for key in keys), text=text)
 
 
 def _counted(workers: Sized) -> str:

@@ -138,6 +138,8 @@ def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: 
 def _waiting(asked: Asked, plan: str) -> ProposalStatus:
     rows = [row for row in asked.status.proposals if row.rejected is None] if asked.status else []
     row = next((row for row in rows if row.plan == plan), None)
+    if row is not None and asked.at >= row.expires_at:
+        raise Refusal(Fault.CONFLICT, f"plan {row.plan} has expired: nobody has decided about it in time")
     if row is None:
         known = (
             f"there {'are' if len(rows) > 1 else 'is'} {first_few(row.plan for row in rows)}" if rows else "none does"
@@ -166,7 +168,12 @@ def _done_by(plan: str, looked: Looked) -> tuple[dict[KeyGroup, tuple[WorkerId, 
     if not ends or ends[-1].app is None:
         why = "no event tells of its end" if told else "neither the journal nor an event tells of it"
         raise Refusal(Fault.UNKNOWN, f"it is not known what plan {plan[:200]!r} moved: {why}")
-    moved = {row.key_group: (row.source, row.target) for row in ends[-1].moves if row.outcome == "done"}
+    last = ends[-1]
+    if (total := last.moves_total or 0) > len(last.moves):
+        listed = f"the events list {len(last.moves)} of its {total} moves"
+        text = f"plan {plan} cannot be undone as a whole: {listed}; take single ones back by `trimtab move`"
+        raise Refusal(Fault.CONFLICT, text)
+    moved = {row.key_group: (row.source, row.target) for row in last.moves if row.outcome == "done"}
     return _some(moved, plan), ends[-1].app
 
 

@@ -1,7 +1,8 @@
 """An operator's request to restart the workers of an app, host by host.  All raise Refusal."""
 
+from trimtab_controller.intents.actions import frozen_in
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_reports, not_now, one, take_back
-from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, restart_key
+from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, drain_key, restart_key
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.wording import first_few
@@ -14,8 +15,9 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)
     running = [row for row in asked.nodes if row.app == app and row.state is WorkerState.RUNNING]
-    rows = [row for row in running if row.startable]
-    if running and not rows:
+    drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.intents)
+    rows = [row for row in running if row.startable and row.worker not in drained]
+    if running and not any(row.startable for row in running):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
         raise Refusal(Fault.CONFLICT, text)
     if not 2 <= len(rows) <= MAX_WORKERS:
@@ -35,7 +37,8 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     )
     left = sorted(row.worker for row in running if not row.startable)
     told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
-    return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told))
+    off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
+    return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told, *off, *frozen_in(asked, {app})))
 
 
 def cancel(asked: Asked, app: AppId) -> Change:

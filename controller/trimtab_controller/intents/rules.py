@@ -1,7 +1,8 @@
 """An operator's rules: add one, take one back.  All raise Refusal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
@@ -11,7 +12,7 @@ from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refu
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.intents import AddRule, rule_key
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.messages.rules import MAX_RULES, Rule
+from trimtab_protocol.messages.rules import LATEST_END, MAX_RULES, Rule
 from trimtab_protocol.wording import first_few
 
 UNSEEN = "it is not known how many key groups have to move"
@@ -21,6 +22,9 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
     """Keep a rule from the next window on; the text says what follows now."""
     if rule.ended(asked.at):
         raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
+    if rule.until is not None and rule.until > LATEST_END:
+        text = f"rule {rule.name} would end after the year 9999: expected an earlier end, or none"
+        raise Refusal(Fault.INVALID, text)
     own, added = _own(asked, looked), _added(asked)
     if rule.name in {each.name for each in own}:
         text = f"controller.toml has a rule {rule.name}: expected a name that no other rule has"
@@ -85,7 +89,23 @@ def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float)
         apps = first_few(sorted(looked.known.views))
         return "no key group has to move", (f"but no app that reports matches {rule.app!r}; there are {apps}",)
     found = list(_each(rule, rules, views.items(), now))
-    return "; ".join(moves for moves, _ in found), tuple(each for _, caveats in found for each in caveats)
+    caveats = [each for _, told in found for each in told]
+    known = [view for view in views.values() if isinstance(view, AppView)]
+    return "; ".join(moves for moves, _ in found), (*caveats, *(_unmatched(rule, known) if known else ()))
+
+
+def _unmatched(rule: Rule, views: Sequence[AppView]) -> Iterator[str]:
+    """The patterns that no worker matches now: they may be misspelt."""
+    workers = [worker for view in views for worker in view.all_workers]
+    zones = {worker.zone for worker in workers if worker.zone is not None}
+    named: tuple[tuple[str, Sequence[str], Collection[str]], ...] = (
+        ("worker", rule.workers, {worker.id for worker in workers}),
+        ("host", rule.hosts, {worker.host for worker in workers}),
+        ("zone", rule.zones, zones),
+    )
+    for what, patterns, names in named:
+        if idle := [each for each in patterns if not any(fnmatchcase(name, each) for name in names)]:
+            yield f"but no {what} that runs now matches {first_few(map(repr, idle))}"
 
 
 def _each(

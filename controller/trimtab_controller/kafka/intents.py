@@ -8,6 +8,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
+from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back, taken_back_in
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -17,17 +18,14 @@ class NotWrittenError(Exception):
 
 
 def write_intents(
-    connection: Connection, topics: Topics, records: Sequence[tuple[str, Intent | None]], *, limit_s: float
+    connection: Connection, topics: Topics, records: Sequence[tuple[str, Intent | TakenBack | None]], *, limit_s: float
 ) -> int:
     """Write intents, or tombstones, in this order, and wait until the broker has stored them.
 
     Returns the offset of the last one.  Raises NotWrittenError, and BadMessage for an intent that the controller would
     refuse, which would not be seen here.
     """
-    values = [(key, None if intent is None else encode_intent(intent)) for key, intent in records]
-    for key, value in values:
-        if value is not None:
-            decode_intent(key.encode(), value)
+    written = [_written(key, said) for key, said in records]
     stored: list[int] = []
     failures: list[KafkaError] = []
 
@@ -43,9 +41,9 @@ def write_intents(
     where = f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}"
     try:
         producer = Producer(settings)
-        for key, value in values:
+        for key, value, headers in written:
             producer.produce(
-                topics.intents, partition=THE_PARTITION, key=key.encode(), value=value, on_delivery=delivered
+                topics.intents, partition=THE_PARTITION, key=key, value=value, headers=headers, on_delivery=delivered
             )
         left = producer.flush(limit_s + 1.0)
     except (KafkaException, SystemError) as error:
@@ -60,6 +58,19 @@ def write_intents(
     if failures and failures[0].code() != KafkaError._MSG_TIMED_OUT:
         raise NotWrittenError(f"{where}: {failures[0].str()}{_advice(failures[0])}")
     raise NotWrittenError(f"{where}: no answer within {limit_s:g} s, so it is not known whether it was written")
+
+
+def _written(key: str, said: Intent | TakenBack | None) -> tuple[bytes, bytes | None, list[tuple[str, bytes]]]:
+    """Key, value and headers of a record.  Raises BadMessage."""
+    if said is None:
+        return key.encode(), None, []
+    if isinstance(said, TakenBack):
+        header = encode_taken_back(said)
+        taken_back_in([header])
+        return key.encode(), None, [header]
+    value = encode_intent(said)
+    decode_intent(key.encode(), value)
+    return key.encode(), value, []
 
 
 def _advice(error: KafkaError) -> str:

@@ -215,7 +215,9 @@ class ControlLoop:
 
     def _hear(self, event: deciding.IntentsChanged) -> None:
         if self._events is not None:
-            self._events.heard(event.intents)
+            self._events.heard(event.intents, event.taken_back)
+        for key, word in event.taken_back.items():
+            log.info("%s is taken back by %s: %s", key, word.by, word.reason)
         self._decide(event)
         hold = self._hold
         for intent in event.intents:

@@ -25,6 +25,7 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts, RefusedTally, host_named
+from trimtab_protocol.messages.taken_back import TakenBack, taken_back_in
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_protocol.signing.hosts import HostChecking, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
@@ -194,14 +195,25 @@ class Inbox:
         key, value = message.key(), message.value()
         if key is None:
             raise BadMessage(Fault.MISSING, "key", None, "the intent's key")
+        taken_back = {}
         if value is None:
             self._intents.pop(key, None)
+            if (word := self._taken_back(message)) is not None:
+                taken_back[key.decode(errors="replace")] = word
         else:
             intent = decode_intent(key, value)  # its time is not checked: a pause from a fast clock is still a pause
             if key not in self._intents and len(self._intents) >= MAX_INTENTS:
                 raise BadMessage(Fault.OVERSIZED, "key", key, f"at most {MAX_INTENTS} intents")
             self._intents[key] = intent
-        return IntentsChanged(intents=tuple(self._intents.values()))
+        return IntentsChanged(intents=tuple(self._intents.values()), taken_back=taken_back)
+
+    def _taken_back(self, message: Message) -> TakenBack | None:
+        """Who has taken an intent back.  It is taken back also if nobody can read who has."""
+        try:
+            return taken_back_in(headers_in(message))
+        except BadMessage as error:
+            self.reject(message.topic(), error)
+            return None
 
     def take_keys(self, messages: Iterable[Message]) -> None:
         """Note the keys of hosts, from the beginning of their topic on."""

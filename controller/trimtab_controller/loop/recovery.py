@@ -14,12 +14,13 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
-from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
+from trimtab_controller.loop.inbox import ACKS_AT_ONCE, MAX_INTENTS, Inbox
 from trimtab_protocol.messages.commands import decode_command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
@@ -147,11 +148,16 @@ def _published(found: Reading, topics: Topics, inbox: Inbox) -> PublishedPlaceme
 
 
 def _intents(found: Reading, topics: Topics, inbox: Inbox) -> IntentsChanged:
+    """What is in force, and who has taken back what the topic still has the end of."""
+    last = {message.key(): message for message in found.messages if message.topic() == topics.intents}
+    taken_back: dict[str, TakenBack] = {}
     intents = IntentsChanged(intents=())
-    for message in found.latest(topics.intents):
+    for message in last.values():
         event = inbox.take(message)
-        intents = event if isinstance(event, IntentsChanged) else intents
-    return intents
+        if isinstance(event, IntentsChanged):
+            intents = event
+            taken_back |= event.taken_back if len(taken_back) < MAX_INTENTS else {}
+    return replace(intents, taken_back=taken_back)
 
 
 def _status(found: Reading, topics: Topics) -> dict[bytes, Status]:

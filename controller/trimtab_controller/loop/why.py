@@ -15,7 +15,7 @@ from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.barred_standbys import BarredStandbys
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
-from trimtab_protocol.messages.events import Event, EventMove
+from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.status import Status
@@ -56,7 +56,7 @@ def why_here(
         raise UnknownKeyGroupError(_what_there_is(key_group, known, execution))
     past = moves_of(key_group, events)
     owner = row[0] if row else None
-    came = _came(key_group, owner, execution.rounds.get(key_group.app), past)
+    came = _came(key_group, owner, execution.rounds.get(key_group.app), past, cut=_cut(key_group.app, events))
     reported, load, size = _reported(view, place)
     held = state_held(known.snapshot, key_group.app, placement)
     targets, found = _targets(view, place, row, held) if isinstance(view, AppView) else ([], None)
@@ -108,10 +108,21 @@ def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> s
     return f"found no key group {key_group.partition} of {key_group.app}/{key_group.operator}, there are 0 to {last}"
 
 
+def _cut(app: AppId, events: Sequence[Event]) -> str | None:
+    """The newest plan of the app of which the events list only a part of the moves."""
+    plans = [each for each in events if each.app == app and each.kind == EventKind.PLAN and each.phase == "ended"]
+    return next((each.plan for each in reversed(plans) if (each.moves_total or 0) > len(each.moves)), None)
+
+
 def _came(
-    key_group: KeyGroup, owner: WorkerId | None, last: Round | None, past: Sequence[tuple[Event, EventMove]]
+    key_group: KeyGroup,
+    owner: WorkerId | None,
+    last: Round | None,
+    past: Sequence[tuple[Event, EventMove]],
+    *,
+    cut: str | None,
 ) -> _Came:
-    """By the journal, which knows the last plan to the second, else by the events."""
+    """By the journal, which knows the last plan to the second, else by the events; `cut` = a plan not told in full."""
     if owner is None:
         return _Came(None, None, "no placement names an owner yet: the app assigns it by its own rule")
     for handover in last.handovers if last else ():
@@ -123,9 +134,9 @@ def _came(
             if move.target != owner:
                 break
             return _Came(event.at, event.plan, _story(event.plan, move.source, why_text(move, event)))
-    return _Came(
-        None, None, "no event tells of a plan that brought it here: the app has assigned it, or it is long ago"
-    )
+    why = "the app has assigned it, or it is long ago"
+    why += f", or it was one of the moves of plan {cut}, of which the events list a part" if cut is not None else ""
+    return _Came(None, None, f"no event tells of a plan that brought it here: {why}")
 
 
 def _why(plan: str, past: Sequence[tuple[Event, EventMove]]) -> str | None:

@@ -48,6 +48,7 @@ class Operation(StrEnum):
 
     CREATE = "Create"
     DESCRIBE = "Describe"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
     READ = "Read"
     WRITE = "Write"
 
@@ -121,6 +122,7 @@ class Rules:
         # Hand-overs and events are not for the controller, but for `trimtab doctor`, `move`, `why` and others, which
         # people call with its configuration.
         yield from _on_topics(Role.CONTROLLER, Operation.READ, *self._names())
+        yield from _on_topics(Role.CONTROLLER, Operation.DESCRIBE_CONFIGS, *self._names())  # only for `trimtab doctor`
         yield from _on_topics(
             Role.CONTROLLER, Operation.WRITE,
             topics.snapshots, topics.placement, topics.commands, topics.journal, topics.intents, topics.status,

@@ -22,6 +22,7 @@ from trimtab_protocol.messages import (
     report,
     snapshot,
     status,
+    taken_back,
 )
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
@@ -40,6 +41,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "intents": (
         intents.Drain,
         intents.Pause,
+        intents.Stop,
         intents.AcceptJournal,
         intents.ForgetApp,
         intents.ForgetWorker,
@@ -49,6 +51,8 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
         intents.Approve,
         intents.Reject,
         intents.MoveKeyGroups,
+        intents.AddRule,
+        taken_back.TakenBack,
     ),
     "status": (status.Status,),
     "events": (events.Event, events.EventKind),
@@ -69,6 +73,7 @@ MODULES: tuple[ModuleType, ...] = (
     report,
     snapshot,
     status,
+    taken_back,
 )
 RULE = re.compile(r"(?P<writers>.+) -> (?P<readers>[^.]+)\. Key: (?P<key>[^.]+)\. (?P<contents>.+)", re.DOTALL)
 """The docstring of every topic in `Topics`."""

@@ -22,6 +22,8 @@ MAX_RANGES = 100
 """Ranges of key groups in one rule."""
 MAX_PRIORITY = 100
 """The highest priority; the lowest one is as far below 0, which all key groups without a rule have."""
+LATEST_END = 253_402_300_799.0
+"""The last end that a rule may be given (epoch seconds): the year 9999, which clocks and calendars can still show."""
 MAX_REASON = 2_000
 """Characters of a rule's reason."""
 MAX_PATTERN = 200

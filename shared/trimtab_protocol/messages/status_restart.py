@@ -12,7 +12,7 @@ from trimtab_protocol.messages.names import HostId, WorkerId
 class RestartStatus:
     """How far the restart of `workers` workers is: `done` have been restarted, those of `host` are restarted now.
 
-    `skipped` = workers that their agents cannot start; they run on as they are.
+    `skipped` = workers that are left out: their agents cannot start them, or they are to stay off.
     """
 
     workers: int

@@ -1,13 +1,16 @@
 """A status that tests of its views begin with, and the lines that it becomes."""
 
 import io
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from rich.console import Console
 
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen
+from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus
@@ -66,9 +69,16 @@ LEADER = Member(name="ctl-1:2817", address="10.0.0.1", leads=True)
 STANDBY = Member(name="ctl-2:99", address="10.0.0.2", leads=False)
 
 
-def shown(status: Status, *controllers: Member, width: int = 80, all_nodes: bool = False) -> list[str]:
+def shown(
+    status: Status,
+    *controllers: Member,
+    width: int = 80,
+    all_nodes: bool = False,
+    intents: Mapping[str, Intent | None] | None = MappingProxyType({}),
+) -> list[str]:
     """The lines that are printed, without what pads them."""
     output = io.StringIO()
     console = Console(file=output, width=width, highlight=False, markup=False)
-    show_status(Seen(status=status, controllers=controllers or (LEADER,), now=NOW), console, all_nodes=all_nodes)
+    seen = Seen(status=status, controllers=controllers or (LEADER,), now=NOW)
+    show_status(seen, console, all_nodes=all_nodes, intents=intents)
     return [line.rstrip() for line in output.getvalue().splitlines()]

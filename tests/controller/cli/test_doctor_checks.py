@@ -198,6 +198,8 @@ def test_rights_are_those_that_the_acls_grant() -> None:
         granted.setdefault((rule.resource, rule.name), set()).add(rule.operation.upper())
     allowed = {what: frozenset(operations) for what, operations in granted.items()}
     assert levels(list(judge_rights(allowed, RULES))) == [Level.OK]
+    older = {what: each - {"DESCRIBECONFIGS"} for what, each in allowed.items()}
+    assert levels(list(judge_rights(older, RULES))) == [Level.OK], "the check of the topics says what it cannot see"
     less = {what: each for what, each in allowed.items() if what[0] is not Resource.TRANSACTIONAL_ID}
     told = list(judge_rights(less, RULES))
     assert levels(told) == [Level.OK, Level.NOT_CHECKED]
@@ -272,7 +274,9 @@ def test_partitions_of_topics() -> None:
 
 def test_settings_that_are_not_shown_are_not_taken_for_good() -> None:
     hidden = {name: replace(each, settings=None, unreadable="denied") for name, each in FOUND.items()}
-    assert levels(list(judge_topics(hidden, WANTED, brokers=3))) == [Level.NOT_CHECKED]
+    [finding] = judge_topics(hidden, WANTED, brokers=3)
+    assert finding.level is Level.NOT_CHECKED
+    assert "`trimtab acl --role controller` prints it" in finding.remedy
 
 
 def test_clocks() -> None:

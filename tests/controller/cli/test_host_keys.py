@@ -1,5 +1,6 @@
 """`trimtab keys` for hosts: which request counts, and what the status says."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from confluent_kafka import Consumer
 
 from tests.controller.loop.inbox_records import Headers, Record
 from trimtab_controller.cli import main
-from trimtab_controller.cli.host_keys import _await_request
+from trimtab_controller.cli.host_keys import _await_request, _says_yes
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
 from trimtab_protocol.messages.names import NO_EPOCH, HostId, Topics
@@ -98,3 +99,17 @@ def test_the_status_says_who_has_not_signed() -> None:
         "used without a good signature: trimtab.c.reports.unsigned: 7"
     )
     assert signatures_text(STATUS) is None
+
+
+@pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "86401", "soon"])
+def test_a_token_counts_for_a_time_that_makes_sense(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["keys", "enroll", "h0", "--config", "none.toml", f"--valid={seconds}"])
+    assert f"found '{seconds}', expected seconds, above 0 and up to 86400" in capsys.readouterr().err
+
+
+def test_who_cannot_be_asked_approves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert not _says_yes("the same? ")
+    monkeypatch.setattr("sys.stdin", io.StringIO("Yes\n"))
+    assert _says_yes("the same? ")

@@ -6,7 +6,9 @@ import pytest
 
 from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STATUS, node, shown
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
+from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.seen import Seen, State, summary
+from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -20,6 +22,19 @@ from trimtab_protocol.messages.status import (
     encode_status,
 )
 from trimtab_protocol.messages.status_size import SizeStatus
+
+
+def test_what_operators_want_is_shown_with_who_and_why() -> None:
+    drain = Drain(worker=WorkerId("w2"), by="ann@desk", at=NOW - 90.0, reason="new disk")
+    drains = {f"drain/w{n}": replace(drain, worker=WorkerId(f"w{n}"), at=NOW - 100.0 - n) for n in range(3, 14)}
+    lines = shown(STATUS, intents={drain.key: drain, "x/1": None, **drains})
+    at = lines.index("what operators want")
+    assert lines[at + 1] == "  drain w2, by ann@desk 90 s ago: new disk"
+    assert lines[at + 11] == "  and 3 more (--json has all)"
+    assert "  x/1: this version cannot read it" in shown(STATUS, intents={"x/1": None})
+    assert "what operators want" not in shown(STATUS)
+    assert "  unknown: the topic of intents cannot be read" in shown(STATUS, intents=None)
+    assert [row["by"] for row in intents_documents({drain.key: drain, "x/1": None}) or ()] == ["ann@desk", None]
 
 
 def test_the_first_lines_say_how_it_stands() -> None:

@@ -1,5 +1,8 @@
 """Times in which no plan for balance begins."""
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
@@ -33,6 +36,30 @@ def test_a_duration_counts_from_each_match_over_midnight_too() -> None:
     assert held == [-1, 0, 1, 2]
     assert not night.covers(MONDAY + 2.5 * HOUR)
     assert night.next_begin(MONDAY) == MONDAY + (6 * 24 + 22.5) * HOUR
+
+
+def berlin(day: int, hour: int, minute: int, *, month: int = 10, fold: int = 0) -> float:
+    return datetime(2026, month, day, hour, minute, tzinfo=ZoneInfo("Europe/Berlin"), fold=fold).timestamp()
+
+
+def test_an_hour_that_the_clocks_repeat_counts_twice() -> None:
+    night = Period(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
+    held = [fold for fold in (0, 1) if night.covers(berlin(25, 2, 45, fold=fold))]
+    assert held == [0, 1]
+    assert not night.covers(berlin(25, 2, 15, fold=1)), "the clocks show a time before it"
+    assert night.next_begin(berlin(25, 2, 10)) == berlin(25, 2, 30)
+    assert night.next_begin(berlin(25, 2, 10, fold=1)) == berlin(25, 2, 30, fold=1), "not one that is over"
+
+
+def test_what_would_begin_in_an_hour_that_the_clocks_skip_begins_after_it_if_it_lasts() -> None:
+    early = berlin(29, 1, 50, month=3)
+    long = Period(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
+    assert long.next_begin(early) == berlin(29, 3, 0, month=3)
+    assert [long.covers(berlin(29, 3, minute, month=3)) for minute in (0, 29, 30)] == [True, True, False]
+    for over in ("30 2 * * *", "0 2 * * * for 20m"):
+        found = Period(expression=over, timezone="Europe/Berlin").next_begin(early)
+        assert found is not None
+        assert found >= berlin(30, 2, 0, month=3), "the clocks do not show it on that day"
 
 
 @pytest.mark.parametrize("expression", ["30 22 * * * for 8d", "30 22 * * * for ever", "30 22 * * * for 0h"])

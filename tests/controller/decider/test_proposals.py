@@ -137,6 +137,15 @@ def test_a_plan_expires() -> None:
     assert (decision.outcome, decision.detail) == (Outcome.EXPIRED, "nobody has decided about it")
 
 
+def test_a_plan_that_was_approved_and_could_not_begin_in_time_says_so() -> None:
+    decider = with_proposal()
+    assert said(decider, Pause(by="bob", at=1.0, reason="night"), YES) == []
+    decision = decided(decider.on_event(1700.0, later(ON_W0, 1699.0)))
+    assert isinstance(decision, ProposalEnded)
+    assert decision.detail == "ann has approved it, but it could not begin in time"
+    assert decision.answered == (YES.key,)
+
+
 def test_a_plan_that_the_loads_have_outgrown_is_withdrawn_even_if_it_is_approved() -> None:
     decider = with_proposal()
     decider.on_event(1020.5, later(ON_W0, cpu=0.9))

@@ -99,7 +99,7 @@ def test_workers_that_their_agents_cannot_start_run_on_and_are_named() -> None:
     elsewhere = replace(other, app=AppId("other"))
     found = restarted([WISH], after(started(A0)), seen(first, by_hand, elsewhere))
     assert found is not None
-    assert found.detail == "restarted 1 of 3 workers; their agents cannot start a1, b0"
+    assert found.detail == "restarted 1 of 3 workers; left out: a1, b0"
     assert draining([WISH], after(), seen(first, by_hand, elsewhere)) == {A0}
 
 
@@ -114,6 +114,21 @@ def test_it_goes_together_with_the_drains_of_operators() -> None:
     drain = Drain(worker=B0, by="bob", at=1.0, reason="disk")
     assert draining([WISH, drain], after(), seen(*RUNNING)) == {A0, A1, B0}
     assert draining([drain], after(), None) == {B0}
+
+
+def test_it_does_not_wait_for_workers_that_are_to_stay_off() -> None:
+    first, second, other = RUNNING
+    drain = Drain(worker=A1, by="bob", at=950.0, reason="disk")
+    present = after(started(A0), stopped(A1))
+    assert draining([WISH], present, seen(first, away(second), other)) == frozenset(), "nobody drains it: it comes back"
+    assert draining([WISH, drain], present, seen(first, away(second), other)) == {A1, B0}
+    last = after(started(A0), stopped(A1), started(B0))
+    told = restarted([WISH, drain], last, seen(first, away(second), other))
+    assert told is not None
+    assert told.detail == "restarted 2 of 3 workers; left out: a1"
+    command = replace(stopped(A1).command, app=APP)
+    smaller = after(started(A0), replace(stopped(A1), command=command), started(B0))
+    assert restarted([WISH], smaller, seen(first, away(second), other)) == told, "it left for the size of the app"
 
 
 def test_the_hosts_of_one_zone_follow_each_other() -> None:

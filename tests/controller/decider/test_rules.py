@@ -1,5 +1,6 @@
 """Rules: read from the configuration, kept by every decision, carried out where broken, told where they conflict."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -98,6 +99,43 @@ def test_what_is_frozen_stays_also_on_a_worker_that_is_drained() -> None:
     decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
     plans(of, decider, 4)
     assert [each.partition for each, owner in of.owners.items() if owner == WORKERS[0]] == [0]
+
+
+def test_what_rules_keep_on_a_drained_worker_leads_to_no_further_plans_and_is_told() -> None:
+    frozen = Rule(name="release", kind=RuleKind.FREEZE, reason="they deploy", key_groups=((0, 0),))
+    alone = Rule(name="licence", kind=RuleKind.POOL, reason="one host has it", key_groups=((0, 0),), workers=("w0",))
+    for rule in (frozen, alone):
+        of, chance = job(rule), random.Random(1)
+        decider = of.decider()
+        decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+        assert [each.plan.reason for each in plans(of, decider, 2)] == [PlanReason.DRAIN]
+        for _ in range(12):  # the loads vary, but stay inside the band
+            of.rates = {each: rate * chance.uniform(0.98, 1.02) for each, rate in of.rates.items()}
+            assert plans(of, decider, 1) == []
+        assert [each.partition for each, owner in of.owners.items() if owner == WORKERS[0]] == [0]
+        [told] = [each for each in decider.known.concerns if each.kind is ConcernKind.RULES_CONFLICT]
+        assert told.detail == (
+            f"w0 is being drained, but keeps 1 key groups, such as app/sums/0, by rule {rule.name}: it is not stopped"
+        )
+
+
+def test_while_nothing_can_leave_a_drained_worker_others_move_for_balance_alone() -> None:
+    of, chance = job(), random.Random(1)
+    for host, machine in of.machines.items():
+        machine.cores = 4.0 if host == "h0" else 0.12  # the others have no room
+    decider = of.decider()
+    decider.on_event(0.0, intents(Drain(worker=WORKERS[0], by="op", at=1.0, reason="kernel")))
+    found = []
+    for _ in range(20):
+        of.rates = {each: rate * chance.uniform(0.97, 1.03) for each, rate in of.rates.items()}
+        found += plans(of, decider, 1)
+    first, *later = [each.plan for each in found]
+    assert first.reason is PlanReason.DRAIN
+    assert later, "the load is not level"
+    for plan in later:
+        assert (plan.reason, plan.before - plan.planned >= 0.5) == (PlanReason.LOAD_DISTANCE, True)
+        assert "and nothing can move for: drain w0" in plan.detail
+        assert {move.source for move in plan.moves}.isdisjoint({WORKERS[0]})
 
 
 def intents(*given: Intent) -> Any:

@@ -359,4 +359,15 @@ def test_workers_that_rules_need_stay() -> None:
     assert leavers(replace(light, standbys=1), ACT).obstacle == "9 workers would be too few for what fast allow"
 
 
+def test_a_worker_that_rules_keep_from_being_emptied_stays_and_others_leave() -> None:
+    """The cheapest ones are tied; those that come after them may leave."""
+    workers = tuple(worker(number, tied=number < 3) for number in range(10))
+    [gone] = leavers(replace(facts(10, 1.0), workers=workers), replace(ACT, scale_down_max_factor=0.1)).workers
+    assert gone.id == "w03"
+    all_tied = replace(facts(2, 0.1), workers=tuple(worker(number, tied=True) for number in range(2)))
+    assert leavers(all_tied, ACT).obstacle == "rules keep key groups on w00, w01"
+    said = verdict(all_tied, word=word(1))
+    assert (said.drain, said.detail.partition("a sale; ")[2]) == ((), "rules keep key groups on w00, w01")
+
+
 # --- forecasts

@@ -1,6 +1,7 @@
 """What the size of an app is judged by: demand, also where it is unknown, capacity, fixed use, and who can leave."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.rules.rule import Rule, RuleKind
 from trimtab_controller.decider.size.facts import SizeFacts, facts_of
 from trimtab_protocol.messages.names import HostId, WorkerId
 
@@ -89,6 +91,17 @@ def test_what_is_unknown_of_the_demand_counts_and_an_unknown_capacity_is_named()
 def test_only_free_workers_that_can_be_started_again_are_removable() -> None:
     found = facts(view(away(W2, worker(W2))), returnable={W1, W2})
     assert [each.id for each in found.workers if each.removable] == [W1]
+
+
+def test_workers_on_which_rules_keep_key_groups_are_tied() -> None:
+    frozen = Rule(name="a", kind=RuleKind.FREEZE, reason="r", key_groups=((2, 2),))
+    pool = Rule(name="b", kind=RuleKind.POOL, reason="r", key_groups=((0, 0),), workers=(W0,))
+    both = Rule(name="c", kind=RuleKind.POOL, reason="r", workers=(W0, W1))
+    for rules, tied in (((), []), ((both,), []), ((frozen,), [W1]), ((pool,), [W0]), ((pool, frozen), [W0, W1])):
+        found = facts(replace(view(), rules=rules))
+        assert [each.id for each in found.workers if each.tied] == tied, rules
+    elsewhere = replace(pool, key_groups=((1, 1),))
+    assert not any(each.tied for each in facts(replace(view(), rules=(elsewhere,))).workers), "it is to move to w0"
 
 
 def test_blocked_workers_are_named() -> None:

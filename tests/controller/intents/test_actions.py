@@ -13,7 +13,9 @@ from trimtab_protocol.messages.intents import (
     ForgetApp,
     ForgetWorker,
     Intent,
+    MoveKeyGroups,
     Pause,
+    Placing,
     RollingRestart,
     Scale,
     Stop,
@@ -21,14 +23,19 @@ from trimtab_protocol.messages.intents import (
     decode_intent,
     encode_intent,
 )
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
+from trimtab_protocol.messages.status_rules import RuleStatus
+from trimtab_protocol.messages.taken_back import TakenBack
 
 FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status()
 HOLD = HoldStatus(id="h-1", text="the journal is older than the placement")
 WORKER = FLEET.worker(1)
+SUMS = OperatorId("sums")
+BACK = TakenBack(by="ann", at=NOW, reason="kernel update")
 STARTABLE = replace(STATUS, nodes=tuple(replace(row, startable=True) for row in STATUS.nodes))
 
 
@@ -36,11 +43,13 @@ def asked(status: Status | None = STATUS, **intents: Intent | None) -> Asked:
     return Asked(by="ann", at=NOW, reason="kernel update", status=status, intents=intents)
 
 
-def written(change: Change) -> list[Intent | None]:
+def written(change: Change) -> list[Intent]:
     """The intents of a change, as the controller reads them."""
-    for key, intent in change.records:
-        assert intent is None or decode_intent(key.encode(), encode_intent(intent)) == intent
-    return [intent for _, intent in change.records]
+    intents = [intent for _, intent in change.records if intent is not None and not isinstance(intent, TakenBack)]
+    assert len(intents) == len(change.records)
+    for intent in intents:
+        assert decode_intent(intent.key.encode(), encode_intent(intent)) == intent
+    return intents
 
 
 def own(**fields: object) -> dict[str, object]:
@@ -61,7 +70,7 @@ def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
     assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
     assert change.text.startswith(f"{len(workers)} workers of {host} will be drained")
     keys = {f"drain/{worker}": None for worker in workers}
-    assert actions.undrain(asked(**keys), host).records == tuple(keys.items())
+    assert actions.undrain(asked(**keys), host).records == tuple((key, BACK) for key in keys)
     assert actions.undrain(asked(), host).text == f"nothing to do: {host} is not being drained"
     with pytest.raises(Refusal, match="no worker or host 'nobody' reports"):
         actions.drain(asked(), "nobody")
@@ -76,7 +85,7 @@ def test_all_workers_of_a_zone_are_drained_and_taken_back() -> None:
     assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
     assert change.text.startswith(f"{len(workers)} workers of zone:rack-1 will be drained")
     keys: dict[str, Intent | None] = {f"drain/{worker}": None for worker in workers}
-    assert actions.undrain(asked(status, **keys), "zone:rack-1").records == tuple(keys.items())
+    assert actions.undrain(asked(status, **keys), "zone:rack-1").records == tuple((key, BACK) for key in keys)
     assert actions.undrain(asked(status), "zone:rack-1").records == ()
     with pytest.raises(Refusal, match=r"no host of zone 'rack-9' reports; there are rack-0, rack-1"):
         actions.drain(asked(status), "zone:rack-9")
@@ -110,8 +119,31 @@ def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     change = restart.rolling_restart(asked(partly), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running[1:]))]  # type: ignore[arg-type]
     assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
-    assert restart.cancel(asked(**{key: None}), APP).records == ((key, None),)
+    assert restart.cancel(asked(**{key: None}), APP).records == ((key, BACK),)
     assert restart.cancel(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
+
+
+def test_a_drain_says_which_rules_keep_key_groups() -> None:
+    freeze = Rule(name="release", kind=RuleKind.FREEZE, reason="they deploy", app="ord*")
+    over = replace(freeze, name="old", until=NOW - 1.0)
+    other = replace(freeze, name="else", app="other")
+    ruled = replace(STARTABLE, rules=tuple(RuleStatus(rule=each) for each in (freeze, over, other)))
+    told = "but rule release (freeze) keeps key groups: a worker that has one of them is not stopped"
+    for change in (
+        actions.drain(asked(ruled), WORKER),
+        actions.drain(asked(ruled), STATUS.nodes[0].host),
+        restart.rolling_restart(asked(ruled), APP),
+    ):
+        assert change.caveats == (told,)
+
+
+def test_workers_that_operators_drain_are_not_restarted() -> None:
+    drain = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
+    change = restart.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
+    [intent] = written(change)
+    assert isinstance(intent, RollingRestart)
+    assert WORKER not in intent.workers
+    assert change.caveats == (f"but without {WORKER}: operators drain them",)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +178,10 @@ def test_a_drain_that_does_not_start_at_once_says_why(status: Status | None, cav
 def test_a_pause_and_its_end() -> None:
     change = actions.pause(asked(None))
     assert written(change) == [Pause(**own())]  # type: ignore[arg-type]
-    ended = actions.resume(asked(None, pause=change.records[0][1]))
-    assert (ended.records, ended.text) == ((("pause", None),), "the controller decides again")
+    ended = actions.resume(asked(None, pause=written(change)[0]))
+    assert (ended.records, ended.text) == ((("pause", BACK),), "the controller decides again")
     unreadable = actions.resume(asked(None, pause=None))
-    assert unreadable.records == (("pause", None),)
+    assert unreadable.records == (("pause", BACK),)
     idle = actions.resume(asked())
     assert (idle.records, idle.key) == ((), "pause")
     assert idle.text.startswith("nothing to do: the controller is not paused")
@@ -157,13 +189,13 @@ def test_a_pause_and_its_end() -> None:
 
 def test_a_drain_by_an_operator_is_revoked_and_one_by_the_controller_is_contradicted() -> None:
     key = f"drain/{WORKER}"
-    assert actions.undrain(asked(**{key: None}), WORKER).records == ((key, None),)
+    assert actions.undrain(asked(**{key: None}), WORKER).records == ((key, BACK),)
     assert actions.undrain(asked(), WORKER).text == f"nothing to do: {WORKER} is not being drained"
     (app,) = STATUS.apps
     assert app.size is not None
     leaving = replace(STATUS, apps=(replace(app, size=replace(app.size, leaving=(WORKER,))),))
     assert written(actions.undrain(asked(leaving), WORKER)) == [Undrain(**own(worker=WORKER))]  # type: ignore[arg-type]
-    assert actions.undrain(asked(leaving, **{key: None}), WORKER).records == ((key, None),)
+    assert actions.undrain(asked(leaving, **{key: None}), WORKER).records == ((key, BACK),)
 
 
 def test_plans_are_stopped_of_one_app_or_of_all_and_a_pause_comes_first() -> None:
@@ -173,6 +205,15 @@ def test_plans_are_stopped_of_one_app_or_of_all_and_a_pause_comes_first() -> Non
     both = actions.stop(asked(), APP, with_pause=True)
     assert written(both) == [Pause(**own()), Stop(**own(app=APP))]  # type: ignore[arg-type]
     assert (both.key, both.text.endswith("no new one starts until `trimtab resume`")) == (f"stop/{APP}", True)
+    wishes = [
+        MoveKeyGroups(moves=(Placing(key_group=KeyGroup(app, SUMS, 1), worker=WORKER),), by="b", at=1.0, reason="r")
+        for app in (APP, AppId("other"))
+    ]
+    waiting = asked(**{wish.key: wish for wish in wishes})
+    one, every = actions.stop(waiting, APP), actions.stop(waiting, None)
+    assert one.records == ((wishes[0].key, BACK), (f"stop/{APP}", Stop(**own(app=APP))))  # type: ignore[arg-type]
+    assert "where they are; requests to move or undo that wait are taken back: 1; new ones may follow" in one.text
+    assert {key for key, said in every.records if said == BACK} == {wish.key for wish in wishes}
     quiet = replace(STATUS, rounds=())
     assert actions.stop(asked(quiet), None).text.startswith("no plan was reported in flight; stopping any that is")
 
@@ -201,7 +242,7 @@ def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
     (caveat,) = actions.scale(asked(replace(STATUS, paused="lunch")), APP, 4).caveats
     assert caveat == "but the controller is paused: it happens after `trimtab resume`"
     key = f"scale/{APP}"
-    assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, None),)
+    assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, BACK),)
     assert actions.scale_auto(asked(), APP).text == f"nothing to do: nobody has set the size of {APP}"
     for workers in (0, 10_001):
         with pytest.raises(Refusal, match="expected a number of workers from 1 to 10000"):

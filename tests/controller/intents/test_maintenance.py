@@ -1,8 +1,10 @@
 """What `trimtab maintenance` asks for."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.controller.intents.test_actions import STATUS, WORKER, asked, own, written
+from tests.controller.intents.test_actions import BACK, STATUS, WORKER, asked, own, written
 from trimtab_controller.intents import maintenance
 from trimtab_controller.intents.change import Refusal
 from trimtab_protocol.messages.intents import Drain
@@ -20,7 +22,7 @@ def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without
         f"maintenance of {HOST} for 120 min: {len(WORKERS)} worker{'s'[: len(WORKERS) - 1]} will be drained"
     )
     nobody = asked(None, **{each.key: each for each in expected})
-    assert maintenance.end(nobody, HOST).records == tuple((each.key, None) for each in expected)
+    assert maintenance.end(nobody, HOST).records == tuple((each.key, BACK) for each in expected)
 
 
 def test_what_cannot_be_is_refused() -> None:
@@ -29,3 +31,18 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(Refusal, match="expected more than 0 s"):
         maintenance.maintenance(asked(), HOST, 0.0)
     assert maintenance.end(asked(), HOST).text == f"nothing to do: {HOST} is not being drained"
+
+
+def test_a_drain_without_an_end_gets_none_by_a_maintenance() -> None:
+    lasting = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
+    with pytest.raises(Refusal, match=f"operators drain all workers of {HOST} without an end"):
+        maintenance.maintenance(asked(**{lasting.key: lasting}), HOST, 60.0)
+    both = replace(STATUS, nodes=tuple(replace(row, host=HOST) for row in STATUS.nodes[:2]))
+    change = maintenance.maintenance(asked(both, **{lasting.key: lasting}), HOST, 60.0)
+    assert WORKER in {row.worker for row in both.nodes}
+    assert [intent.worker for intent in written(change) if isinstance(intent, Drain)] == [
+        row.worker for row in both.nodes if row.worker != WORKER
+    ]
+    assert change.caveats[-1] == f"but {WORKER} stay off also after it: an operator drains them without an end"
+    short = replace(lasting, until=asked().at + 1.0)
+    assert len(written(maintenance.maintenance(asked(both, **{short.key: short}), HOST, 60.0))) == 2, "it has an end"

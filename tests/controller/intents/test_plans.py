@@ -94,6 +94,11 @@ def test_only_a_plan_that_waits_can_be_approved_or_rejected() -> None:
         assert refused(Fault.UNKNOWN, ask, gone, "1.2") == "no plan '1.2' waits for approval; none does"
 
 
+def test_a_plan_that_has_expired_is_not_approved_although_no_controller_has_said_so_yet() -> None:
+    late = replace(asked(), at=WAITING.expires_at)
+    assert refused(Fault.CONFLICT, plans.approve, late, "1.2").startswith("plan 1.2 has expired")
+
+
 def test_a_move_tells_what_it_leads_to() -> None:
     change = move(["app/sums/0"], W1)
     assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
@@ -157,6 +162,11 @@ def test_undo_is_refused_with_the_reason() -> None:
     assert "neither the journal nor an event" in refused(Fault.UNKNOWN, plans.undo, asked(), "1.9", looked())
     failed = looked(None, ended(replace(row, outcome="failed")))
     assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", failed) == "plan 1.2 has moved nothing"
+    part = looked(None, replace(ended(row), moves_total=1_500))
+    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", part) == (
+        "plan 1.2 cannot be undone as a whole: the events list 1 of its 1500 moves; take single ones back by "
+        "`trimtab move`"
+    )
     gone = looked(None, ended(replace(row, source=WorkerId("w7"))))
     assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
     on = looked(None, ended(EventMove(key_group=kg(0), source=W0, target=W1, outcome="done")))

@@ -16,6 +16,7 @@ from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.rules import MAX_RULES, Rule, RuleKind
 from trimtab_protocol.messages.status import Status
 from trimtab_protocol.messages.status_rules import RuleStatus
+from trimtab_protocol.messages.taken_back import TakenBack
 
 NOW = 1_100.0
 FILE = Rule(name="fast", kind=RuleKind.POOL, reason="SSDs", key_groups=((0, 3),), workers=("w0",))
@@ -55,10 +56,11 @@ def asked(*intents: Intent, status: Status | None = STATUS) -> Asked:
     return Asked(by="ann", at=NOW, reason="a disk fails", status=status, intents={each.key: each for each in intents})
 
 
-def written(change: Change) -> list[Intent | None]:
-    for key, intent in change.records:
-        assert intent is None or decode_intent(key.encode(), encode_intent(intent)) == intent
-    return [intent for _, intent in change.records]
+def written(change: Change) -> list[Intent]:
+    intents = [intent for _, intent in change.records if intent is not None and not isinstance(intent, TakenBack)]
+    for intent in intents:
+        assert decode_intent(intent.key.encode(), encode_intent(intent)) == intent
+    return intents
 
 
 def test_a_rule_is_added_with_what_follows(looked: Looked) -> None:
@@ -88,6 +90,16 @@ def test_a_rule_about_nothing_is_told(looked: Looked) -> None:
     assert of_nothing == "but it is about no key group of app"
 
 
+def test_a_pattern_that_nothing_matches_is_told(looked: Looked) -> None:
+    misspelt = replace(AWAY, workers=("w1", "W0"), hosts=("h-*",), zones=("rack-1",))
+    assert rules.add(asked(), misspelt, looked).caveats == (
+        "but no worker that runs now matches 'W0'",
+        "but no host that runs now matches 'h-*'",
+        "but no zone that runs now matches 'rack-1'",
+    )
+    assert rules.add(asked(), replace(misspelt, workers=("w1",), hosts=(), zones=()), looked).caveats == ()
+
+
 def test_names_that_are_taken_are_refused_and_too_many_rules(looked: Looked) -> None:
     with pytest.raises(Refusal, match=r"controller.toml has a rule fast") as refused:
         rules.add(asked(), replace(AWAY, name="fast"), looked)
@@ -99,6 +111,8 @@ def test_names_that_are_taken_are_refused_and_too_many_rules(looked: Looked) -> 
         rules.add(asked(*many), AWAY, looked)
     with pytest.raises(Refusal, match=r"the end of rule away is over"):
         rules.add(asked(), replace(AWAY, until=NOW), looked)
+    with pytest.raises(Refusal, match=r"rule away would end after the year 9999: expected an earlier end, or none"):
+        rules.add(asked(), replace(AWAY, until=1e17), looked)
 
 
 def test_what_has_ended_makes_room_and_is_taken_away(looked: Looked) -> None:
@@ -110,7 +124,8 @@ def test_what_has_ended_makes_room_and_is_taken_away(looked: Looked) -> None:
 
 def test_only_an_operators_rule_is_taken_back() -> None:
     change = rules.remove(asked(said(AWAY)), "away")
-    assert change.records == (("rule/away", None),)
+    back = TakenBack(by="ann", at=NOW, reason="a disk fails")
+    assert change.records == (("rule/away", back),)
     with pytest.raises(Refusal, match=r"rule fast stands in controller.toml: remove it there"):
         rules.remove(asked(), "fast")
     with pytest.raises(Refusal, match="no operator has added a rule 'x'; there are away"):

@@ -1,7 +1,7 @@
 """Operators' intents on their way to the brokers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -11,13 +11,15 @@ from trimtab_controller.kafka import intents
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.intents import Pause
+from trimtab_protocol.messages.intents import Pause, encode_intent
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
+from trimtab_protocol.messages.taken_back import TakenBack, taken_back_in
 from trimtab_protocol.settings.kafka import KafkaSettings, Tls
 
 NOWHERE = Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))
 TOPICS = Topics("c")
 PAUSE = Pause(by="ann", at=1.0, reason="test")
+BACK = TakenBack(by="bob", at=2.0, reason="it is over")
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,26 @@ class FakeProducer:
     answers: tuple[int | KafkaError | None, ...] = ()
 
     fatal: KafkaError | None = None
+    last: "FakeProducer"
 
     def __init__(self, settings: dict[str, object]) -> None:
         assert settings["message.timeout.ms"] == 2_000
         self.told: list[Callable[[], None]] = []
-        self.sent: list[tuple[bytes, bytes | None]] = []
+        self.sent: list[tuple[bytes, bytes | None, list[tuple[str, bytes]]]] = []
+        FakeProducer.last = self
 
     def produce(
-        self, topic: str, partition: int, key: bytes, value: bytes | None, on_delivery: Callable[..., None]
+        self,
+        topic: str,
+        partition: int,
+        key: bytes,
+        value: bytes | None,
+        headers: list[tuple[str, bytes]],
+        on_delivery: Callable[..., None],
     ) -> None:
         assert (topic, partition) == (TOPICS.intents, THE_PARTITION)
         answer = self.answers[len(self.sent)]
-        self.sent.append((key, value))
+        self.sent.append((key, value, headers))
         if answer is not None:
             error = answer if isinstance(answer, KafkaError) else None
             at = answer if isinstance(answer, int) else -1
@@ -62,11 +72,20 @@ class FakeProducer:
 def write(monkeypatch: pytest.MonkeyPatch, *answers: int | KafkaError | None) -> int:
     monkeypatch.setattr(FakeProducer, "answers", answers)
     monkeypatch.setattr(intents, "Producer", FakeProducer)
-    return write_intents(NOWHERE, TOPICS, [(PAUSE.key, PAUSE), ("drain/w0", None)], limit_s=2.0)
+    return write_intents(NOWHERE, TOPICS, [(PAUSE.key, PAUSE), ("drain/w0", BACK)], limit_s=2.0)
 
 
 def test_the_offset_of_the_last_record_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert write(monkeypatch, 7, 9) == 9
+    (_, value, none), (key, nothing, headers) = FakeProducer.last.sent
+    assert (value, none) == (encode_intent(PAUSE), [])
+    assert (key, nothing, taken_back_in(headers)) == (b"drain/w0", None, BACK), "the end of an intent says who ended it"
+
+
+def test_what_the_controller_could_not_read_is_not_written() -> None:
+    for records in ([(PAUSE.key, Pause(by="ann", at=1.0, reason=""))], [("pause", replace(BACK, reason=2_001 * "x"))]):
+        with pytest.raises(BadMessage, match="reason: found"):
+            write_intents(NOWHERE, TOPICS, records, limit_s=2.0)
 
 
 @pytest.mark.parametrize(

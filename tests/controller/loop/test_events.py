@@ -20,6 +20,7 @@ from trimtab_protocol.messages.intents import Drain, Intent, Pause, Stop
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
+from trimtab_protocol.messages.taken_back import TakenBack
 
 PAUSE = Pause(by="ann", at=T0, reason="a look")
 DRAIN = Drain(worker=W1, by="bob", at=T0 + 1, reason="new disk")
@@ -207,6 +208,28 @@ def test_an_intent_that_may_have_been_told_has_the_same_id_again() -> None:
     later = replace(PAUSE, at=T0 + 9)
     [three] = tells("b:2", old, status(intents={PAUSE.key: T0 + 9}), later)
     assert three.id != one.id
+
+
+def test_who_takes_an_intent_back_is_told_and_why() -> None:
+    log = EventLog(Topics(CLUSTER), "a:1", previous=status(intents={PAUSE.key: T0, DRAIN.key: DRAIN.at}))
+    back = TakenBack(by="bob", at=T0 + 2, reason="seen")
+    log.heard((), {PAUSE.key: back})
+    drain, pause = sorted(told(log.of_status(status(at=T0 + 3))), key=lambda event: event.reason or "")
+    assert (pause.phase, pause.by, pause.text) == ("ended", "bob", "pause is taken back by bob: seen")
+    assert (drain.phase, drain.by, drain.text) == ("ended", None, "drain/w1 has ended"), "the controller answered it"
+    again = EventLog(Topics(CLUSTER), "a:1", previous=status())
+    again.heard([PAUSE], {PAUSE.key: back})
+    assert again.of_status(status(intents={PAUSE.key: T0}))[1:] == [], "it was given again after that"
+
+
+def test_a_leader_that_takes_over_does_not_repeat_what_workers_say() -> None:
+    nodes = (node("w1", reason="offsets were reset"),)
+    log = EventLog(Topics(CLUSTER), "b:1", previous=status(nodes=nodes))
+    assert log.of_status(status(at=T0 + 1, window_end=None)) == [], "it has seen no window yet"
+    assert log.of_status(status(at=T0 + 2, nodes=nodes)) == []
+    worse = (node("w1", reason="a topic is missing"),)
+    [event] = told(log.of_status(status(at=T0 + 3, nodes=worse)))
+    assert event.text == "w1 on host-w1: a topic is missing"
 
 
 def test_an_intent_that_is_answered_at_once_is_told_too() -> None:

@@ -38,6 +38,7 @@ from trimtab_protocol.messages.names import Epoch, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
+from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back
 
 
 def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:
@@ -109,6 +110,20 @@ def test_intents_are_bounded_and_those_that_are_there_can_be_changed(monkeypatch
     changed = drained("w2", "another")
     assert changed is not None
     assert [intent.reason for intent in changed.intents] == ["r", "another"]
+
+
+def test_an_intent_is_taken_back_also_if_nobody_can_read_by_whom() -> None:
+    inbox = Inbox(TOPICS, lambda: NOW)
+    pause, back = Pause(by="op", at=NOW, reason="r"), TakenBack(by="ann", at=NOW, reason="seen")
+    for headers, taken_back in (
+        ([encode_taken_back(back)], {"pause": back}),
+        ([("trimtab-taken-back", b'{"v":1,"by":""}')], {}),
+        (None, {}),
+    ):
+        inbox.take(Record(TOPICS.intents, encode_intent(pause), b"pause"))
+        found = inbox.take(Record(TOPICS.intents, None, b"pause", headers))
+        assert found == IntentsChanged(intents=(), taken_back=taken_back)
+    assert inbox.rejected == {(TOPICS.intents, Fault.RANGE): 1}
 
 
 @pytest.mark.parametrize(

@@ -177,6 +177,9 @@ def test_by_which_plan_it_came_here_and_since_when() -> None:
     stayed = why_here(kg(2), known(), EXECUTION, EVENTS)
     assert (stayed.since, stayed.plan) == (None, None)
     assert stayed.story.startswith("no event tells")
+    assert stayed.story.endswith("it is long ago")
+    part = why_here(kg(3), known(), EXECUTION, (BEGUN, replace(ENDED, moves_total=1_500)))
+    assert part.story.endswith("or it was one of the moves of plan 1.2, of which the events list a part")
 
 
 def test_the_journal_knows_the_last_plan_to_the_second() -> None:

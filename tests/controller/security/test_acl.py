@@ -38,6 +38,13 @@ def test_who_has_the_controllers_password_may_call_each_command_with_it() -> Non
     assert topics(Role.CONTROLLER, Operation.READ) == topics(Role.READER, Operation.READ)
 
 
+def test_the_controllers_password_shows_the_settings_of_its_topics() -> None:
+    """`trimtab doctor` compares them."""
+    shown = {role: topics(role, Operation.DESCRIBE_CONFIGS) for role in Role}
+    assert shown.pop(Role.CONTROLLER) == topics(Role.CONTROLLER, Operation.READ)
+    assert set().union(*shown.values()) == set()
+
+
 def test_an_agent_says_what_it_sees_and_hears_what_to_do() -> None:
     assert topics(Role.AGENT, *CHANGING) == {TOPICS.reports, TOPICS.acks}
     assert topics(Role.AGENT, Operation.READ) == {TOPICS.commands}

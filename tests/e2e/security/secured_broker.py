@@ -1,6 +1,7 @@
 """A broker on which every role has its own password and rights."""
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ class Secured:
                 ResourcePatternType.PREFIXED if row["prefixed"] else ResourcePatternType.LITERAL,
                 row["principal"],
                 "*",
-                AclOperation[row["operation"].upper()],
+                AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", row["operation"]).upper()],
                 AclPermissionType.ALLOW,
             )
             for row in rules

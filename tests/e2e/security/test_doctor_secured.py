@@ -42,6 +42,7 @@ def test_the_doctor_tells_logins_and_rights_apart(secured: Secured) -> None:
     assert "fault" not in [level for level, _ in controller["rights"]], controller
     assert any(level == "ok" for level, _ in controller["rights"]), controller
     assert not [text for _, text in controller["topics"] if text.startswith("missing")], controller
+    assert "not checked" not in [level for level, _ in controller["topics"]], "its login sees the topics' settings"
     told = [*PROGRAM, "events", "--since", "1h", "--config", str(secured.folder / "controller.toml")]
     assert subprocess.run(told, capture_output=True, timeout=LIMIT_S).returncode == 0, "its login reads past events too"
 

@@ -19,6 +19,7 @@ const WATCH = {
   move: ["#/plan", "Plans", "a plan of its own begins"],
   undo: ["#/plan", "Plans", "a plan of its own begins"],
   maintenance: ["#/cluster", "Cluster", "the key groups of its workers fall to 0, then they stop; at its end they start again"],
+  "rolling-restart": ["#/cluster", "Cluster", "host by host, workers are emptied, away for a moment, and back"],
   "add-rule": ["#/rules", "Rules", "the controller tells it with its next window, and above it what cannot hold"],
   "remove-rule": ["#/rules", "Rules", "it is gone with the next window"],
   "accept-journal": ["#/health", "Health", "the hold ends, and windows are judged again"],
@@ -109,6 +110,10 @@ export const scaleButton = (app, workers) => actionButton("Scale", {
 });
 
 export const unscaleButton = (app) => actionButton("Size by demand", { action: "scale", title: `Let the size of ${app} follow its demand?`, label: `Let the size of ${app} follow its demand`, body: { app, workers: null } });
+
+export const restartButton = (app) => actionButton("Restart workers", { action: "rolling-restart", title: `Restart all workers of ${app}?`, label: `Restart all workers of ${app}`, body: { app }, danger: true });
+
+export const endRestartButton = (app) => actionButton("Cancel restart", { action: "rolling-restart", title: `Cancel the restart of ${app}?`, label: `Cancel the restart of ${app}`, body: { app, cancel: true } });
 
 export const forgetButton = (worker) => actionButton("Forget", { action: "forget", title: `Forget ${worker}?`, label: `Forget ${worker}`, body: { worker }, danger: true });
 

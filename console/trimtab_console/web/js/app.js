@@ -1,5 +1,5 @@
 // One app: its operators, and their key groups as a map coloured by load.
-import { scaleButton, stopButton, unscaleButton } from "./actions.js";
+import { endRestartButton, restartButton, scaleButton, stopButton, unscaleButton } from "./actions.js";
 import { get, maybe, name, now } from "./api.js";
 import { choosing, drawMap } from "./canvas.js";
 import { bytes, card, cores, count, h, key, number, percent, plural, share, show, table, tile, times, unfold } from "./dom.js";
@@ -45,8 +45,10 @@ export function app(root, wanted) {
     show(size.lastChild, row, () => sizeOf(row));
     const none = { items: [], total: 0 };
     const [found, sent] = await Promise.all([maybe(`apps/${name(row.app)}/operators`, []), maybe(`apps/${name(row.app)}/flows?limit=1000`, none), asked.refresh(row)]);
-    const isSet = intents.items.some((each) => each.kind === "scale" && each.about === row.app);
-    show(buttons, [row.app, row.size?.workers, isSet], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null, stopButton(row.app)]);
+    const isAsked = (kind) => intents.items.some((each) => each.kind === kind && each.about === row.app);
+    const isSet = isAsked("scale"), restarts = isAsked("rolling restart");
+    show(buttons, [row.app, row.size?.workers, isSet, restarts], () => [scaleButton(row.app, row.size?.workers), isSet ? unscaleButton(row.app) : null,
+      restarts ? endRestartButton(row.app) : restartButton(row.app), stopButton(row.app)]);
     const busiest = [...found].sort((a, b) => (b.cpu_cores ?? -1) - (a.cpu_cores ?? -1));
     show(operators.lastChild, [busiest, allOperators], () => operatorsTable(busiest, allOperators, () => { allOperators = !allOperators; refresh(); }));
     flows.hidden = found.length < 2 && !sent.items.length;
@@ -99,7 +101,14 @@ function pausedTile(used) {
 function sizeOf(row) {
   const fixed = row.fixed.length ? [h("h2", {}, `Fixed workers: ${row.fixed.length}`), h("p", { class: "muted" }, "Plans are made around them."),
     h("ul", {}, row.fixed.slice(0, 8).map((each) => h("li", {}, `${each.worker}: `, h("a", { href: `#/health/${name(each.reason)}` }, each.reason.replaceAll("_", " ")), each.text ? `, ${each.text}` : "")))] : [];
-  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...fixed];
+  return [h("p", {}, row.size ? row.size.text : "The controller does not judge the size of this app."), ...restartOf(row.restart), ...fixed];
+}
+
+// How far the rolling restart of the app is.
+function restartOf(found) {
+  if (!found) return [];
+  const now = found.host ? `, now those on ${found.host}` : "", left = found.skipped.length ? `; left out: ${found.skipped.slice(0, 8).join(", ")}` : "";
+  return [h("h2", {}, "Rolling restart"), h("p", {}, `${found.done} of ${plural(found.workers, "worker")}${now}${left}.`)];
 }
 
 // A button for each operator; a list of them where they are many.

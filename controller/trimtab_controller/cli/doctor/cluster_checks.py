@@ -103,8 +103,8 @@ def judge_rights(rights: Rights, rules: Sequence[Rule]) -> Iterator[Finding]:
         return
     known, unknown, denied = 0, [], []
     for rule in rules:
-        if rule.operation is Operation.CREATE:
-            continue  # only needed while a topic is missing
+        if rule.operation in (Operation.CREATE, Operation.DESCRIBE_CONFIGS):
+            continue  # the first is only needed while a topic is missing; the check of the topics tells of the second
         allowed = rights.get((rule.resource, rule.name))
         what = f"{rule.operation} on {rule.resource} {rule.name}"
         if allowed is None:
@@ -139,7 +139,10 @@ def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings]
     unshown = {seen.unreadable: seen.name for seen in found.values() if seen.settings is None}
     if unshown:
         text = f"the settings of the topics are not shown: {listed(unshown)}"
-        remedy = "give this user the right DescribeConfigs on the topics, or compare with `kafka-configs --describe`"
+        remedy = (
+            "give this user the right DescribeConfigs on the topics (`trimtab acl --role controller` prints it), or "
+            "compare `kafka-configs --describe` with docs/reference/topics.md"
+        )
         yield not_checked(Check.TOPICS, text, remedy)
     if not faults and not missing and not unshown:
         yield ok(Check.TOPICS, f"all {len(wanted)} topics exist, with the right partitions and settings")

@@ -13,7 +13,7 @@ SPAN = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 COMMANDS = {
     "events": "what the controller decided and did, and why, for the last 30 days",
-    "why": "where a key group is, since when and by which plan, and what moving it would do",
+    "why": "where a key group is, by which plan, and what moving it would do; or why a plan makes its moves",
     "replay": "what the controller would have done with the recorded windows under other settings",
 }
 """Command -> help."""
@@ -40,7 +40,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     events.set_defaults(run=RUN)
     why = commands.add_parser("why", help=COMMANDS["why"])
     add_cluster(why)
-    why.add_argument("key_group", metavar="APP/OPERATOR/KEYGROUP", help="such as orders/sums/17")
+    text = "a key group, such as orders/sums/17, or a plan, such as 3.17"
+    why.add_argument("about", metavar="APP/OPERATOR/KEYGROUP|PLAN", help=text)
     why.set_defaults(run=RUN_WHY)
     replay = commands.add_parser("replay", help=COMMANDS["replay"])
     add_cluster(replay)

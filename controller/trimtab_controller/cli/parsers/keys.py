@@ -1,8 +1,11 @@
 """The options of `trimtab keys`."""
 
 import argparse
+import math
 from pathlib import Path
 
+LONGEST_S = 86_400.0
+"""How long a token may count."""
 STEPS = ("begin", "switch", "finish")
 
 
@@ -24,9 +27,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     _add_hosts(actions)
 
 
+def _seconds(text: str) -> float:
+    """A time of at most a day.  Raises ArgumentTypeError."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0.0 < found <= LONGEST_S:
+        raise argparse.ArgumentTypeError(f"found {text[:80]!r}, expected seconds, above 0 and up to {LONGEST_S:g}")
+    return found
+
+
 def _add_hosts(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     enroll = actions.add_parser("enroll", help="let a host have a key: shows a token, waits for the host's request")
-    enroll.add_argument("--valid", type=float, default=600.0, metavar="SECONDS", help="how long the token counts (600)")
+    enroll.add_argument(
+        "--valid", type=_seconds, default=600.0, metavar="SECONDS", help="how long the token counts (600)"
+    )
     enroll.add_argument("--token-file", type=Path, metavar="FILE", help="write the token there, and do not show it")
     enroll.add_argument("--yes", action="store_true", help="approve without asking: the token is proof enough")
     approve = actions.add_parser("approve", help="let a host have a key that it has shown to you")

@@ -201,10 +201,40 @@ class AppView:
             return np.zeros(len(table), np.bool_)
         places = {worker.id: place for place, worker in enumerate(self.workers)}
         owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
-        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
-        room = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
-        found: NDArray[np.bool_] = self.places.misplaced(owner) & room[self.places.class_of]
+        found: NDArray[np.bool_] = self.places.misplaced(owner) & self._has_room
         return found
+
+    @property
+    def _has_room(self) -> NDArray[np.bool_]:
+        """(K,) the key groups for which rules leave a worker that is not being drained."""
+        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
+        found: NDArray[np.bool_] = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
+        return found[self.places.class_of]
+
+    @property
+    def of_drained(self) -> NDArray[np.bool_]:
+        """(K,) the key groups of workers that are being drained."""
+        drained = frozenset(self.draining)
+        if not drained:
+            return np.zeros(len(self.owned), np.bool_)
+        return np.array([name in drained for name in self.owned.workers], np.bool_)[self.owned.owner]
+
+    @property
+    def leaving(self) -> NDArray[np.bool_]:
+        """(K,) the key groups that are to leave workers that are being drained: those that no rule keeps there."""
+        found = self.of_drained
+        if self.rules and found.any():
+            found &= ~self.places.frozen & self._has_room
+        return found
+
+    @property
+    def to_empty(self) -> tuple[WorkerId, ...]:
+        """The workers being drained that have key groups which can leave."""
+        if not self.draining:
+            return ()
+        table = self.owned
+        left = {table.workers[place] for place in np.unique(table.owner[self.leaving]).tolist()}
+        return tuple(worker for worker in self.draining if worker in left)
 
     @property
     def all_workers(self) -> tuple[Worker, ...]:

@@ -70,3 +70,5 @@ class OperatorIntents:
         match found:
             case Planned() | ProposalEnded() | Refused() | Restarted() | MaintenanceEnded() | Forgotten():
                 self.in_force = tuple(intent for intent in self.in_force if intent.key not in found.answered)
+            case _:
+                pass

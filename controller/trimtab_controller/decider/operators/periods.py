@@ -9,12 +9,15 @@ predicts with the decider, does without it.
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 MINUTE = timedelta(minutes=1)
 DURATION = re.compile(r"(.+?)\s+for\s+([1-9][0-9]{0,4})([mhd])")
 UNITS = {"m": MINUTE, "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=7)
+TRIED = 200
+"""Begins that are looked at: those of one hour may be skipped by a change of the clocks."""
 
 
 class BadPeriod(ValueError):
@@ -69,8 +72,21 @@ class Period:
         """When it begins to hold next (epoch seconds); None: never."""
         from cronsim import CronSim
 
-        begin = next(CronSim(self._parts()[0], self._local(at)), None)
-        return None if begin is None else begin.replace(tzinfo=zone_of(self.timezone)).timestamp()
+        cron, lasts = self._parts()
+        for begin in islice(CronSim(cron, self._local(at)), TRIED):
+            first, second = (begin.replace(tzinfo=zone_of(self.timezone), fold=fold).timestamp() for fold in (0, 1))
+            if (found := next((each for each in (first, second) if each > at), None)) is None:
+                continue
+            if self._local(found) == begin:
+                return found
+            if lasts > MINUTE and (late := self._after_skip(second, first)) is not None and late > at:
+                return late
+        return None
+
+    def _after_skip(self, before: float, after: float) -> float | None:
+        """The first minute in which it holds, of those around an hour that a change of the clocks skips."""
+        minutes = (before + 60.0 * number for number in range(round((after - before) / 60.0) + 1))
+        return next((each for each in minutes if self.covers(each)), None)
 
 
 def zone_of(name: str) -> tzinfo:

@@ -33,7 +33,7 @@ def any_at_once(known: Collection[Intent], intents: Iterable[Intent]) -> bool:
 
 
 def as_mode_says(now: float, planned: Planned, settings: PlanSettings) -> Planned | Proposed | Skip:
-    """The plan, or that it waits, or that it is only told."""
+    """The plan, or that it waits, or that it is only shown."""
     plan = planned.plan
     match settings.of(plan.app):
         case PlanMode.DRY_RUN:
@@ -55,7 +55,7 @@ def answer_to(
     said, known = tuple(intents), {row.id: row for row in proposals.values()}
     for row in known.values():
         if now >= row.expires_at:
-            detail = "nobody has decided about it" if row.waits else "its rejection has ended"
+            detail = _unheard(row, said) if row.waits else "its rejection has ended"
             return ended(row, Outcome.EXPIRED, detail, said)
     for intent in said:
         match intent:
@@ -72,6 +72,14 @@ def answer_to(
                 detail = f"{intent.app}: it could not begin within {VALID_S:.0f} s"
                 return Refused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
     return None
+
+
+def _unheard(row: Proposal, intents: Iterable[Intent]) -> str:
+    """Why a plan has waited in vain: nobody has said anything, or it could not begin in time."""
+    approved = next((each for each in intents if isinstance(each, Approve) and each.plan == row.id), None)
+    if approved is None:
+        return "nobody has decided about it"
+    return f"{approved.by} has approved it, but it could not begin in time"
 
 
 def ended(
@@ -95,7 +103,7 @@ def wanted_by_operators(
     said = tuple(intents)
     if (wish := wish_for(view.app, said)) is not None:
         return plan_of(now, view, wish, settings.keep_moved_s)
-    if waiting is None or any(view.owned_by(worker) for worker in view.draining):
+    if waiting is None or view.to_empty:
         return None
     return look_again(waiting, view, said, settings, band=band)
 

@@ -24,7 +24,7 @@ from trimtab_protocol.wording import first_few
 class Stage(Enum):
     """How far the restart of a worker is."""
 
-    SKIPPED = auto()  # its agent cannot start it, or it runs another app now
+    SKIPPED = auto()  # its agent cannot start it, it runs another app now, or it is to stay off
     TO_DO = auto()
     STOPPING = auto()  # the command is sent, or has failed
     STARTING = auto()  # it is stopped, or started and not yet back
@@ -53,8 +53,12 @@ class Restarting:
 
 def restarts(intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None) -> tuple[Restarting, ...]:
     """The rolling restarts that operators want, by what the last window shows."""
+    if snapshot is None:
+        return ()
+    intents = tuple(intents)
+    off = frozenset(each.worker for each in intents if isinstance(each, Drain))
     wanted = (each for each in intents if isinstance(each, RollingRestart))
-    return tuple(_progress(each, execution, snapshot) for each in wanted) if snapshot is not None else ()
+    return tuple(_progress(each, execution, snapshot, off) for each in wanted)
 
 
 def draining(intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None) -> frozenset[WorkerId]:
@@ -68,15 +72,17 @@ def restarted(intents: Iterable[Intent], execution: Execution, snapshot: Snapsho
     """The end of a rolling restart whose workers have all been restarted."""
     for each in restarts(intents, execution, snapshot):
         if not each.to_do and len(each.done) + len(each.skipped) == len(each.intent.workers):
-            skipped = f"; their agents cannot start {first_few(each.skipped)}" if each.skipped else ""
+            skipped = f"; left out: {first_few(each.skipped)}" if each.skipped else ""
             detail = f"restarted {len(each.done)} of {len(each.intent.workers)} workers{skipped}"
             return Restarted(app=each.app, detail=detail, answered=(each.intent.key,))
     return None
 
 
-def _progress(intent: RollingRestart, execution: Execution, snapshot: Snapshot) -> Restarting:
+def _progress(intent: RollingRestart, execution: Execution, snapshot: Snapshot, off: frozenset[WorkerId]) -> Restarting:
+    """`off` = workers that operators drain: nobody waits for these."""
     rows = {row.worker: row for row in snapshot.nodes}
     stages = {worker: _stage(worker, intent, rows.get(worker), execution, snapshot) for worker in intent.workers}
+    stages |= {worker: Stage.SKIPPED for worker in intent.workers if worker in off and stages[worker] is not Stage.DONE}
     hosts: defaultdict[HostId, list[WorkerId]] = defaultdict(list)
     for worker in sorted(stages):
         if worker in rows and stages[worker] in (Stage.TO_DO, Stage.STOPPING, Stage.STARTING):
@@ -105,6 +111,8 @@ def _stage(
     if scaling is None or scaling.at < intent.at:
         known = row is not None and (row.declared != intent.app or row.app not in (None, intent.app))
         return Stage.SKIPPED if known else Stage.TO_DO
+    if scaling.of_app is not None and scaling.command.kind is CommandKind.STOP:
+        return Stage.SKIPPED  # it has left, so that the app is smaller
     if scaling.command.kind is CommandKind.STOP:
         return Stage.STARTING if scaling.phase is ScalingPhase.DONE else Stage.STOPPING
     back = row is not None and row.state is WorkerState.RUNNING and row.complete and row.steering

@@ -40,10 +40,22 @@ def conflicts_in(view: AppView) -> Iterator[str]:
     spreading = [rule for rule in view.rules if rule.kind is RuleKind.SPREAD]
     if spreading and not any(zone for _, _, zone in sites):
         yield f"no agent names a zone: {names(spreading)} spreads nothing"
+    yield from _held_in_drains(view)
     copies = 1 + (view.standbys or 0)
     following = [(each.id, each.host, each.zone) for each in view.all_workers if not each.draining]
     if narrow := list(too_narrow(view.rules, table, following, copies)):
         yield f"fewer than {copies} zones are left to {_told(narrow, table)}: they have fewer standbys"
+
+
+def _held_in_drains(view: AppView) -> Iterator[str]:
+    """The workers that are being drained and cannot be emptied, because rules keep key groups there."""
+    table, held = view.owned, view.of_drained & ~view.leaving
+    for place in np.unique(table.owner[held]).tolist():
+        rows = np.flatnonzero(held & (table.owner == place))
+        first = int(rows[0])
+        by = view.places.frozen_by(first) or view.places.rules[int(view.places.class_of[first])]
+        kept = f"{len(rows)} key groups, such as {table[first].key_group}"
+        yield f"{table.workers[place]} is being drained, but keeps {kept}, by {names(by)}: it is not stopped"
 
 
 def too_narrow(rules: Sequence[Rule], table: OwnedTable, sites: Sequence[Site], copies: int) -> Iterator[Conflict]:

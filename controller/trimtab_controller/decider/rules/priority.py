@@ -32,9 +32,7 @@ def later(view: AppView, most: int) -> tuple[int, ...]:
     found = priorities(view.rules, view.owned)
     if found is None:
         return ()
-    draining = {worker.id for worker in view.workers if worker.draining}
-    leaving = np.array([name in draining for name in view.owned.workers], np.bool_)[view.owned.owner]
-    due = np.flatnonzero((leaving | view.misplaced) & ~view.places.frozen)
+    due = np.flatnonzero(view.leaving | view.misplaced)
     if len(due) <= most:
         return ()
     least = -np.partition(-found[due], most - 1)[most - 1]

@@ -27,7 +27,8 @@ from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 class SizedWorker:
     """A worker of the app.  `capacity` in cores; `stays` False: it is being drained.  `free`: it can be planned with.
 
-    `removable`: it is free, and can be started again after a stop.  `largest_bytes` = of its key groups' states.
+    `removable`: it is free, and can be started again after a stop.  `tied`: rules keep key groups on it, so that it
+    cannot be emptied.  `largest_bytes` = of its key groups' states.
     """
 
     id: WorkerId
@@ -38,6 +39,7 @@ class SizedWorker:
     stays: bool
     free: bool
     removable: bool
+    tied: bool = False
     largest_bytes: int = 0
 
 
@@ -173,7 +175,7 @@ def facts_of(
     state_of = dict(zip(owned.workers, state.tolist(), strict=True))
     largest_of = dict(zip(owned.workers, largest.tolist(), strict=True))
     count_of = _counts(owned) + _counts(view.kept_table)
-    free = {worker.id for worker in view.workers}
+    free, tied = {worker.id for worker in view.workers}, _tied(view)
     rows = [*view.workers, *(each.worker for each in view.fixed if each.worker is not None)]
     of_app = [(worker, use.workers[worker.id]) for worker in rows if worker.id in use.workers]
     return SizeFacts(
@@ -190,6 +192,7 @@ def facts_of(
                 stays=not worker.draining,
                 free=worker.id in free,
                 removable=worker.id in free and (returnable is None or worker.id in returnable),
+                tied=worker.id in tied,
                 largest_bytes=largest_of.get(worker.id, 0),
             )
             for worker in rows
@@ -215,6 +218,17 @@ def facts_of(
         pools=tuple(_pools(view)),
         ahead=ahead,
     )
+
+
+def _tied(view: AppView) -> frozenset[WorkerId]:
+    """The workers with key groups that are frozen there, or that may be on no other worker which stays."""
+    if not view.rules:
+        return frozenset()
+    table, where = view.owned, view.places
+    staying = np.array([not worker.draining for worker in view.workers], np.bool_)
+    alone = np.append((where.allowed & staying).sum(axis=1) <= 1, False)  # the last one is for those without rules
+    rows = where.frozen | (alone[where.class_of] & ~view.misplaced)
+    return frozenset(table.workers[place] for place in np.unique(table.owner[rows]).tolist())
 
 
 def _pools(view: AppView) -> Iterator[Pool]:

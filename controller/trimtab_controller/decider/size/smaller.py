@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from trimtab_controller.decider.observing.owned import Floats
 from trimtab_controller.decider.size.facts import Pool, SizedWorker, SizeFacts
 from trimtab_controller.decider.size.settings import ScalingSettings
+from trimtab_protocol.wording import first_few
 
 ROUNDING = 1e-9
 
@@ -41,7 +42,7 @@ def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
     most = min(max(1, int(len(staying) * settings.scale_down_max_factor)), len(staying) - settings.min_workers)
     candidates = cheapest(facts)
     if not candidates:
-        return Leavers(obstacle="no agent could start any of them again")
+        return Leavers(obstacle=why_none(facts))
     chosen = _within_target(facts, settings, candidates, most)
     obstacle = "a smaller cluster would be above the target" if most > 0 else "min_workers is reached"
     while chosen:
@@ -52,9 +53,15 @@ def leavers(facts: SizeFacts, settings: ScalingSettings) -> Leavers:
     return Leavers(obstacle=obstacle)
 
 
+def why_none(facts: SizeFacts) -> str:
+    """Why none of the workers, or no other one, can leave."""
+    tied = [worker.id for worker in facts.staying if worker.removable and worker.tied]
+    return f"rules keep key groups on {first_few(tied)}" if tied else "no agent could start any of them again"
+
+
 def cheapest(facts: SizeFacts) -> list[SizedWorker]:
     """The workers that can leave, those with the least state per core first."""
-    able = [worker for worker in facts.staying if worker.removable]
+    able = [worker for worker in facts.staying if worker.removable and not worker.tied]
     return sorted(able, key=lambda worker: (worker.state_bytes / worker.capacity, worker.id))
 
 

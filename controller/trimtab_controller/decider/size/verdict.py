@@ -13,7 +13,7 @@ from statistics import median
 from trimtab_controller.decider.size.facts import SizeFacts
 from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers
+from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers, why_none
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -163,7 +163,8 @@ def _by_word(facts: SizeFacts, word: Scale) -> _Aim:
         return _Aim(wanted=word.workers, why=by)
     able = cheapest(facts)[: present - max(1, word.workers)]
     if len(able) < present - word.workers:
-        by = f"{by}; no agent could start any other worker again"
+        tied = any(worker.removable and worker.tied for worker in facts.staying)
+        by = f"{by}; {why_none(facts) if tied else 'no agent could start any other worker again'}"
     return _Aim(wanted=present - len(able), why=by, drain=tuple(worker.id for worker in able))
 
 

@@ -1,7 +1,8 @@
 """Numbers the events of one term and says which are to be published with what."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from trimtab_controller.decider.decision import Decision, Planned, ProposalEnded, Proposed
@@ -12,11 +13,13 @@ from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_plan import measured_loads, moves_measured
 from trimtab_controller.loop.events.of_proposals import proposals_of_step
 from trimtab_controller.loop.events.of_status import events_of_status
+from trimtab_controller.loop.inbox import MAX_INTENTS
 from trimtab_controller.plan import Plan, PlanWhy
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind, encode_event
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.status import Status
+from trimtab_protocol.messages.taken_back import TakenBack
 
 MAX_AT_ONCE = 500
 """Events of one publication; of more the first are published, and an event says how many there were."""
@@ -38,6 +41,7 @@ class EventLog:
         self._ended: dict[str, ProposalEnded] = {}
         self._waiting: list[Event] = []
         self._heard: dict[str, Intent] = {}
+        self._taken_back: dict[str, TakenBack] = {}
         self._generation = 0
         self._count = 0
 
@@ -49,9 +53,13 @@ class EventLog:
         text = f"{self._name} leads as generation {execution.generation}{going_on}"
         self._waiting.append(self._event(now, EventKind.LEADER, "begun", text, by=self._name[:200]))
 
-    def heard(self, intents: Sequence[Intent]) -> None:
-        """Note the intents in force: one that is answered at once is over before the next status."""
+    def heard(self, intents: Sequence[Intent], taken_back: Mapping[str, TakenBack] = MappingProxyType({})) -> None:
+        """Note the intents in force, and who has taken others back.
+
+        One that is answered at once is over before the next status.
+        """
         self._heard |= {intent.key: intent for intent in intents}
+        self._taken_back |= taken_back if len(self._taken_back) < MAX_INTENTS else {}
 
     def decided(self, decision: Decision) -> None:
         """Note a plan that is about to begin or to wait, for the reasons of its moves; and why one waits no longer."""
@@ -102,11 +110,13 @@ class EventLog:
 
     def of_status(self, status: Status) -> list[Record]:
         """The events of a new status, and those noted since the last one."""
-        found = [*self._waiting, *events_of_status(self._told, status, tuple(self._heard.values()))]
+        heard = tuple(self._heard.values())
+        found = [*self._waiting, *events_of_status(self._told, status, heard, self._taken_back)]
         self._waiting = []
         self._heard.clear()
-        if status.window_end is None and self._told is not None:
-            status = replace(status, concerns=self._told.concerns)
+        self._taken_back.clear()
+        if status.window_end is None and self._told is not None:  # nothing is known of them before the first window
+            status = replace(status, concerns=self._told.concerns, nodes=self._told.nodes)
         self._told = status
         return self._records(sorted(found, key=lambda event: event.at))
 

@@ -3,7 +3,8 @@
 A new leader begins with the last status of its predecessor.  So nothing is told twice, and nothing is left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, assert_never
 
 from trimtab_protocol.messages.events import INTENT_ENDED, MAX_TEXT, Event, EventKind, intent_event_id
@@ -26,6 +27,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
+from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_protocol.wording import first_few
 
 MAX_WORKERS_TOLD = 20
@@ -34,9 +36,17 @@ TOLD_BY_EXECUTION = frozenset({"plan", "propose", "proposal"})
 """Kinds of decisions that the execution tells of, with their moves."""
 
 
-def events_of_status(before: Status | None, after: Status, heard: Sequence[Intent]) -> list[Event]:
-    """What is new in a status; `heard` = the intents that came since the last one.  Only events of intents have ids."""
-    found = [*_decisions(before, after), *_intents(before, after, heard), *_hold(before, after)]
+def events_of_status(
+    before: Status | None,
+    after: Status,
+    heard: Sequence[Intent],
+    taken_back: Mapping[str, TakenBack] = MappingProxyType({}),
+) -> list[Event]:
+    """What is new in a status; `heard` = the intents that came since the last one, `taken_back` = who took some back.
+
+    Only events of intents have ids.
+    """
+    found = [*_decisions(before, after), *_intents(before, after, heard, taken_back), *_hold(before, after)]
     found += _workers(before, after)
     if after.window_end is not None:  # before the first window of a term nothing is known of concerns
         found += _concerns(before, after)
@@ -101,7 +111,9 @@ def _hold(before: Status | None, after: Status) -> Iterator[Event]:
         yield _event(after, EventKind.HOLD, "ended", f"no longer on hold: {old.text}")
 
 
-def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> Iterator[Event]:
+def _intents(
+    before: Status | None, after: Status, heard: Sequence[Intent], taken_back: Mapping[str, TakenBack]
+) -> Iterator[Event]:
     told = dict(before.intents or {}) if before else {}
     for intent in heard:
         if told.get(intent.key) != intent.at:
@@ -115,9 +127,11 @@ def _intents(before: Status | None, after: Status, heard: Sequence[Intent]) -> I
         told[intent.key] = intent.at
     for key, at in told.items():
         if key not in (after.intents or {}):
-            text = f"{key} is no longer wanted: done, or taken back"
+            word = taken_back.get(key)
+            text = f"{key} has ended" if word is None else f"{key} is taken back by {word.by}: {word.reason}"
             id_ = intent_event_id(key, at) + INTENT_ENDED
-            yield _event(after, EventKind.INTENT, "ended", text, id=id_, reason=key.split("/")[0])
+            by = None if word is None else word.by
+            yield _event(after, EventKind.INTENT, "ended", text, id=id_, by=by, reason=key.split("/")[0])
 
 
 def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:

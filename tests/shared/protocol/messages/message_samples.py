@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from trimtab_protocol.messages import commands, handover, intents, local, placement, report, snapshot
+from trimtab_protocol.messages import commands, handover, intents, local, placement, report, snapshot, taken_back
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import Epoch, KeyGroup
 
@@ -161,6 +161,11 @@ CODECS: dict[str, Codec] = {
     "report": (REPORT, report.encode_report, report.decode_report),
     "snapshot": (SNAPSHOT, snapshot.encode_snapshot, snapshot.decode_snapshot),
     "drain": (DRAIN, intents.encode_intent, lambda payload: intents.decode_intent(b"drain/w3", payload)),
+    "taken back": (
+        taken_back.TakenBack(by="ann", at=1.0, reason="it is over"),
+        lambda word: taken_back.encode_taken_back(word)[1],
+        lambda payload: taken_back.taken_back_in([(taken_back.HEADER, payload)]),
+    ),
     "hello": (HELLO, local.encode_frame, local.decode_frame),
     "welcome": (local.Welcome(cluster="demo", host="h0", interval_s=1.0), local.encode_frame, local.decode_frame),
     "statistics": (STATISTICS, local.encode_frame, local.decode_frame),

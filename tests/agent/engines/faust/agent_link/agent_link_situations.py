@@ -19,7 +19,7 @@ APP, WORKER = AppId("app"), WorkerId("w0")
 KEY_GROUP = KeyGroup(APP, OperatorId("sums"), 3)
 INTERVAL_S = 0.05
 WELCOME = Welcome(cluster="c", host=HostId("h0"), interval_s=INTERVAL_S)
-LIMIT_S = 10.0
+LIMIT_S = 60.0
 COPIES = (Copy(OperatorId("sums"), 5, 70),)
 
 

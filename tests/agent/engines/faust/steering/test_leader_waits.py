@@ -33,7 +33,7 @@ def test_it_does_not_wait_for_ever_and_not_at_all_for_what_it_knows() -> None:
     worker = Worker()
     worker.parts = replace(worker.parts, settings=replace(SETTINGS, assignment_placement_limit_s=0.05))
     watcher = GroupWatcher(worker.parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
-    asyncio.run(asyncio.wait_for(watcher.before_assignment([member(9)]), 10.0))
+    asyncio.run(asyncio.wait_for(watcher.before_assignment([member(9)]), 60.0))
     asyncio.run(worker.watcher.before_assignment([member(1)]))
 
 
