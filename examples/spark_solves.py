@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from trimtab_models.balance import BalanceResult, Params, Problem, solve
 from trimtab_models.balance.groups import deal, join
+from trimtab_models.balance.params import DEFAULT_PARAMS
 from trimtab_models.balance.problem import Ints
-from trimtab_models.balance.solve import DEFAULT_PARAMS
 from trimtab_models.solving import Deadline, Infeasible, Never
 
 

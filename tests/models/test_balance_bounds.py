@@ -9,7 +9,14 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.balance import Problem
-from trimtab_models.balance.bound import CostConditions, CountConditions, lower_bound, piece_bound, stronger_bound
+from trimtab_models.balance.bound import (
+    CostConditions,
+    CountConditions,
+    lower_bound,
+    piece_bound,
+    stronger_bound,
+    strongest_bound,
+)
 from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.pieces import Pieces
 from trimtab_models.balance.reach import ReachCondition
@@ -80,7 +87,7 @@ def test_no_condition_refutes_the_optimum(problem):
     refuters = [CountConditions(problem).refute, ReachCondition(problem, pieces.load, pieces.first).refute]
     if problem.max_cost_bytes is not None:
         refuters += [CostConditions(problem, problem.max_cost_bytes).refute]
-        refuters += [KnapsackCondition(problem, problem.max_cost_bytes).refute]
+        refuters += [KnapsackCondition(problem, problem.max_cost_bytes, at).refute for at in (None, 0.0, reached)]
     assert [refute(reached + 1e-9) for refute in refuters] == [False] * len(refuters)
     assert piece_bound(problem) <= reached + 1e-9
 
@@ -90,7 +97,8 @@ def test_no_condition_refutes_the_optimum(problem):
 def test_the_stronger_bound_is_between_the_bound_and_the_optimum(problem):
     reached = optimum(problem)
     weak = lower_bound(problem, reached, Never())
-    assert weak <= stronger_bound(problem, weak, reached, Never()) <= reached + 1e-9
+    stronger = stronger_bound(problem, weak, reached, Never())
+    assert weak <= stronger <= strongest_bound(problem, stronger, reached, Never()) <= reached + 1e-9
 
 
 ONE_PIECE = Problem(
@@ -157,6 +165,7 @@ def test_whole_key_groups_prove_more_than_cut_ones():
     )  # fmt: skip
     assert CostConditions(problem, 5.0).refute(5.0) is False
     assert KnapsackCondition(problem, 5.0).refute(5.0) is True
+    assert KnapsackCondition(problem, 5.0, 0.0).refute(5.0) is True
     assert stronger_bound(problem, 0.0, 10.0, Never()) > 9.99
     assert stronger_bound(replace(problem, max_cost_bytes=6.0), 0.0, 10.0, Never()) > 9.9  # 30 and 20 either way
 

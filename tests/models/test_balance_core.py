@@ -86,7 +86,7 @@ def test_a_plan_of_the_core_by_bytes_keeps_the_budget_and_the_bound(seed):
 def test_there_is_no_core_by_bytes_without_such_a_budget_or_where_it_is_not_tight():
     problem = by_bytes(0, 0.01)
     assert core_by_bytes(replace(problem, max_cost_bytes=None), 5.0) is None
-    assert core_by_bytes(problem, 0.5) is None
+    assert core_by_bytes(problem, 0.2) is None
 
 
 def test_where_the_budget_leaves_much_to_choose_there_is_no_core():

@@ -10,7 +10,7 @@ import pytest
 
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
 from trimtab_models.balance.certify import booleans, certify
-from trimtab_models.balance.solve import OPTIMAL_PP
+from trimtab_models.balance.params import OPTIMAL_PP
 from trimtab_models.solving import Deadline, Never, Status
 
 SHORT = Params(effort=Effort(steps=600), polish=Effort(steps=50))

@@ -22,7 +22,7 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
 SPARE = 1
 TIGHT = 0.75  # least share of the budget that the necessary moves must use
 BOOLEANS = 12_000
-BINDS_PP = 1.0  # below, a budget of bytes is not tight, and search does better
+BINDS_PP = 0.3  # below, a budget of bytes is not tight, and search does better
 AMPLE = 2.0  # times the load that must move
 
 
@@ -77,12 +77,21 @@ def solve_core(
     proven: float,
     reached: float,
     *,
+    plan: Ints | None = None,
     seed: int,
     work: float,
     left_s: Callable[[], float] = lambda: np.inf,
 ) -> Ints | None:
-    """(K,) the best plan found with load distance in [`proven`, `reached`]; `work`, `left_s` as in `Exact.solve`."""
-    exact = Exact(problem, core.nodes, proven, reached)
+    """(K,) the best plan found with load distance in [`proven`, `reached`], beginning with `plan`, if given.
+
+    `work`, `left_s` as in `Exact.solve`.
+    """
+    nodes = core.nodes
+    if plan is not None:
+        nodes = [sorted({*at, node}) for at, node in zip(nodes, plan.tolist(), strict=True)]
+    exact = Exact(problem, nodes, proven, reached)
+    if plan is not None:
+        exact.hint(plan)
     if core.leaving is not None and core.arriving is not None:
         exact.limit_movers(core.leaving, core.arriving, SPARE)
     return exact.solve(seed=seed, work=work, left_s=left_s).allocation

@@ -6,9 +6,10 @@ from functools import partial
 from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
 from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.balance.hosts import solve_on_hosts
+from trimtab_models.balance.params import Params
 from trimtab_models.balance.problem import Problem, problem_of
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.balance.solve import Params, solve, solve_flux
+from trimtab_models.balance.solve import solve, solve_flux
 from trimtab_models.instances import BalanceInstance, parse_snapshot
 from trimtab_models.solving.methods import Method, Plan
 from trimtab_models.solving.outcome import Infeasible

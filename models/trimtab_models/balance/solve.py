@@ -18,14 +18,13 @@ While the load distance is above `urgent`, a plan with a load distance lower by 
 equal plans, the one that empties more is preferred.  The rule alone, without a search, is always one of them.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
+from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound, strongest_bound
 from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
+from trimtab_models.balance.covers import plans_by_price
 from trimtab_models.balance.drain import Drain, alerts, plain_drain
 from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import evaluate
@@ -33,6 +32,7 @@ from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
 from trimtab_models.balance.mending import mended
+from trimtab_models.balance.params import DEFAULT_PARAMS, OPTIMAL_PP, Params
 from trimtab_models.balance.problem import Bools, Ints, Problem
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
@@ -41,11 +41,7 @@ from trimtab_models.balance.trim import held, trim
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop
 
-OPTIMAL_PP = 0.01  # file contract: a plan within this distance of the bound is optimal
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
-FULL_EFFORT = Effort(steps=8_000, steps_per_node=10)
-BRIEF_EFFORT = Effort(steps=600)
-POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
 LOADING_S, BUILDING_S = 0.5, 5e-5  # seconds to load OR-Tools, and per Boolean of the model
 SMALL_BOOLEANS = 4_000  # key groups x nodes; below, the exact model beats any search
@@ -53,26 +49,12 @@ SMALL_WORK = 5.0
 FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
+STRONGEST_S, STRONGEST_NODES = 0.008, 50  # least time for the strongest bound: for each of up to so many nodes
 ENDLESS = 10**9
 SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 FLUX_SHARE = 0.2  # of the time, where copies matter
 SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
 WORTH_PP = 1.0  # a load distance lower by this is worth moves that empty no draining node
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
-    """`tolerance` and `urgent` in pp.  A plan within `tolerance` of the bound is not improved further."""
-
-    tolerance: float = OPTIMAL_PP
-    urgent: float = 5.0  # above it, reducing the load distance comes before draining
-    effort: Effort = FULL_EFFORT
-    brief: Effort = BRIEF_EFFORT  # before the reduced problem of a tight budget is tried
-    polish: Effort = POLISH_EFFORT  # for the second side and after draining
-    certify: bool = False  # use CP-SAT at once for small problems; for larger ones all of the time, CP-SAT and search
-
-
-DEFAULT_PARAMS = Params()
 
 
 def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> BalanceResult | Infeasible:
@@ -129,6 +111,7 @@ class _Solver:
         self._bound = lower_bound(self.problem, self._score.load_distance, stop, self._conditions)
         self._baseline = np.inf  # the load distance of Flux, if it was computed
         self._random = np.random.default_rng(seed)
+        self._costly_bounds = [stronger_bound, strongest_bound]
 
     def run(self) -> BalanceResult:
         """The plan of all stages."""
@@ -211,16 +194,27 @@ class _Solver:
         target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
         plan = construct(self.problem, start, target, self._stop, self._conditions)
         self.offer(plan, Stage.CONSTRUCTED)
+        for plan in plans_by_price(self.problem, start, target, self._score.load_distance, self._stop):
+            self.offer(plan, Stage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Search until the load distance is at most `enough` or near the bound."""
         if self._stop() or not effort.total(1) or self._score.load_distance <= max(enough, self._goal()):
             return
         self._stage = Stage.IMPROVED
-        self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
+        self._raise_bound()
+        if self._score.load_distance <= max(enough, self._goal()):
+            return
         improver = Improver(self.problem, self._stayed, self._random, self._stop, returning=returning)
         goal = max(enough, self._goal())
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
+
+    def _raise_bound(self) -> None:
+        """Raise the bound by conditions that take time: each once, the slowest if there is enough of it."""
+        reached, bounds = self._score.load_distance, self._costly_bounds
+        needed_s = STRONGEST_S * min(STRONGEST_NODES, len(self.problem.capacity))
+        while bounds and reached > self._goal() and (bounds[0] is stronger_bound or self._left_s() >= needed_s):
+            self._bound = bounds.pop(0)(self.problem, self._bound, reached, self._stop)
 
     def _solve_small(self) -> bool:
         """Try to examine all plans, for longer after a brief search; returns whether the plan is the best."""
@@ -271,9 +265,15 @@ class _Solver:
         core = core or core_by_bytes(self.problem, self._bound)
         if core is None or self._score.load_distance <= self._goal():
             return
-        work, reached = min(CORE_WORK, self._left_s()), self._score.load_distance
         plan = solve_core(
-            self.problem, core, self._bound, reached, seed=self._seed, work=work, left_s=self._left_wall_s
+            self.problem,
+            core,
+            self._bound,
+            self._score.load_distance,
+            plan=self.best if self.problem.max_cost_bytes is not None else None,
+            seed=self._seed,
+            work=min(CORE_WORK, self._left_s()),
+            left_s=self._left_wall_s,
         )
         if plan is not None:
             self.offer(plan, Stage.IMPROVED)

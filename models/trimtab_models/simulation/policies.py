@@ -9,9 +9,9 @@ from trimtab_models.albic.solve import Params, Strategy
 from trimtab_models.albic.solve import solve as solve_albic
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.improve import Effort
+from trimtab_models.balance.params import DEFAULT_PARAMS as THOROUGH
+from trimtab_models.balance.params import Params as BalanceParams
 from trimtab_models.balance.problem import Ints
-from trimtab_models.balance.solve import DEFAULT_PARAMS as THOROUGH
-from trimtab_models.balance.solve import Params as BalanceParams
 from trimtab_models.balance.solve import infeasible, solve, solve_flux
 from trimtab_models.elastic.solve import solve as solve_elastic
 from trimtab_models.solving.outcome import Infeasible
