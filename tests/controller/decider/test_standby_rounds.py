@@ -204,6 +204,19 @@ def test_loads_that_vary_replace_no_standby() -> None:
     assert present.placements[APP] is not None
 
 
+def test_a_loss_that_would_overload_a_worker_is_a_concern_also_while_a_standby_is_missing() -> None:
+    made = decider(execution(SPREAD))
+    rows = {each: (owner, W0 if owner != W0 else W1) for each, owner in SPREAD.items() if each != kg(8)}
+    published(made, execution(SPREAD), {**rows, kg(8): (SPREAD[kg(8)],)})
+    for end_s in range(1010, 1040, 10):
+        made.on_event(end_s + 1.0, asking(window(SPREAD, float(end_s), cpu=0.25, workers=THREE), 1))
+    [concern] = made.known.concerns
+    assert concern.kind is ConcernKind.LOSS_OVERLOADS
+    assert concern.detail.startswith("at least ")
+    assert concern.detail.endswith("; without a standby: 1 of the key groups; further ones may make it more")
+    assert made.known.survivals == {}, "the value itself is unknown"
+
+
 def test_a_loss_that_would_overload_a_worker_is_a_concern_after_three_windows() -> None:
     made = decider(execution(SPREAD))
     uneven(made)

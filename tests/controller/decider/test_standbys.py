@@ -240,9 +240,12 @@ def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:
     assert (good.lost, good.worker) == (("b",), "c"), "30 of its own, 30 of b, and it follows 1"
     assert good.worst_pct == pytest.approx(30 + 30 + FOLLOWING_SHARE * 20)
     assert good.bound_pct <= good.worst_pct
-    assert Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True) is None, (
-        "three key groups lack one"
+    least = Following.of(seen, placed(seen, {0: ("b",)})).survival(seen, 1, peaks=True)
+    assert least is not None
+    assert (least.missing, least.worst_pct) == (3, pytest.approx(50.0)), (
+        "30 of its own and 20 of a; who takes the other 20 is open"
     )
+    assert str(least) == "at least 50 % at b after losing a; without a standby: 3 of the key groups"
     alone = view(THREE[:1], ["a"])
     assert Following.of(alone, placed(alone)).survival(alone, 1, peaks=True) is None
 
@@ -294,7 +297,9 @@ def test_a_loss_is_rated_with_the_assumed_loads_of_fixed_workers() -> None:
     assert (found.lost, found.worker) == (("b",), "c")
     assert found.worst_pct == pytest.approx(expected.worst_pct)
     bare = placed(whole, {0: ("b",), 1: ("c",), 2: ("c",)})
-    assert Following.of(seen, bare).survival(seen, 1, peaks=True) is None, "a kept key group lacks one"
+    found = Following.of(seen, bare).survival(seen, 1, peaks=True)
+    assert found is not None
+    assert found.missing == 1, "a kept key group lacks one"
     assert choose_standbys(seen, bare, 1, PLENTY).rows == {}, "and gets none before its owner is back"
 
 

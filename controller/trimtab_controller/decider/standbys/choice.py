@@ -82,13 +82,15 @@ class Survival:
     """What the loss of any one host, or worker, leads to (N-1); loads in percent of the worker's capacity.
 
     After the loss of the workers `lost`, `worker` has the highest load of all losses, `worst_pct`.  No choice of
-    standbys has a lower one than `bound_pct`.
+    standbys has a lower one than `bound_pct`.  `missing` = key groups that lack a standby: nobody inherits these, so
+    the load may be higher.
     """
 
     worst_pct: float
     bound_pct: float
     lost: tuple[WorkerId, ...]
     worker: WorkerId
+    missing: int = 0
 
     @property
     def excess_pct(self) -> float:
@@ -96,9 +98,10 @@ class Survival:
         return self.worst_pct - self.bound_pct
 
     def __str__(self) -> str:
-        return (
-            f"{self.worst_pct:.0f} % at {self.worker} after losing {first_few(self.lost)}, bound {self.bound_pct:.0f} %"
-        )
+        said = f"{self.worst_pct:.0f} % at {self.worker} after losing {first_few(self.lost)}"
+        if self.missing:
+            return f"at least {said}; without a standby: {self.missing} of the key groups"
+        return f"{said}, bound {self.bound_pct:.0f} %"
 
 
 def choose_standbys(view: AppView, placement: Placement | None, wanted: int, budget: Budget) -> StandbyRows:
@@ -222,19 +225,19 @@ class Following:
     def survival(self, view: AppView, wanted: int, *, peaks: bool) -> Survival | None:
         """N-1 with these standbys; `peaks`: with a tighter bound, which takes 0.1 s with 8 workers.
 
-        Fixed workers count as they are placed.  None while a key group lacks a standby, and where no other worker can
-        take over.
+        Fixed workers count as they are placed.  None where no other worker can take over.
         """
         problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
         found = rated(problem, kept_standbys(problem), peaks=peaks)
         domain, worker, workers = found.score.worst_domain, found.score.worst_worker, view.all_workers
-        if not wanted or found.score.missing or worker < 0 or not problem.due.any():
+        if not wanted or worker < 0 or not problem.due.any():
             return None
         return Survival(
             worst_pct=found.score.worst,
             bound_pct=found.lower_bound,
             lost=tuple(workers[each].id for each in np.flatnonzero(problem.domain == domain).tolist()),
             worker=workers[worker].id,
+            missing=found.score.missing,
         )
 
     def choose(self, view: AppView, wanted: int, budget: Budget, tolerance: float = NO_REPLACEMENT) -> StandbyRows:

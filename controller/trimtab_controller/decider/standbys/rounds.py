@@ -98,8 +98,8 @@ class _Round:
 class _App:
     """What is remembered of an app.
 
-    `settled`: no gap could be filled with so much free on disks.  `overloads` = windows in a row in which a loss would
-    overload a worker.
+    `settled`: no gap could be filled with so much free on disks.  `survival` = what a loss leads to, also while key
+    groups lack a standby.  `overloads` = windows in a row in which a loss would overload a worker.
     """
 
     situation: _Situation
@@ -146,7 +146,9 @@ class StandbyRounds:
     def concerns(self) -> tuple[Concern, ...]:
         """The apps in which one loss would overload a worker, for several windows now."""
         return tuple(
-            _concern(app, self.survivals[app]) for app in sorted(self.survivals) if self._apps[app].overloads >= WINDOWS
+            _concern(app, known.survival)
+            for app, known in sorted(self._apps.items())
+            if known.survival is not None and known.overloads >= WINDOWS
         )
 
     def see(
@@ -166,11 +168,10 @@ class StandbyRounds:
             self.costs.see(app, known.following.load_followed(view), nodes, speeds)
             tightly = len(view.all_workers) * len(views) <= TIGHTLY_BOUND
             wanted = known.situation.wanted
-            known.survival = None if known.missing else known.following.survival(view, wanted, peaks=tightly)
-            over = known.survival is not None and known.survival.worst_pct > FULL_PCT
-            known.overloads = known.overloads + 1 if over else 0
-            if known.survival is not None:
-                self.survivals[app] = known.survival
+            known.survival = found = known.following.survival(view, wanted, peaks=tightly)
+            known.overloads = known.overloads + 1 if found is not None and found.worst_pct > FULL_PCT else 0
+            if found is not None and not found.missing:
+                self.survivals[app] = found
         self.costs.keep(views)
         for remembered in (self._apps, self._begun_at, self._replaced_at):
             for gone in remembered.keys() - views.keys():
@@ -221,7 +222,8 @@ class StandbyRounds:
         early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(
             now, view.app, placement
         )
-        if early or known is None or known.survival is None or known.survival.excess_pct < TOLERANCE_PCT:
+        survival = self.survivals.get(view.app)
+        if early or known is None or survival is None or survival.excess_pct < TOLERANCE_PCT:
             return StandbyRows()
         self._replaced_at[view.app] = now
         chosen = known.following.choose(view, known.situation.wanted, ROUND, TOLERANCE_PCT)
@@ -298,4 +300,6 @@ def _described(found: StandbyRows) -> str:
 
 def _concern(app: AppId, survival: Survival) -> Concern:
     help_ = "other standbys can help" if survival.bound_pct <= FULL_PCT else "no choice of standbys prevents it"
+    if survival.missing:
+        help_ = "further ones may make it more"
     return Concern(kind=ConcernKind.LOSS_OVERLOADS, app=app, workers=(survival.worker,), detail=f"{survival}; {help_}")
