@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, Fleet, placement_record, status_record
 from tests.console.setup import SECRETS, Setup, certificate, serving
 from tests.console.told import MOVED, PLAN, events, explainer_of, tell
-from trimtab_client import Access, Changed, Client, HostOrder, KeyGroupOrder, ProblemError, WorkerOrder
+from trimtab_client import Access, Changed, Client, HostOrder, KeyGroupOrder, ProblemError, WorkerOrder, link
 from trimtab_console.cluster_view import cluster_document
 from trimtab_console.hosts_view import host_rows
 from trimtab_console.plans import plan_document
@@ -74,7 +74,9 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     setup.watch.take(placement_record(BIG.placement()))
     tell(setup.watch, BIG)
     recorder = Recorder(setup.client.app)
-    with serving(recorder, files) as address:
+    with serving(recorder, files) as address, pytest.MonkeyPatch.context() as patched:
+        for limit in ("CONNECT_LIMIT_S", "ANSWER_LIMIT_S", "SILENCE_LIMIT_S"):
+            patched.setattr(link, limit, 240.0)  # on a machine that is busy with others
         clients = [
             Client(Access(address=address, token=SECRETS[who], ca=files.certificate), patience_s=0)
             for who in ("ann", "vera")
