@@ -1,6 +1,7 @@
 """A real broker for the end-to-end tests, and the check that they leave nothing running."""
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 RUN_MARK = f"tests-{uuid.uuid4().hex}"
 """Inherited by whatever any test starts, by whatever means."""
 HERE = Path(__file__).parent
+STRAGGLING_S = 60.0
+"""How long a process may go on whose parent was killed while it started: it ends when it has loaded its packages."""
 
 
 def pytest_configure() -> None:
@@ -32,15 +35,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.e2e)
 
 
+def _left_over() -> list[str]:
+    """What tests have started that still runs; multiprocessing ends its tracker when the interpreter ends."""
+    commands = {pid: " ".join(words) for pid, words in command_lines(RUN_MARK).items()}
+    return [f"{pid} {command[:150]}" for pid, command in commands.items() if "resource_tracker" not in command]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def guarded() -> Iterator[None]:
     """Nothing outlives the run: a killed run takes its processes along; a finished one fails if it has left any."""
     with start_guard(RUN_MARK) as guard:
         yield
         guard.communicate(RELEASE)
-    commands = {pid: " ".join(words) for pid, words in command_lines(RUN_MARK).items()}
-    # multiprocessing ends its tracker when the interpreter ends.
-    left = [f"{pid} {command[:150]}" for pid, command in commands.items() if "resource_tracker" not in command]
+    deadline = time.monotonic() + STRAGGLING_S
+    while (left := _left_over()) and time.monotonic() < deadline:
+        time.sleep(0.2)
     if left:
         end_marked(RUN_MARK)
         pytest.fail(f"left over by the tests, now killed: {left}", pytrace=False)
