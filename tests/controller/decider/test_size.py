@@ -222,7 +222,7 @@ def test_a_smaller_cluster_must_survive_the_loss_of_a_host() -> None:
 
 def test_owners_and_standbys_keep_their_hosts() -> None:
     found = verdict(facts(2, 0.2, standbys=1))
-    assert (found.direction, "one worker would be on 1 hosts" in found.detail) == (Direction.STAY, True)
+    assert (found.direction, "one worker would be on one host" in found.detail) == (Direction.STAY, True)
 
 
 def test_no_worker_leaves_while_another_one_does() -> None:

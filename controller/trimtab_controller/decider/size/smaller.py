@@ -100,7 +100,8 @@ def _obstacle(facts: SizeFacts, settings: ScalingSettings, gone: Sequence[SizedW
         hosts[worker.host] += 1
     needed = min(facts.standbys + 1, len({worker.host for worker in facts.staying}))
     if len(hosts) < needed:
-        return f"{size} would be on {len(hosts)} hosts, and owners and standbys need {needed}"
+        found = f"{len(hosts)} hosts" if len(hosts) > 1 else "one host"
+        return f"{size} would be on {found}, and owners and standbys need {needed}"
     bound = bound_after_loss(facts, left)
     if bound > settings.max_utilisation_after_loss + ROUNDING:
         limit = f"above {settings.max_utilisation_after_loss:.0%}"
