@@ -35,7 +35,7 @@ from trimtab_controller.decider.orphans.restoring import with_restores
 from trimtab_controller.decider.predictions.tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.concerns import rule_concerns
-from trimtab_controller.decider.rules.known import followed, known_rules
+from trimtab_controller.decider.rules.known import KnownRule, followed, known_rules
 from trimtab_controller.decider.rules.rule import Rule, in_force
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.pool import crash_concerns, startable
@@ -135,31 +135,45 @@ class Observations:
         self.sizes.see(seen, execution, intents, settled)
         self.sizes.forecasts.moves.see(views, evaluations, self._settings.load_distance)
         off = {each for workers in maintained.values() for each in workers}
-        self.known = Known(
-            snapshot=snapshot,
-            views=views,
-            evaluations=evaluations,
-            use=use,
+        self.known = self._put_together(now, seen, execution, rules, missing, off=off)
+        return measured
+
+    def _put_together(
+        self,
+        now: float,
+        seen: SeenApps,
+        execution: Execution,
+        rules: tuple[KnownRule, ...],
+        missing: NotReady | None,
+        *,
+        off: set[WorkerId],
+    ) -> Known:
+        """What this window has shown; `missing` = why nothing can be decided, `off` = workers off for maintenance."""
+        views = seen.views
+        return Known(
+            snapshot=seen.snapshot,
+            views=dict(views),
+            evaluations=dict(seen.evaluations),
+            use=seen.use,
             concerns=(
-                *concerns_of(use),
+                *concerns_of(seen.use),
                 *rule_concerns(views, rules),
-                *self._concerns(now, snapshot, execution, views, off=off),
+                *self._concerns(now, seen.snapshot, execution, views, off=off),
             ),
             rules=rules,
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
-            pool=pool,
+            pool=dict(seen.pool),
             sizes=self.sizes.told,
             survivals=dict(self.standbys.survivals),
             following={app: share for app in views if (share := self.standbys.costs.of(app)) is not None},
-            gaps=dict(filled.gaps),
+            gaps=dict(seen.gaps),
             capacity=capacity_of(views, self.hosts),
-            local_sends=local_sends(snapshot),
+            local_sends=local_sends(seen.snapshot),
             together=self._together(views),
             forecasts=self.sizes.forecasts.told(),
             forecast_moves=self.sizes.forecasts.moves.told(),
         )
-        return measured
 
     def _together(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, Together]:
         """What collocation can bring, of each app."""
