@@ -99,12 +99,16 @@ def construct(problem: Problem, start: Ints, d: float, stop: Stop, count: CountC
     """
     pieces = _by_cost(problem, d) if problem.max_cost_bytes is not None else _by_count(count, d)
     chosen = affordable(problem, pieces, problem.allowances, stop)
-    unplaced = np.flatnonzero(problem.home == UNPLACED)
-    chosen = np.concatenate((chosen, unplaced))
-    chosen = chosen[np.argsort(-problem.load[chosen], kind="stable")]
+    return packed(problem, start, chosen)
+
+
+def packed(problem: Problem, start: Ints, chosen: Ints) -> Ints:
+    """(K,) `start` with the chosen and the unplaced key groups on the least loaded nodes, the heaviest first."""
+    moved = np.concatenate((chosen, np.flatnonzero(problem.home == UNPLACED)))
+    moved = moved[np.argsort(-problem.load[moved], kind="stable")]
     allocation = start.copy()
-    allocation[chosen] = UNPLACED
-    for key_group in place_on_least_loaded(problem, allocation, chosen.tolist()):
+    allocation[moved] = UNPLACED
+    for key_group in place_on_least_loaded(problem, allocation, moved.tolist()):
         allocation[key_group] = start[key_group]
     return allocation
 

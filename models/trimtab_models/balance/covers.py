@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trimtab_models.balance.construct import place_on_least_loaded
+from trimtab_models.balance.construct import packed
 from trimtab_models.balance.pieces import Excesses, Pieces
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
 
 CELLS = 1024
@@ -55,22 +55,11 @@ def plans_by_price(problem: Problem, start: Ints, least: float, reached: float, 
                 break
             chosen = covers.chosen(high + margin)
             if _is_affordable(problem, chosen):
-                yield _packed(problem, start, chosen)
+                yield packed(problem, start, chosen)
 
 
 def _is_affordable(problem: Problem, chosen: Ints) -> bool:
     return bool((problem.prices[:, chosen].sum(axis=1) <= problem.allowances).all())
-
-
-def _packed(problem: Problem, start: Ints, chosen: Ints) -> Ints:
-    """The plan with the chosen and the unplaced key groups on the least loaded nodes."""
-    moved = np.concatenate((chosen, np.flatnonzero(problem.home == UNPLACED)))
-    moved = moved[np.argsort(-problem.load[moved], kind="stable")]
-    allocation = start.copy()
-    allocation[moved] = UNPLACED
-    for key_group in place_on_least_loaded(problem, allocation, moved.tolist()):
-        allocation[key_group] = start[key_group]
-    return allocation
 
 
 class Covers:

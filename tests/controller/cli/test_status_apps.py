@@ -13,11 +13,17 @@ from trimtab_protocol.messages.status_collocation import CollocationStatus, Oper
 from trimtab_protocol.messages.status_size import SizeStatus
 
 
+def load_line(**figures: object) -> str:
+    """The line of the app's load distance, if the app has these figures."""
+    [app] = STATUS.apps
+    lines = shown(replace(STATUS, apps=(replace(app, **figures),)), width=120)  # type: ignore[arg-type]
+    [found] = [line for line in lines if "load distance 2.2 pp" in line]
+    return found
+
+
 def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
     def line(missing: int | None) -> str:
-        apps = tuple(replace(app, missing_standbys=missing) for app in STATUS.apps)
-        [found] = [line for line in shown(replace(STATUS, apps=apps), width=120) if "load distance 2.2 pp" in line]
-        return found
+        return load_line(missing_standbys=missing)
 
     assert line(7).endswith("63 key groups, 7 lack a standby")
     assert line(0).endswith("63 key groups")
@@ -26,9 +32,7 @@ def test_key_groups_that_a_crash_would_cost_a_restore_are_said() -> None:
 
 def test_the_share_of_sends_that_skip_the_broker_is_said_if_it_is_known() -> None:
     def line(share: float | None) -> str:
-        apps = tuple(replace(app, collocation=0.9, local_sends=share) for app in STATUS.apps)
-        [found] = [line for line in shown(replace(STATUS, apps=apps), width=120) if "load distance 2.2 pp" in line]
-        return found
+        return load_line(collocation=0.9, local_sends=share)
 
     assert line(0.75).endswith("mean load 50.0 %, collocation 90%, local sends 75%, 63 key groups")
     assert line(0.0).endswith("collocation 90%, local sends 0%, 63 key groups")
