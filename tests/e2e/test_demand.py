@@ -1,10 +1,14 @@
 """Real workers that cannot use more than their capacity: the one that is asked for more is relieved by the first plan.
 
-And a job that waits for something else than CPU is told as blocked, and nothing moves for it.
+And a job that waits for something else than CPU is told as blocked, and nothing moves for it.  One that other programs
+keep from the cores is not: it is asked for what arrives.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -15,6 +19,7 @@ from tests.e2e.throttle import Throttle
 from tests.paths import ROOT
 from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
@@ -26,6 +31,10 @@ CALM = 1.2
 """Jobs per second of a key group at first: its worker uses about 40 % of its capacity."""
 HOT, WARM = 10.0, 4.2
 """Of the key groups of w0 later: one of them, and each of the others.  Together they ask for 130 % of its capacity."""
+RISEN = 3.6
+"""Of all key groups while other programs use the cores: 72 % of the capacity of each worker, without its fixed use."""
+LEAST_ASKED = 65.0
+"""Percent of the capacity that each worker is asked for then."""
 TOLERANCE_PP = 8.0
 """Each worker counts about 40 jobs in a window, and the plan begins at 65 pp."""
 
@@ -119,3 +128,42 @@ def test_nothing_moves_for_a_job_that_waits_for_something_else(run: Run, show: S
     assert all(row.demand_pct == pytest.approx(row.used_pct) for status in seen for row in status.nodes)
     assert "over_capacity" not in {concern.kind for concern in seen[-1].concerns}
     assert "key groups wait at" in run.trimtab("status")
+
+
+def test_workers_that_other_programs_keep_from_the_cores_are_asked_for_what_arrives(run: Run, show: Show) -> None:
+    """Each "host" knows what its own worker and agent use, so that nothing but the kernel tells of the others."""
+    run.wait.unlink(missing_ok=True)
+    run.until(lambda status: backlog(status) < 20, "no backlog")
+    run.jobs.rates |= dict.fromkeys(range(PARTITIONS), RISEN)
+    run.windows(3)
+    with others_first([run.cluster.pids[f"w{index}"] for index in range(3)]):
+        seen = [run.until(lambda status: "backlog_grows" in kinds(status), "a backlog that grows"), *run.windows(3)]
+        told = run.trimtab("status")
+    last = seen[-1]
+    print(figures(last), [concern.text for concern in last.concerns], sep="\n")
+    asked, used = ([getattr(row, name) or 0.0 for row in last.nodes] for name in ("demand_pct", "used_pct"))
+    show("least demand of workers that are kept from the cores", f"{LEAST_ASKED:.0f} %", f"{min(asked):.0f} %")
+    show("CPU that they got, of their capacity", "less than 60 %", f"{max(used):.0f} %")
+    assert "blocked" not in set().union(*map(kinds, seen))
+    assert max(used) < 60.0, "otherwise the test shows nothing"
+    assert all(LEAST_ASKED <= pct < 200.0 for pct in asked)
+    assert "waits for a core" in told
+
+
+def kinds(status: Status) -> set[str]:
+    return {concern.kind for concern in status.concerns}
+
+
+@contextmanager
+def others_first(pids: Sequence[int]) -> Iterator[None]:
+    """Programs that use all cores and go before the main threads of these processes, while the context is open."""
+    for pid in pids:
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+    command = ["nice", "-n", "10", sys.executable, "-c", "import time\nwhile time.process_time() < 600: pass"]
+    others = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -79,12 +79,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 
 def cores(snapshots: Sequence[Snapshot]) -> dict[int, float]:
-    """Mean CPU of each key group."""
-    found: defaultdict[int, list[float]] = defaultdict(list)
+    """What each key group asks for: its CPU per job, times the jobs that are sent to it.
+
+    What it uses is another thing where its worker catches up, or other programs keep the worker from the cores.
+    """
+    cpu, done = defaultdict[int, float](float), defaultdict[int, float](float)
     for row in (row for snapshot in snapshots for row in snapshot.key_groups):
-        if row.cpu is not None:
-            found[row.key_group.partition].append(row.cpu)
-    return {partition: sum(each) / len(each) for partition, each in found.items()}
+        if row.cpu is not None and row.tuples_in_s is not None:
+            cpu[row.key_group.partition] += row.cpu
+            done[row.key_group.partition] += row.tuples_in_s
+    return {partition: RATE * used / done[partition] for partition, used in cpu.items()}
+
+
+def jobs_s(snapshots: Sequence[Snapshot]) -> float:
+    """Jobs per second, for the record: how far the workers were from what is sent to them."""
+    return sum(row.tuples_in_s or 0.0 for each in snapshots for row in each.key_groups) / len(snapshots)
 
 
 def owners(snapshot: Snapshot) -> dict[int, WorkerId]:
@@ -131,6 +140,8 @@ def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run,
         measured[its[partition]] += used
     moved = sum(was[partition] != its[partition] for partition in was)
     print(f"speeds {speed}, {moved} key groups moved")
+    print(f"{RATE * PARTITIONS:.1f} jobs/s sent, {jobs_s(before):.1f} done before, {jobs_s(now):.1f} after")
+    print("waiting for a core:", [[f"{row.waiting or 0.0:.2f}" for row in each[-1].nodes] for each in (before, now)])
     for worker in sorted(host_of):
         percent = [100.0 * each[worker] / CAPACITY for each in (promised, measured)]
         show(
@@ -141,6 +152,7 @@ def test_the_load_on_a_host_of_another_speed_is_what_the_plan_promised(run: Run,
     for row in after.rounds:
         print(f"load distance {row.before:.1f} -> {row.planned:.1f} planned, {row.after} measured")
     assert moved >= 2
+    assert all(row.waiting is not None for row in now[-1].nodes), "the kernel tells it"
     assert list(its.values()).count(WorkerId("w2")) in (4, 5, 6)
     for worker in host_of:
         assert measured[worker] == pytest.approx(promised[worker], rel=ERROR)

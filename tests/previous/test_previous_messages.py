@@ -85,13 +85,13 @@ DISK = {"disk_total_bytes": None, "disk_free_bytes": None, "zone": None}
 KEPT = next(each for each in LINES if isinstance(each, KeptNoted))
 SNAPSHOT = replace(
     samples.SNAPSHOT,
-    nodes=(replace(NODE, **NEW, also_on=(), following=None, paused_s=None, paused=None),),
+    nodes=(replace(NODE, **NEW, also_on=(), following=None, paused_s=None, paused=None, waiting=None),),
     hosts=tuple(replace(each, **DISK) for each in samples.SNAPSHOT.hosts),
     pairs=tuple(replace(each, direct_s=None) for each in samples.SNAPSHOT.pairs),
 )
 REPORT = replace(
     samples.REPORT,
-    workers=(replace(WORKER, **NEW, following_s=None, paused_s=None, paused=None),),
+    workers=(replace(WORKER, **NEW, following_s=None, paused_s=None, paused=None, waiting=None),),
     sample=replace(samples.REPORT.sample, **DISK),
     pairs=tuple(replace(each, direct=None) for each in samples.REPORT.pairs),
 )

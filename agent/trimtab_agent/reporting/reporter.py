@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
 from trimtab_agent.reporting.roster import Absences, Roster
 from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
+from trimtab_agent.sampler.waits import Waits
 from trimtab_process.logs import fields
 from trimtab_protocol.messages.names import WorkerId
 
@@ -42,6 +43,8 @@ class Reporter:
         self._absences = absences
         self._pids: dict[WorkerId, int | None] = {}
         self._previous: Reading | None = None
+        self._waits = Waits()
+        self._waiting: Mapping[WorkerId, float] = {}
         self._sequence = 0
         self._fault: str | None = None
 
@@ -66,14 +69,14 @@ class Reporter:
     def _measure(self) -> Use:
         reading = self._reader.read(self._pids)
         use = derive(self._previous, reading, self._limits, self._head.interval_s)
-        self._previous = reading
+        self._previous, self._waiting = reading, self._waits.see(reading)
         for what in use.clamped:
             self._metrics.clamps.labels(what).inc()
         self._metrics.clamps.labels("worker_cpu").inc(sum(process.clamped for process in use.workers.values()))
         return use
 
     def _report(self, end: float, use: Use) -> None:
-        rows = self._roster.take(use.workers, self._head.interval_s, self._absences())
+        rows = self._roster.take(use.workers, self._head.interval_s, self._absences(), self._waiting)
         payload = assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows)
         self._sequence += 1
         self._metrics.report_bytes.set(len(payload))

@@ -96,19 +96,22 @@ class Roster:
         use: Mapping[WorkerId, ProcessUse],
         interval_s: float,
         absent: Absences = MappingProxyType({}),
+        waiting: Mapping[WorkerId, float] = MappingProxyType({}),
     ) -> Rows:
         """Build the rows of one interval.  Their statistics are used up.
 
-        `absent`: why workers that can be started are not connected.
+        `absent`: why workers that can be started are not connected.  `waiting`: see `WorkerSample`.
         """
         workers: list[WorkerSample] = []
         key_groups: list[KeyGroupSample] = []
         pairs: list[PairSample] = []
         for worker, entry in self._workers.items():
             merged = merge(entry.fresh, interval_s) if entry.fresh else None
-            workers.append(
-                _sample(worker, entry, merged, use.get(worker)) if entry.hello else _away(worker, entry, absent)
-            )
+            if entry.hello:
+                sample = _sample(worker, entry, merged, use.get(worker))
+                workers.append(replace(sample, waiting=waiting.get(worker)))
+            else:
+                workers.append(_away(worker, entry, absent))
             if merged:
                 key_groups += merged.key_groups
                 pairs += merged.pairs

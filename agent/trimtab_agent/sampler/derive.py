@@ -16,12 +16,16 @@ from trimtab_protocol.messages.report import Basis, HostSample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessReading:
-    """Counters of one process.  `created` (epoch seconds) distinguishes it from a later process with the same pid."""
+    """Counters of one process.  `created` (epoch seconds) distinguishes it from a later process with the same pid.
+
+    `waited_s` = seconds that its main thread waited for a core; None = unknown.
+    """
 
     pid: int
     created: float
     cpu_s: float
     memory_bytes: int
+    waited_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

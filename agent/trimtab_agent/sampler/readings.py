@@ -22,6 +22,7 @@ from trimtab_agent.sampler.cgroup import (
 from trimtab_agent.sampler.derive import Limits, ProcessReading, Reading
 from trimtab_agent.sampler.disks import fullest_disk
 from trimtab_agent.sampler.hardware import find_type
+from trimtab_agent.sampler.waits import waited_s_of
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis
 
@@ -111,8 +112,9 @@ class CounterReader:
             text = read_text(self._quotas.cpu.folder / "cpu.stat")
             return parse_cpu_usage(text) if text is not None else None
         times = psutil.cpu_times()
-        # User time includes guest time.  Iowait is idle time.
-        return float(times.user + times.nice + times.system + times.irq + times.softirq)
+        # User time includes guest time.  Iowait is idle time.  What a hypervisor gives to others (steal) counts as
+        # used: it is not there for workers.
+        return float(times.user + times.nice + times.system + times.irq + times.softirq + times.steal)
 
     def _memory(self) -> tuple[int | None, int | None]:
         machine = psutil.virtual_memory()
@@ -152,9 +154,15 @@ def _read_process(process: psutil.Process) -> ProcessReading | None:
                 created=process.create_time(),
                 cpu_s=cpu_s,
                 memory_bytes=process.memory_info().rss,
+                waited_s=_waited_s(process.pid),
             )
     except (psutil.Error, OSError):
         return None
+
+
+def _waited_s(pid: int) -> float | None:
+    text = read_text(Path(f"/proc/{pid}/schedstat"))
+    return None if text is None else waited_s_of(text)
 
 
 def _known(read: Callable[[], T]) -> T | None:

@@ -27,6 +27,8 @@ WINDOWS = 3
 """Number of windows in a row after which a worker over its capacity, or a growing backlog, is reported."""
 FULL_PCT = 100.0
 """Load of a full worker, in percent of its capacity."""
+WAITING_SHARE = 0.2
+"""Share of the time from which it is said of a worker with a growing backlog that it waits for a core."""
 
 
 class ConcernKind(StrEnum):
@@ -73,7 +75,7 @@ class WorkerUse:
     `used_pct` is the use by its process, `load_pct` the sum of its key groups' loads: both in percent of the capacity,
     None = unknown.  `demand_pct` is what is asked of it in all.  `inputs_s` is the number of inputs taken per second.
     `over` counts the windows in a row in which use or demand exceeded the capacity, judged by `load_pct` where
-    `used_pct` is unknown.
+    `used_pct` is unknown.  `waiting`: see `WorkerSample`.
     """
 
     app: AppId | None
@@ -84,6 +86,7 @@ class WorkerUse:
     over: int = 0
     backlog: Growth | None = None
     blocked: Blocked | None = None
+    waiting: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +188,7 @@ def _worker_use(row: NodeWindow, parts: _Parts, demand: WorkerDemand | None, bef
         over=(before.over if before else 0) + 1 if held > 100.0 else 0,
         backlog=_grown(parts.backlog, before.backlog if before else None),
         blocked=None if demand is None else demand.blocked,
+        waiting=row.waiting,
     )
 
 
@@ -239,7 +243,7 @@ def _backlogs(use: ClusterUse) -> Iterator[Concern]:
     named = dict(_by_app(use, growing))
     for app in sorted(named.keys() | of_apps):
         workers = named.get(app, ())
-        said = [f"{_waiting(use.workers[worker].backlog, use.window_s)} at {worker}" for worker in workers]
+        said = [_waiting_at(worker, use.workers[worker], use.window_s) for worker in workers]
         if app in of_apps:
             said.insert(0, f"{_waiting(use.backlogs[app], use.window_s)} in all")
         yield Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=workers, detail=first_few(said))
@@ -260,6 +264,13 @@ def _blocked_text(worker: WorkerId, worker_use: WorkerUse, blocked: Blocked) -> 
 
 def _is_growing(growth: Growth | None, worked_off: float) -> bool:
     return growth is not None and growth.windows >= WINDOWS and growth.now - growth.before > worked_off
+
+
+def _waiting_at(worker: WorkerId, worker_use: WorkerUse, window_s: float) -> str:
+    text, share = f"{_waiting(worker_use.backlog, window_s)} at {worker}", worker_use.waiting
+    if share is None or share < WAITING_SHARE:
+        return text
+    return f"{text}, which waits for a core {100.0 * share:.0f} % of the time"
 
 
 def _waiting(growth: Growth | None, window_s: float) -> str:

@@ -317,6 +317,7 @@ def _node(row: Mapping[str, Any]) -> NodeWindow:
         following=_rate(row, "following_s"),
         paused_s=_amount(row, "paused_s"),
         paused=_whole(_amount(row, "paused")),
+        waiting=None if (waiting := row["waiting"]) is None or waiting > 1.0 else waiting,
     )
 
 

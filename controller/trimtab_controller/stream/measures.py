@@ -143,6 +143,7 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
         "epoch_generation": "x.ep[0]",
         "epoch_number": "x.ep[1]",
         "generation": "x.g",
+        "waiting": "x.wai",
     },
     Kind.KEY_GROUP: {"state_bytes": "x.sb[i]", "lag_records": "x.lg[i]", "backlog": "x.bl[i]"},
     Kind.COPY: {"records": f"get(x.cpr, CAST(i - ({COPIES_AT}) AS INT))"},

@@ -42,7 +42,7 @@ PART_TYPE = (
     "bo ARRAY<LONG>, sb ARRAY<LONG>, lg ARRAY<LONG>, bl ARRAY<LONG>, "
     "fo STRING, to STRING, fp ARRAY<LONG>, tp ARRAY<LONG>, n ARRAY<LONG>, b ARRAY<LONG>, dir ARRAY<LONG>, "
     "os ARRAY<STRING>, oc ARRAY<LONG>, sby LONG, unk STRING, why STRING, off STRING, dap STRING, pip BOOLEAN, "
-    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>, fol DOUBLE, psd DOUBLE, psk LONG>"
+    "fsh BOOLEAN, cpo ARRAY<STRING>, cpp ARRAY<LONG>, cpr ARRAY<LONG>, fol DOUBLE, psd DOUBLE, psk LONG, wai DOUBLE>"
 )
 BROKEN = "broken"
 """Holds the text of a report that is not JSON or has a value of a wrong type."""
@@ -157,6 +157,7 @@ def _out_of_range(r: str) -> str:
         *(_outside(f"{r}.w.{name}", 0, cpu_limit) for name in ("cpu", "fol")),
         *(f"array_min({r}.w.{name}) < 0" for name in ("mem", "g", "psk")),
         _outside(f"{r}.w.psd", 0, MAX_NUMBER),
+        _outside(f"{r}.w.wai", 0, 1),
         _outside(f"{r}.w.sby", 0, MAX_STANDBYS),
         *(_any(f"{r}.w.{name}", _unlike("y", REASON_PATTERN)) for name in ("unk", "why")),
         _any(f"{r}.w", _no_operators("y.os", "y.oc")),

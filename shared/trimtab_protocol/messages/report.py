@@ -101,6 +101,7 @@ class WorkerSample:
     `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.  `following_s` =
     CPU seconds, of `cpu_s`, that it took to keep warm what it follows.  `paused_s` = key-group seconds for which its
     inputs stood still at rebalances of the group that ended in this interval; `paused` = of how many key groups.
+    `waiting` = share of the last seconds in which its main thread was ready to run and got no core; None = unknown.
     """
 
     worker: WorkerId
@@ -125,6 +126,7 @@ class WorkerSample:
     following_s: float | None = None
     paused_s: float | None = None
     paused: int | None = None
+    waiting: float | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -142,7 +144,7 @@ class WorkerSample:
             "why": self.reason,
         }
         later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None, "fsh": self.fresh or None}
-        later |= {"fol": self.following_s, "psd": self.paused_s, "psk": self.paused}
+        later |= {"fol": self.following_s, "psd": self.paused_s, "psk": self.paused, "wai": self.waiting}
         later |= copy_columns(self.copies, COPY_KEYS)
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
@@ -365,6 +367,7 @@ def _read_worker(fields: Fields) -> WorkerSample:
         following_s=fields.optional("fol", fields.number),
         paused_s=fields.optional("psd", fields.number),
         paused=fields.optional("psk", fields.integer),
+        waiting=fields.optional("wai", lambda name: fields.number(name, high=1.0)),
     )
 
 

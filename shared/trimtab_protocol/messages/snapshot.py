@@ -93,11 +93,11 @@ class NodeWindow:
     """A worker process in the window: `capacity` and `cpu` in cores, `covered_s` = seconds that samples cover.
 
     `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts`,
-    `fresh` and `copies` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the window was
-    marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.  `also_on` =
-    other hosts on which a process of this name ran meanwhile.  `following` = cores, of `cpu`, that it took to keep warm
-    what it follows.  `paused_s` = key-group seconds for which inputs stood still at rebalances that ended in the
-    window, `paused` = of how many key groups; None = nobody measures it.
+    `fresh`, `copies` and `waiting` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the
+    window was marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.
+    `also_on` = other hosts on which a process of this name ran meanwhile.  `following` = cores, of `cpu`, that it took
+    to keep warm what it follows.  `paused_s` = key-group seconds for which inputs stood still at rebalances that ended
+    in the window, `paused` = of how many key groups; None = nobody measures it.
     """
 
     worker: WorkerId
@@ -125,6 +125,7 @@ class NodeWindow:
     following: float | None = None
     paused_s: float | None = None
     paused: int | None = None
+    waiting: float | None = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -249,6 +250,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
     later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None, "following": row.following}
     later |= {"copies": copy_columns(row.copies) or None, "paused_s": row.paused_s, "paused": row.paused}
+    later |= {"waiting": row.waiting}
     return document | {name: value for name, value in later.items() if value is not None}
 
 
@@ -344,6 +346,7 @@ def _read_node(fields: Fields) -> NodeWindow:
         following=fields.optional("following", fields.number),
         paused_s=fields.optional("paused_s", fields.number),
         paused=fields.optional("paused", fields.integer),
+        waiting=fields.optional("waiting", lambda name: fields.number(name, high=1.0)),
     )
 
 

@@ -95,6 +95,12 @@ def test_why_a_worker_only_reports_is_reported_as_far_as_a_report_can_hold_it() 
     assert made.take({}, 1.0).workers[0].reason == "the broker does not know these topics: orders", "though it steers"
 
 
+def test_how_long_a_worker_waits_for_a_core_is_reported_where_it_is_known() -> None:
+    made = roster(said(sample()))
+    assert [row.waiting for row in made.take({}, 1.0, waiting={W0: 0.3, W1: 0.5}).workers] == [0.3, None]
+    assert [row.waiting for row in made.take({}, 1.0).workers] == [None, None]
+
+
 def test_statistics_count_once_then_the_worker_is_stale_and_lists_nothing() -> None:
     made = roster(said(sample()))
     made.take({}, 1.0)

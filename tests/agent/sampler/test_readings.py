@@ -9,11 +9,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from trimtab_agent.commands.processes import WorkerProcesses, identify
 from trimtab_agent.sampler.derive import Reading, derive
-from trimtab_agent.sampler.readings import CounterReader, find_limits, find_quotas
+from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import Basis
 
 BUSY, GONE = WorkerId("busy"), WorkerId("gone")
 
@@ -41,6 +43,7 @@ def test_a_busy_process_is_seen_and_a_gone_one_is_unknown() -> None:
     assert 0.0 < spent <= 0.7  # of 0.6 s; other processes compete
     assert use.host.cpu_s is not None
     assert before.own.pid == os.getpid()
+    assert (before.own.waited_s is None) is not Path("/proc/self/schedstat").exists()
     assert reader.read({BUSY: busy.pid}).workers == {BUSY: None}
 
 
@@ -64,3 +67,13 @@ def test_without_a_free_descriptor_all_is_unknown(no_descriptor: Callable[[], Ab
     assert (free, ended) == (None, [])
     for earlier, later in ((before, blind), (blind, reader.read({BUSY: os.getpid()}))):
         assert derive(earlier, later, limits, 1.0).host.cpu_s is None
+
+
+def test_what_a_hypervisor_gives_to_others_counts_as_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = CounterReader(Quotas(cpu=None, memory=None), Basis.HOST)
+    times = psutil.cpu_times()
+    counted = []
+    for stolen in (0.0, 5.0):
+        monkeypatch.setattr(psutil, "cpu_times", lambda stolen=stolen: times._replace(steal=stolen))
+        counted.append(reader.read({}).cpu_s or 0.0)
+    assert counted[1] - counted[0] == pytest.approx(5.0)

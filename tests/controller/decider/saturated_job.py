@@ -33,6 +33,8 @@ class Job:
     stuck: dict[KeyGroup, float] = field(default_factory=dict)
     backlog: dict[KeyGroup, float] = field(default_factory=dict)
     number: int = 200
+    waiting: Mapping[WorkerId, float] = field(default_factory=dict)
+    """Share of the time in which a worker waits for a core, where it is measured."""
     silent: set[KeyGroup] = field(default_factory=set)
     """Key groups whose backlog nobody knows."""
 
@@ -103,6 +105,7 @@ class Job:
                     cpu=cores[worker],
                     complete=True,
                     steering=True,
+                    waiting=self.waiting.get(worker),
                 )
                 for worker in workers
             ),

@@ -1,5 +1,7 @@
 """What an operator is told though balancing goes on: workers over their capacity, backlogs that grow."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
@@ -156,6 +158,18 @@ def test_ten_million_inputs_that_wait_are_told() -> None:
             ),
         ),
     )
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said"), [(0.62, "at w0, which waits for a core 62 % of the time"), (0.1, "at w0"), (None, "at w0")]
+)
+def test_of_a_backlog_at_a_worker_that_is_kept_from_the_cores_the_cause_is_told(
+    waiting: float | None, said: str
+) -> None:
+    nodes = (replace(node(W0, 0.1), waiting=waiting),)
+    [concern] = concerns_of(after(*(window(number, nodes, (W0, 0.1, 900 * number)) for number in range(4))))
+    assert concern.kind is ConcernKind.BACKLOG_GROWS
+    assert concern.detail.endswith(said)
 
 
 def test_a_backlog_that_grows_at_one_worker_only_names_it() -> None:

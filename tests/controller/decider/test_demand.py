@@ -111,6 +111,32 @@ def test_a_worker_on_a_full_host_is_busy_however_little_cpu_it_gets() -> None:
     assert of(found, kg(0)) == [pytest.approx(30.0 + job.backlog[kg(0)] / CATCH_UP_S)]
 
 
+def test_a_worker_that_others_keep_from_the_cores_is_busy_and_not_blocked() -> None:
+    """It uses 30 % of its capacity, and is asked for 70 %: other programs use the host, unseen by its agent."""
+    job = Job(owners={kg(0): W0}, rates={kg(0): 30.0}, stuck={kg(0): 10.0}, waiting={W0: 0.75})
+    windows = [job.window() for _ in range(5)]
+    found = demands(windows)
+
+    assert found.workers[W0].blocked is None
+    assert of(found, kg(0)) == [pytest.approx(30.0 + job.backlog[kg(0)] / CATCH_UP_S)]
+
+
+def test_a_worker_that_waits_for_a_core_now_and_then_is_neither_busy_nor_calm() -> None:
+    job = Job(owners={kg(0): W0}, rates={kg(0): 30.0}, stuck={kg(0): 10.0}, waiting={W0: 0.5})
+    windows = [job.window() for _ in range(5)]
+    found = demands(windows)
+
+    assert found.workers[W0].blocked is None
+    assert of(found, kg(0)) == list(uses(windows[-1]).values())
+
+
+def test_waiting_for_a_core_is_no_demand_while_no_inputs_wait() -> None:
+    job = Job(owners={kg(0): W0}, rates={kg(0): 30.0}, waiting={W0: 0.9})
+    windows = [job.window() for _ in range(5)]
+
+    assert of(demands(windows), kg(0)) == list(uses(windows[-1]).values())
+
+
 def test_a_worker_with_one_full_core_is_busy_however_many_cores_it_may_use() -> None:
     """Its event loop is one thread."""
     job = Job(owners={kg(0): W0}, rates={kg(0): 150.0}, stuck={kg(0): 80.0}, capacity=4.0)

@@ -108,6 +108,7 @@ REPORT = Report(
             unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", declared=APP, in_parts=True,
             fresh=True,
             copies=(Copy(SUMS, 5, 120), Copy(OperatorId("x"), 1, 7)), following_s=0.01, paused_s=2.5, paused=3,
+            waiting=0.25,
         ),
         WorkerSample(
             worker=W1, app=None, state=WorkerState.AWAY, capacity=0.5, cpu_s=None, reason="crashed once",
@@ -127,7 +128,7 @@ SNAPSHOT = Snapshot(
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
             unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
             declared=APP, in_parts=True, fresh=True, copies=(Copy(SUMS, 5, 120),), following=0.02,
-            paused_s=2.5, paused=3,
+            paused_s=2.5, paused=3, waiting=0.25,
         ),
         NodeWindow(
             worker=W1, host=HOST, app=None, state=WorkerState.AWAY, capacity=0.5, covered_s=10.0, cpu=None,

@@ -9,7 +9,7 @@ Arrivals of a window are what was done plus the growth of the backlog.  Everywhe
 estimate adds no noise to a cluster that keeps up.  A worker
 
 - is *busy* when its process uses BUSY_SHARE of its capacity, or of one core if that is less (an event loop is one
-  thread), or when its host is full;
+  thread), when it runs or waits for a core for BUSY_SHARE of the time, or when its host is full;
 - has inputs *waiting* when they are more than WAITING_S seconds of its capacity.
 
 Only a worker that is both is behind for want of CPU.  Where inputs wait at a worker that is not busy, it waits for
@@ -49,11 +49,12 @@ from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.wording import NAMED
 
 BUSY_SHARE = 0.8
-"""Share of its capacity from which a worker is busy: bursts leave idle moments in a window even when inputs wait."""
+"""Share of its capacity, or of the time, from which a worker is busy: bursts leave idle moments in a window even when
+inputs wait."""
 FULL_HOST_SHARE = 0.95
 """Share of its cores from which a host is full: its workers may get less CPU than they could use."""
 CALM_SHARE = 0.6
-"""Share of its capacity below which CPU is not what a worker lacks."""
+"""Share of its capacity, or of the time, below which CPU is not what a worker lacks."""
 WAITING_S = 1.0
 """Seconds of a worker's capacity up to which its backlog counts as in transit: fetches and commits take this long."""
 BLOCKED_WINDOWS = 3
@@ -168,12 +169,14 @@ class _Workers:
         on_full_host = np.array([row is not None and row.host in full_hosts for row in rows], np.bool_)
         running = np.array([row is not None and row.state is WorkerState.RUNNING for row in rows], np.bool_)
         share = used / np.minimum(capacity, PERCENT_PER_CORE)
+        # Where nobody measures how long it waits for a core, its use has to do.
+        ready = (used + _column(rows, "waiting")) / PERCENT_PER_CORE
         return cls(
             places={name: place for place, name in enumerate(names)},
             capacity=capacity,
             used=used,
-            busy=(share >= BUSY_SHARE) | on_full_host,
-            calm=(share < CALM_SHARE) & ~on_full_host & running,
+            busy=(share >= BUSY_SHARE) | (ready >= BUSY_SHARE) | on_full_host,
+            calm=(share < CALM_SHARE) & ~(ready >= CALM_SHARE) & ~on_full_host & running,
         )
 
     def sums(self, rows: Sequence["_OperatorRows"], values: Sequence[Floats]) -> Floats:
@@ -207,7 +210,7 @@ class _Workers:
 
 
 def _column(rows: Sequence[NodeWindow | None], name: str) -> Floats:
-    """Cores of these workers as percent of a core."""
+    """Cores of these workers, or shares of the time, as percent of a core."""
     values = [None if row is None else getattr(row, name) for row in rows]
     return PERCENT_PER_CORE * np.array([np.nan if value is None else value for value in values], np.float64)
 
