@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch
+from tests.e2e.confirmed import Confirmed, ConfirmedProducer
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
@@ -25,12 +25,12 @@ LIMIT_S = 90.0
 
 
 class Jobs:
-    """Sends jobs to each partition at its rate (per second); `sent` = how many of each key."""
+    """Sends jobs to each partition at its rate (per second); `sent` = how many of each key the broker has confirmed."""
 
     def __init__(self, bootstrap: str, rate: float, partitions: int = PARTITIONS) -> None:
         self.rates = dict.fromkeys(range(partitions), rate)
         self.sent: Counter[str] = Counter()
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        self._producer = ConfirmedProducer(bootstrap, self._confirmed)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
         self._thread.start()
@@ -44,18 +44,18 @@ class Jobs:
                 due[partition] += rate * (at - before)
                 while due[partition] >= 1.0:
                     due[partition] -= 1.0
-                    self.sent[f"key-{partition}"] += 1
-                    self._send(f"key-{partition}", partition)
-            self._producer.poll(0)
+                    self._producer.send("jobs", "{}", f"key-{partition}", partition)
+            self._producer.poll()
 
-    def _send(self, key: str, partition: int) -> None:
-        self._producer.produce("jobs", b"{}", key, partition)
+    def _confirmed(self, job: Confirmed) -> None:
+        assert job.key is not None
+        self.sent[job.key] += 1
 
     def close(self) -> None:
         """End, when everything that was sent is in Kafka."""
         self._ending.set()
         self._thread.join()
-        assert self._producer.flush(10.0) == 0
+        self._producer.close()
 
 
 @dataclass(frozen=True, slots=True)

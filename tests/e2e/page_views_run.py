@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch
+from tests.e2e.confirmed import Confirmed, ConfirmedProducer
 from tests.paths import ROOT
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
@@ -30,11 +30,11 @@ CHANGELOG = "pages-counts-changelog"
 
 
 class Clicks:
-    """Clicks at a constant rate, evenly over partitions and pages; `sent` = how many of each page."""
+    """Clicks at a constant rate, evenly over partitions and pages; `sent` = how many of each page are in Kafka."""
 
     def __init__(self, bootstrap: str) -> None:
         self.sent: Counter[str] = Counter()
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0})
+        self._producer = ConfirmedProducer(bootstrap, self._confirmed)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clicks", daemon=True)
         self._thread.start()
@@ -43,17 +43,18 @@ class Clicks:
         begun, number = time.monotonic(), 0
         while not self._ending.wait(0.02):
             while number < RATE * (time.monotonic() - begun):
-                page = f"page-{number % PAGES}"
-                self.sent[page] += 1
-                self._producer.produce("clicks", f"{page} user-{number}".encode(), partition=number % PARTITIONS)
+                self._producer.send("clicks", f"page-{number % PAGES} user-{number}", partition=number % PARTITIONS)
                 number += 1
-            self._producer.poll(0)
+            self._producer.poll()
+
+    def _confirmed(self, click: Confirmed) -> None:
+        self.sent[click.value.split()[0]] += 1
 
     def close(self) -> None:
         """End, when everything that was sent is in Kafka."""
         self._ending.set()
         self._thread.join()
-        assert self._producer.flush(10.0) == 0
+        self._producer.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ their disks busy.  The same runs once with pace and guard, and once with a fixed
 """
 
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from confluent_kafka import Producer
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch
+from tests.e2e.confirmed import Confirmed
 from tests.e2e.paced_run import CHANGELOG, Jobs, Run, backlog, counted
 from tests.paths import ROOT
 from trimtab_protocol.messages.events import decode_event
@@ -68,9 +68,9 @@ class TimedJobs(Jobs):
         self.sent_at: dict[str, list[float]] = defaultdict(list)
         super().__init__(bootstrap, rate, PARTITIONS)
 
-    def _send(self, key: str, partition: int) -> None:
-        self.sent_at[key].append(time.time())
-        super()._send(key, partition)
+    def _confirmed(self, job: Confirmed) -> None:
+        super()._confirmed(job)
+        self.sent_at[job.key or ""].append(job.sent_at)
 
 
 def fill(bootstrap: str) -> None:

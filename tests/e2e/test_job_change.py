@@ -1,7 +1,6 @@
 """A job changed worker by worker under the real controller: operators named otherwise and back, another app id."""
 
 import json
-import logging
 import random
 import threading
 import time
@@ -11,11 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
+from tests.e2e.confirmed import Confirmed, ConfirmedProducer
 from tests.paths import ROOT
 from trimtab_controller.cli import main
 from trimtab_controller.seen import Seen
@@ -32,8 +32,6 @@ PARTITIONS = 4
 RATE = 60.0
 """Orders per second."""
 
-log = logging.getLogger(__name__)
-
 DIFFER = "workers differ in their topics, tables or operators"
 
 Sums = dict[str, list[int]]
@@ -41,15 +39,12 @@ Sums = dict[str, list[int]]
 
 
 class Orders:
-    """Sends orders until it is ended, or the tests are, and knows what the sums must be.
-
-    Orders count when the broker has confirmed them: one that was sent right after the topic was created never arrived.
-    """
+    """Sends orders until it is ended, or the tests are, and knows what the sums must be."""
 
     def __init__(self, bootstrap: str) -> None:
         self.customers: Sums = defaultdict(lambda: [0, 0])
         self.countries: Sums = defaultdict(lambda: [0, 0])
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self._producer = ConfirmedProducer(bootstrap, self._count)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
@@ -57,7 +52,7 @@ class Orders:
     def end(self) -> None:
         self._end.set()
         self._thread.join()
-        assert self._producer.flush(30) == 0
+        self._producer.close()
 
     def _send(self) -> None:
         draw = random.Random(7)
@@ -65,16 +60,11 @@ class Orders:
             number, cents = draw.randrange(50), draw.randrange(1, 10_000)
             customer, country = f"customer-{number}", f"country-{number % 7}"
             order = {"customer": customer, "country": country, "cents": cents}
-            self._producer.produce("orders", json.dumps(order), customer, on_delivery=self._count)
-            self._producer.poll(0)
+            self._producer.send("orders", json.dumps(order), customer)
+            self._producer.poll()
 
-    def _count(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            log.warning("an order was not delivered: %s", error)
-            return
-        value = message.value()
-        assert value is not None
-        order = json.loads(value)
+    def _count(self, sent: Confirmed) -> None:
+        order = json.loads(sent.value)
         for sums in (self.customers[order["customer"]], self.countries[order["country"]]):
             sums[0] += 1
             sums[1] += order["cents"]
