@@ -117,7 +117,9 @@ def look_at_a_restart(page: Page, address: str, console: Client) -> None:
     (app,) = [row.app for row in console.apps()]
     title = f"Restart all workers of {app}?"
     dialog = opened(page, title.removesuffix("?"), title)
-    answer = rf"\d workers of {app} (on \d hosts will be restarted, host by host|can be restarted: expected 2 to)"
+    answer = (
+        rf"\d workers of {app} (on \d hosts will be restarted, host by host|run and can be restarted: expected 2 to)"
+    )
     expect(dialog.locator(".told")).to_contain_text(re.compile(answer))
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)

@@ -7,6 +7,9 @@ from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.wording import first_few
 
+ON_THE_WAY = frozenset({WorkerState.REBALANCING, WorkerState.RECOVERING})
+"""What a worker is that will run in a moment."""
+
 
 def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
@@ -20,9 +23,11 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     if running and not any(row.startable for row in running):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
         raise Refusal(Fault.CONFLICT, text)
+    late = sorted(row.worker for row in asked.nodes if row.app == app and row.state in ON_THE_WAY and row.startable)
     if not 2 <= len(rows) <= MAX_WORKERS:
-        text = f"{len(rows)} workers of {app} can be restarted: expected 2 to {MAX_WORKERS}"
-        raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another")
+        text = f"{len(rows)} workers of {app} run and can be restarted: expected 2 to {MAX_WORKERS}"
+        later = f"; {first_few(late)} do not run yet, ask again when they do" if late else ""
+        raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another{later}")
     if asked.mode_of(app) == "dry-run":
         raise Refusal(Fault.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
     hosts = {row.host for row in rows}
@@ -38,7 +43,8 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     left = sorted(row.worker for row in running if not row.startable)
     told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
     off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
-    return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told, *off, *frozen_in(asked, {app})))
+    missed = (f"but without {first_few(late)}: they do not run yet",) if late else ()
+    return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told, *off, *missed, *frozen_in(asked, {app})))
 
 
 def cancel(asked: Asked, app: AppId) -> Change:

@@ -51,6 +51,15 @@ def test_an_hour_that_the_clocks_repeat_counts_twice() -> None:
     assert night.next_begin(berlin(25, 2, 10, fold=1)) == berlin(25, 2, 30, fold=1), "not one that is over"
 
 
+def test_what_clocks_have_shown_in_the_hour_that_they_repeat_begins_again() -> None:
+    short = Period(expression="30,50 2 * * * for 10m", timezone="Europe/Berlin")
+    assert short.next_begin(berlin(25, 2, 45)) == berlin(25, 2, 50)
+    assert short.next_begin(berlin(25, 2, 55)) == berlin(25, 2, 30, fold=1), "and not a day later"
+    assert short.next_begin(berlin(25, 2, 55, fold=1)) == berlin(26, 2, 30)
+    evening = Period(expression="0 22 * * *", timezone="Europe/Berlin")
+    assert evening.next_begin(berlin(25, 2, 55)) == berlin(25, 22, 0)
+
+
 def test_what_would_begin_in_an_hour_that_the_clocks_skip_begins_after_it_if_it_lasts() -> None:
     early = berlin(29, 1, 50, month=3)
     long = Period(expression="30 2 * * * for 1h", timezone="Europe/Berlin")

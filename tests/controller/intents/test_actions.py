@@ -146,11 +146,34 @@ def test_workers_that_operators_drain_are_not_restarted() -> None:
     assert change.caveats == (f"but without {WORKER}: operators drain them",)
 
 
+def rebalancing(*places: int) -> Status:
+    """All of these workers are in a rebalance."""
+    rows = enumerate(STARTABLE.nodes)
+    return replace(
+        STARTABLE,
+        nodes=tuple(replace(row, state=WorkerState.REBALANCING) if place in places else row for place, row in rows),
+    )
+
+
+def test_workers_that_rebalance_are_not_restarted_and_the_answer_names_them() -> None:
+    change = restart.rolling_restart(asked(rebalancing(1)), APP)
+    [intent] = written(change)
+    assert isinstance(intent, RollingRestart)
+    assert WORKER not in intent.workers
+    assert change.caveats == (f"but without {WORKER}: they do not run yet",)
+
+
+def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> None:
+    late = ", ".join(row.worker for row in STARTABLE.nodes[1:])
+    with pytest.raises(Refusal, match=f"^1 workers of orders run and .*; {late} do not run yet, ask again when they"):
+        restart.rolling_restart(asked(rebalancing(1, 2, 3)), APP)
+
+
 @pytest.mark.parametrize(
     ("status", "why"),
     [
         (STATUS, "no agent can start a worker of orders: expected `app` and `command`"),
-        (replace(STARTABLE, nodes=STARTABLE.nodes[:1]), "1 workers of orders can be restarted: expected 2 to"),
+        (replace(STARTABLE, nodes=STARTABLE.nodes[:1]), "1 workers of orders run and can be restarted: expected 2 to"),
         (replace(STARTABLE, apps=tuple(replace(row, mode="dry-run") for row in STATUS.apps)), "is dry-run"),
     ],
 )

@@ -70,6 +70,27 @@ class Period:
 
     def next_begin(self, at: float) -> float | None:
         """When it begins to hold next (epoch seconds); None: never."""
+        begins = (self._next_shown(at), self._next_repeated(at))
+        return min((each for each in begins if each is not None), default=None)
+
+    def _next_repeated(self, at: float) -> float | None:
+        """Of the begins that clocks have shown in this hour and are about to show again, the next one."""
+        from cronsim import CronSim
+
+        local, zone = self._local(at), zone_of(self.timezone)
+        first, second = (local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+        if second <= at:
+            return None
+        for begin in CronSim(self._parts()[0], local - timedelta(seconds=second - first)):
+            if begin > local:
+                return None
+            found = begin.replace(tzinfo=zone, fold=1).timestamp()
+            if found > at:
+                return found
+        return None
+
+    def _next_shown(self, at: float) -> float | None:
+        """The next begin of those that clocks have not shown yet."""
         from cronsim import CronSim
 
         cron, lasts = self._parts()
