@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from flights.verify import Change, Table, table_of
 from flights.wire import CHANGELOG, TOTALS, Total, decode_changelog, decode_total
 
-STALL_LIMIT_S = 30.0
+STALL_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,19 @@ class Record:
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[Record]:
-    """All records of a topic, in order per partition.  Raises KafkaException, TimeoutError."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-readback", "enable.auto.commit": False})
+    """All committed records of a topic up to its present end, in order per partition; none if there is no such topic.
+
+    Raises KafkaException, TimeoutError.
+    """
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "flights-readback",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "log_level": 0,
+        }
+    )
     try:
         partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
         ends = {
@@ -47,6 +58,8 @@ def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Reco
             if message.error():
                 raise KafkaException(message.error())
             heard = time.monotonic()
+            if message.offset() >= ends.get(message.partition(), 0):
+                continue  # it came later
             yield Record(
                 partition=message.partition(),
                 offset=message.offset(),
@@ -55,7 +68,7 @@ def _read(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[Reco
                 value=message.value(),
                 headers=tuple(message.headers() or ()),
             )
-        # The last offsets may have no record (compacted), so check the position, not the records.
+        # The last offsets may have no record (compacted, marks of transactions), so check the position.
         places = consumer.position([TopicPartition(topic, partition) for partition in ends])
         for place in places:
             if place.offset >= ends[place.partition]:

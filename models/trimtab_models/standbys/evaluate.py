@@ -26,9 +26,9 @@ class Score:
     """The score of an assignment, in the order of the objective.
 
     `worst` = highest load of a survivor after the loss of any one domain, in percent of its capacity; `total` = sum of
-    the highest loads over all domains; `changes` and `new_bytes` = standbys that are not present, and their state;
-    `unevenness` = followed bytes of the worker that follows most / the mean over able workers; 1 is even.
-    `missing` = key groups with fewer standbys than they can have.  A key group without a standby is in nobody's load.
+    the highest loads over all domains; `changes` = standbys that are not present; `unevenness` = followed bytes of the
+    worker that follows most / the mean over able workers; 1 is even.  `missing` = key groups with fewer standbys than
+    they can have.  A key group without a standby is in nobody's load.
     """
 
     worst: float
@@ -36,7 +36,6 @@ class Score:
     worst_worker: int
     total: float
     changes: int
-    new_bytes: float
     unevenness: float
     missing: int
 
@@ -93,7 +92,6 @@ def evaluate(problem: Problem, assignment: Ints) -> Score:
         worst_worker=int(after.worker[worst]) if problem.domains else NOBODY,
         total=float(after.highest.sum()),
         changes=int(new.sum()),
-        new_bytes=float((new.sum(axis=1) * problem.state_bytes).sum()),
         unevenness=float(followed.max()) / mean if mean else 1.0,
         missing=int(((assignment != UNPLACED).sum(axis=1) < problem.due).sum()),
     )

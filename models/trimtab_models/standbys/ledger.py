@@ -81,10 +81,6 @@ class Ledger:
         known = worker in self.problem.present[key_group]
         return 0.0 if known else float(self.problem.state_bytes[key_group])
 
-    def is_present(self, key_group: int, rank: int = 0) -> bool:
-        """Whether this standby is at its worker already."""
-        return self.assignment[key_group, rank] in self.problem.present[key_group]
-
     def may_follow(self, key_group: int, worker: int, *, leaves: int) -> bool:
         """Whether `worker` may take the place of the standby at `leaves`, by domains, limits and budgets."""
         problem, found = self.problem, self.assignment[key_group]
