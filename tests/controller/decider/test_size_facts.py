@@ -67,6 +67,15 @@ def test_demand_fixed_use_and_capacity_are_in_cores() -> None:
     assert found.behind == pytest.approx(0.3)
 
 
+def test_what_workers_use_and_lack_is_no_less_where_they_share_a_host_that_is_too_small() -> None:
+    """Their percentages are of their own capacity, of which they count with half."""
+    seen = view()
+    shared = tuple(replace(each, capacity=0.5 * each.capacity, share=0.5) for each in seen.workers)
+    found = facts(replace(seen, workers=shared))
+    assert found.capacity == 1.5
+    assert (found.fixed, found.behind) == (pytest.approx(0.15), pytest.approx(0.3)), "as with whole hosts"
+
+
 def test_a_process_that_does_not_say_what_it_uses_is_judged_by_its_key_groups() -> None:
     assert facts(view(), used=use(None)).fixed == 0.0
 

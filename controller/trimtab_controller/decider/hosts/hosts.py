@@ -227,7 +227,7 @@ class HostTracker:
             rooms[name] = Room(cpu=cpu, memory=memory, disk=disk, received=received, sent=sent)
             share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
             shares |= {worker.id: self._share(worker.id, share) for worker in workers}
-        shared = (replace(each, capacity=each.capacity * shares.get(each.id, 1.0)) for each in scaled.workers)
+        shared = (_with_share(each, shares.get(each.id, 1.0)) for each in scaled.workers)
         return replace(scaled, workers=tuple(shared), rooms=rooms)
 
     def added_to(self, view: AppView, further: Iterable[tuple[HostId, float]]) -> list[float | None]:
@@ -265,6 +265,10 @@ class HostTracker:
         share, before = min(1.0, max(LEAST_SHARE, share)), self._shares.get(worker, 1.0)
         self._shares[worker] = share if abs(share - before) >= SHARE_STEP else before
         return self._shares[worker]
+
+
+def _with_share(worker: Worker, share: float) -> Worker:
+    return replace(worker, capacity=worker.capacity * share, share=share)
 
 
 def _in_reference(view: AppView, hosts: Mapping[HostId, Host]) -> AppView:

@@ -54,7 +54,7 @@ class Worker:
     """A worker.  `draining`: its key groups are to leave it; `zone` of its host: None if its agent names none.
 
     `capacity`: the cores that it may use, or its share of what is left of its host, in reference cores
-    (`hosts/hosts.py`).
+    (`hosts/hosts.py`); `share` = the part of what it may use with which it counts.
     """
 
     id: WorkerId
@@ -62,6 +62,12 @@ class Worker:
     capacity: float
     draining: bool
     zone: str | None = None
+    share: float = 1.0
+
+    @property
+    def whole_capacity(self) -> float:
+        """The cores that it may use, in reference cores, whatever its host has left."""
+        return self.capacity / self.share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,7 +201,7 @@ def facts_of(
         loads=owned.load / PERCENT_PER_CORE,
         fixed=_fixed_use(rows, use),
         behind=sum(
-            worker.capacity * max(0.0, worker_use.demand_pct - worker_use.used_pct) / 100.0
+            worker.whole_capacity * max(0.0, worker_use.demand_pct - worker_use.used_pct) / 100.0
             for worker, worker_use in of_app
             if worker_use.demand_pct is not None and worker_use.used_pct is not None
         ),
@@ -252,7 +252,7 @@ def _counts(table: OwnedTable) -> Counter[WorkerId]:
 def _fixed_use(workers: Collection[Worker], use: ClusterUse) -> float:
     """The fixed use of a worker, in cores: the median, since single windows of single workers are noisy."""
     found = [
-        worker.capacity * (worker_use.used_pct - worker_use.load_pct) / 100.0
+        worker.whole_capacity * (worker_use.used_pct - worker_use.load_pct) / 100.0
         for worker in workers
         if (worker_use := use.workers.get(worker.id)) is not None
         and worker_use.used_pct is not None
