@@ -134,7 +134,7 @@ class Decider:
                 return self._on_snapshot(now, snapshot)
             case IntentsChanged(intents=intents):
                 was_paused = self.paused is not None
-                at_once = self._operators.change(intents)
+                at_once = self._operators.change(now, intents)
                 if was_paused and self.paused is None:
                     self._seen.forgive(self._execution)
                 if self._acting and at_once:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, node, snapshot
 from trimtab_controller.decider.decision import Restarted
+from trimtab_controller.decider.operators.intents import OperatorIntents
 from trimtab_controller.decider.operators.rolling import draining, restarted, restarts
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
 from trimtab_protocol.messages.commands import Command, CommandKind
@@ -83,6 +84,24 @@ def test_the_next_host_waits_until_all_workers_of_this_one_are_back() -> None:
 def test_what_was_stopped_or_started_before_the_operator_asked_is_no_restart() -> None:
     early = after(started(A0, at=ASKED_AT - 1.0), started(A1, at=ASKED_AT - 1.0))
     assert draining([WISH], early, seen(*RUNNING)) == {A0, A1}
+
+
+def test_a_worker_that_was_stopped_is_started_also_if_the_operator_s_clock_is_fast() -> None:
+    """A new leader does not know when the restart was heard."""
+    first, second, other = RUNNING
+    before = after(stopped(A0, at=ASKED_AT - 1.0))
+    assert draining([WISH], before, seen(away(first), second, other)) == {A1}
+    [found] = restarts([WISH], before, seen(away(first), second, other))
+    assert (found.host, found.done) == (HostId("a"), ())
+
+
+def test_a_restart_dated_by_a_fast_clock_counts_from_when_it_was_heard() -> None:
+    intents = OperatorIntents()
+    intents.change(ASKED_AT - 120.0, (WISH,))
+    intents.change(ASKED_AT - 60.0, (WISH, Drain(worker=B0, by="bob", at=1.0, reason="disk")))
+    assert [each.at for each in intents.in_force] == [ASKED_AT - 120.0, 1.0]
+    intents.change(ASKED_AT + 60.0, (replace(WISH, reason="another one"),))
+    assert [each.at for each in intents.in_force] == [ASKED_AT], "that of a slow clock stays"
 
 
 def test_it_ends_when_all_workers_are_back() -> None:

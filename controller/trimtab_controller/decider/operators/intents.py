@@ -1,4 +1,10 @@
-"""The intents in force, and what the decider owes the operators who sent them."""
+"""The intents in force, and what the decider owes the operators who sent them.
+
+Intents are dated by the clock of whoever sent them, stops and starts by the controller's.  So a restart counts from when
+it was heard, if it is dated later than that.
+"""
+
+from dataclasses import replace
 
 from trimtab_controller.decider.decision import (
     Decision,
@@ -17,7 +23,7 @@ from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.operators.proposals import answer_to, any_at_once, wanted_by_operators
 from trimtab_controller.decider.operators.rolling import draining, restarted
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause, RollingRestart
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -27,16 +33,24 @@ class OperatorIntents:
 
     def __init__(self) -> None:
         self.in_force: tuple[Intent, ...] = ()
+        self._heard_at: dict[RollingRestart, float] = {}
 
     @property
     def paused(self) -> str | None:
         """Who paused the controller and why, or None."""
         return next((f"paused by {each.by}: {each.reason}" for each in self.in_force if isinstance(each, Pause)), None)
 
-    def change(self, intents: tuple[Intent, ...]) -> bool:
+    def change(self, now: float, intents: tuple[Intent, ...]) -> bool:
         """Take the intents that are in force now; whether one of them wants an answer before the next window."""
-        known, self.in_force = self.in_force, intents
+        known, heard_at = self.in_force, self._heard_at
+        self._heard_at = {each: heard_at.get(each, now) for each in intents if isinstance(each, RollingRestart)}
+        self.in_force = tuple(map(self._dated, intents))
         return any_at_once(known, intents)
+
+    def _dated(self, intent: Intent) -> Intent:
+        if not isinstance(intent, RollingRestart):
+            return intent
+        return replace(intent, at=min(intent.at, self._heard_at[intent]))
 
     def draining(self, execution: Execution, snapshot: Snapshot | None) -> frozenset[WorkerId]:
         """The workers to empty and stop: those that operators drain or restart, and those that leave."""

@@ -16,7 +16,7 @@ from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.wording import first_few
 
@@ -109,6 +109,8 @@ def _stage(
 ) -> Stage:
     scaling = execution.scalings.get(worker)
     if scaling is None or scaling.at < intent.at:
+        if scaling is not None and scaling.stopped and row is not None and row.absence is Absence.STOPPED:
+            return Stage.STARTING  # dated by a fast clock: it was stopped for this restart, and must not stay off
         known = row is not None and (row.declared != intent.app or row.app not in (None, intent.app))
         return Stage.SKIPPED if known else Stage.TO_DO
     if scaling.of_app is not None and scaling.command.kind is CommandKind.STOP:
