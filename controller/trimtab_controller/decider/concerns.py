@@ -82,7 +82,7 @@ class WorkerUse:
     used_pct: float | None
     load_pct: float | None
     demand_pct: float | None = None
-    inputs_s: float = 0.0
+    inputs_s: float | None = 0.0
     over: int = 0
     backlog: Growth | None = None
     blocked: Blocked | None = None
@@ -184,7 +184,7 @@ def _worker_use(row: NodeWindow, parts: _Parts, demand: WorkerDemand | None, bef
         used_pct=used_pct,
         load_pct=load_pct,
         demand_pct=demand_pct,
-        inputs_s=parts.inputs_s or 0.0,
+        inputs_s=parts.inputs_s,
         over=(before.over if before else 0) + 1 if held > 100.0 else 0,
         backlog=_grown(parts.backlog, before.backlog if before else None),
         blocked=None if demand is None else demand.blocked,
@@ -232,13 +232,14 @@ def _backlogs(use: ClusterUse) -> Iterator[Concern]:
     growing = {
         worker
         for worker, worker_use in use.workers.items()
-        if worker not in blocked and _is_growing(worker_use.backlog, worker_use.inputs_s * use.window_s)
+        if worker not in blocked and _is_growing(worker_use.backlog, worker_use.inputs_s, use.window_s)
     }
-    inputs_s: dict[AppId | None, float] = {}
+    inputs_s: dict[AppId | None, float | None] = {}
     for worker_use in use.workers.values():
-        inputs_s[worker_use.app] = inputs_s.get(worker_use.app, 0.0) + worker_use.inputs_s
+        so_far, more = inputs_s.get(worker_use.app, 0.0), worker_use.inputs_s
+        inputs_s[worker_use.app] = None if so_far is None or more is None else so_far + more
     of_apps = {
-        app for app, growth in use.backlogs.items() if _is_growing(growth, inputs_s.get(app, 0.0) * use.window_s)
+        app for app, growth in use.backlogs.items() if _is_growing(growth, inputs_s.get(app, 0.0), use.window_s)
     } - {use.workers[worker].app for worker in blocked}
     named = dict(_by_app(use, growing))
     for app in sorted(named.keys() | of_apps):
@@ -262,8 +263,11 @@ def _blocked_text(worker: WorkerId, worker_use: WorkerUse, blocked: Blocked) -> 
     return f"{waiting}, which uses {used} % of its capacity: {first_few(blocked.first, blocked.count)}"
 
 
-def _is_growing(growth: Growth | None, worked_off: float) -> bool:
-    return growth is not None and growth.windows >= WINDOWS and growth.now - growth.before > worked_off
+def _is_growing(growth: Growth | None, inputs_s: float | None, window_s: float) -> bool:
+    """Whether a backlog has grown by more than is worked off in a window; not, if that is unknown."""
+    if growth is None or inputs_s is None or growth.windows < WINDOWS:
+        return False
+    return growth.now - growth.before > inputs_s * window_s
 
 
 def _waiting_at(worker: WorkerId, worker_use: WorkerUse, window_s: float) -> str:

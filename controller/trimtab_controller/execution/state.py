@@ -197,7 +197,7 @@ class Scaling:
 class SizeChange:
     """The controller changed the number of workers of an app from `before` to `after` at `at` (epoch seconds).
 
-    `rate` = inputs per second that the app did then.
+    `rate` = inputs per second that the app did then; 0 = none, or unknown: nothing is compared with it.
     """
 
     at: float

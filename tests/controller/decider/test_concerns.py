@@ -160,6 +160,14 @@ def test_ten_million_inputs_that_wait_are_told() -> None:
     )
 
 
+def test_whether_a_backlog_grows_too_fast_is_unknown_where_nobody_knows_what_is_worked_off() -> None:
+    nodes, rows = (node(W0, 0.1),), []
+    for number in range(4):
+        (row,) = window(number, nodes, (W0, 0.1, number)).key_groups
+        rows.append(replace(window(number, nodes), key_groups=(replace(row, tuples_in_s=None),)))
+    assert concerns_of(after(*rows)) == ()
+
+
 @pytest.mark.parametrize(
     ("waiting", "said"), [(0.62, "at w0, which waits for a core 62 % of the time"), (0.1, "at w0"), (None, "at w0")]
 )

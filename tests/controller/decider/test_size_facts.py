@@ -76,6 +76,14 @@ def test_what_workers_use_and_lack_is_no_less_where_they_share_a_host_that_is_to
     assert (found.fixed, found.behind) == (pytest.approx(0.15), pytest.approx(0.3)), "as with whole hosts"
 
 
+@pytest.mark.parametrize("missing", ["its inputs", "all of it"])
+def test_the_rate_of_a_worker_that_does_not_say_it_counts_like_that_of_the_others(missing: str) -> None:
+    known = WorkerUse(app=APP, used_pct=70.0, load_pct=60.0, demand_pct=80.0, inputs_s=5.0)
+    rows = {W0: known} if missing == "all of it" else {W0: known, W1: replace(known, inputs_s=None)}
+    assert facts(view(), used=ClusterUse(workers=rows)).rate == 15.0, "5 with one core, 3 cores"
+    assert facts(view(), used=ClusterUse()).rate is None
+
+
 def test_a_process_that_does_not_say_what_it_uses_is_judged_by_its_key_groups() -> None:
     assert facts(view(), used=use(None)).fixed == 0.0
 

@@ -1,7 +1,7 @@
 """The intents in force, and what the decider owes the operators who sent them.
 
-Intents are dated by the clock of whoever sent them, stops and starts by the controller's.  So a restart counts from when
-it was heard, if it is dated later than that.
+Intents are dated by the clock of whoever sent them, stops and starts by the controller's.  So a restart counts from
+when it was heard, if it is dated later than that.
 """
 
 from dataclasses import replace

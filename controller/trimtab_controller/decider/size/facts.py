@@ -58,7 +58,8 @@ class SizeFacts:
 
     `demand` = cores that its key groups ask for in all; `loads` = of each one that can be moved; `fixed` = cores that
     each worker uses besides.  `behind` = cores that are asked of its workers beyond what they use.  `rate` = inputs
-    done per second.  `standbys` = how many each key group should have; 1 while that is unknown.
+    done per second; workers that do not say it count like the others, and None = nobody says it.  `standbys` = how many
+    each key group should have; 1 while that is unknown.
 
     `leaving` = workers that the controller drains to make the app smaller; `blocked` = workers with key groups that
     wait for something else than CPU; `unmeasured` = workers of which nothing is known; `starting` = workers that were
@@ -80,7 +81,7 @@ class SizeFacts:
     loads: Floats
     fixed: float
     behind: float
-    rate: float
+    rate: float | None
     standbys: int
     leaving: tuple[WorkerId, ...] = ()
     blocked: tuple[WorkerId, ...] = ()
@@ -205,7 +206,7 @@ def facts_of(
             for worker, worker_use in of_app
             if worker_use.demand_pct is not None and worker_use.used_pct is not None
         ),
-        rate=sum(worker_use.inputs_s for _, worker_use in of_app),
+        rate=_rate(rows, use),
         standbys=1 if view.standbys is None else view.standbys,
         leaving=leaving,
         blocked=tuple(worker.id for worker, worker_use in of_app if worker_use.blocked is not None),
@@ -218,6 +219,18 @@ def facts_of(
         pools=tuple(_pools(view)),
         ahead=ahead,
     )
+
+
+def _rate(workers: Collection[Worker], use: ClusterUse) -> float | None:
+    known = [
+        (worker.capacity, worker_use.inputs_s)
+        for worker in workers
+        if (worker_use := use.workers.get(worker.id)) is not None and worker_use.inputs_s is not None
+    ]
+    of_known = sum(capacity for capacity, _ in known)
+    if not of_known:
+        return None
+    return sum(rate for _, rate in known) * sum(worker.capacity for worker in workers) / of_known
 
 
 def _tied(view: AppView) -> frozenset[WorkerId]:

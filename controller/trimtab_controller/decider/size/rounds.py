@@ -151,7 +151,7 @@ class SizeRounds:
         self.verdicts[app] = replace(verdict, due=False)
         if hook:
             self.waiting.add(app)
-        change = SizeChange(at=now, before=verdict.workers, after=verdict.wanted, rate=verdict.rate)
+        change = SizeChange(at=now, before=verdict.workers, after=verdict.wanted, rate=verdict.rate or 0.0)
         return Resized(
             app=app,
             start=verdict.start,

@@ -68,7 +68,7 @@ class SizeVerdict:
     desired: int | None = None
     asked: float | None = None
     capacity: float | None = None
-    rate: float = 0.0
+    rate: float | None = None
     by_word: bool = False
     due: bool = False
     keep: tuple[WorkerId, ...] = ()
@@ -285,6 +285,8 @@ def _in_vain(facts: SizeFacts, settings: ScalingSettings, changes: Sequence[Size
     """
     last = changes[-1] if changes else None
     if last is None or last.after <= last.before or not last.before:
+        return False
+    if facts.rate is None or not last.rate:
         return False
     settled = _patience(facts, settings) <= facts.end_s - last.at <= HOUR_S
     expected = last.rate * (1.0 + EFFECTIVE * (last.after / last.before - 1.0))
