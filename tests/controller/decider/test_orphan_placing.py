@@ -61,6 +61,15 @@ def test_a_worker_counts_with_what_it_uses_besides_its_key_groups() -> None:
     assert placed(seen_, orphaned({5: 10.0}), {WorkerId("a"): 60.0}).targets == {kg(5): "b"}
 
 
+def test_what_is_asked_of_a_worker_is_compared_with_its_share_of_its_host() -> None:
+    """15 % of a core are 60 % of the quarter with which it counts."""
+    seen_ = view({"a": 0.25, "b": 1.0}, {0: ("a", 5.0), 1: ("b", 30.0)})
+    assert placed(seen_, orphaned({5: 1.0}), {WorkerId("a"): 15.0}).targets == {kg(5): "a"}, "of a quarter"
+    first, second = seen_.workers
+    crowded = replace(seen_, workers=(replace(first, share=0.25), second))
+    assert placed(crowded, orphaned({5: 1.0}), {WorkerId("a"): 15.0}).targets == {kg(5): "b"}
+
+
 def test_state_goes_where_the_host_has_memory_for_it() -> None:
     rooms = {HostId("h-a"): Room(cpu=100.0, memory=1_000.0), HostId("h-b"): Room(cpu=100.0, memory=1_000_000.0)}
     seen_ = view({"a": 1.0, "b": 1.0}, {0: ("a", 10.0), 1: ("b", 30.0)}, rooms=rooms)

@@ -167,11 +167,14 @@ def _first(view: AppView, table: OwnedTable) -> OwnedTable:
 
 
 def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, asked_pct: Mapping[WorkerId, float]) -> Floats:
-    """(N,) percent of its capacity that is asked of each worker: with its fixed use, and what it will inherit."""
+    """(N,) percent of the capacity with which it counts that is asked of each worker: also for its fixed use, and for
+    what it will inherit.
+    """
     own, found = view.owned.loads_of_workers(), []
     for worker in workers:
         inherited = orphaned.inherited.get(worker.id, 0.0) / worker.capacity
-        found.append(max(own.get(worker.id, 0.0) / worker.capacity, asked_pct.get(worker.id, 0.0)) + inherited)
+        asked = asked_pct.get(worker.id, 0.0) / worker.share
+        found.append(max(own.get(worker.id, 0.0) / worker.capacity, asked) + inherited)
     return np.array(found)
 
 
