@@ -4,8 +4,8 @@ import time
 from dataclasses import dataclass
 
 from trimtab_controller.configuration import Configuration
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.events import read_events

@@ -10,8 +10,8 @@ from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.events import DrainBlocked
 from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.fixed import refusal
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.orphans.restores import what_restores

@@ -39,8 +39,8 @@ from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.judgement import blocked_drains, judge_now, noted
-from trimtab_controller.decider.observing.known import NOTHING_SEEN, Known
-from trimtab_controller.decider.observing.observations import Observations, Recalled, too_early
+from trimtab_controller.decider.known import NOTHING_SEEN, Known
+from trimtab_controller.decider.observations import Observations, Recalled, too_early
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.intents import OperatorIntents

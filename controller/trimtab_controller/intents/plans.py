@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Planned, Refused
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.moves import VALID_S, plan_of
 from trimtab_controller.execution.state import Execution, HandoverPhase

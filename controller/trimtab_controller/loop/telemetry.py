@@ -8,8 +8,8 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.operators.maintenance import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution import guard

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.rule import RuleKind, is_about, names

@@ -34,9 +34,9 @@ from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.evaluate import Evaluation
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import FixedWorker, NotReady

@@ -10,7 +10,7 @@ from tests.controller.cli.status_examples import STATUS
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from trimtab_controller.cli.why import show
-from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import UNLIMITED, AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason

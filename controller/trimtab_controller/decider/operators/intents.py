@@ -15,7 +15,7 @@ from trimtab_controller.decider.decision import (
     Refused,
     Restarted,
 )
-from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.forgetting import to_forget
 from trimtab_controller.decider.operators.maintenance import maintenance_over

@@ -7,8 +7,8 @@ from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
 from trimtab_controller.decider.decision import Resized
 from trimtab_controller.decider.forecast.rounds import Forecasts, Times
 from trimtab_controller.decider.hosts.hosts import HostTracker
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.evaluate import Evaluation
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings

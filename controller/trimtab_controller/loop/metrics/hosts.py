@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from trimtab_controller.decider.concerns import WorkerUse
 from trimtab_controller.decider.hosts.hosts import Host
-from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.known import Known
 from trimtab_controller.loop.metrics.shown import Shown, Values, ratio
 from trimtab_models.elastic import Level
 from trimtab_protocol.messages.snapshot import HostWindow

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.describe import ALL_NAMES
-from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.known import Known
 from trimtab_controller.loop.metrics.apps import APPS
 from trimtab_controller.loop.metrics.declare import Declare
 from trimtab_controller.loop.metrics.handovers import HandoverMetrics

@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 from prometheus_client import Gauge
 
-from trimtab_controller.decider.observing.known import Known
+from trimtab_controller.decider.known import Known
 from trimtab_protocol.messages.names import AppId
 
 T = TypeVar("T")

@@ -19,10 +19,10 @@ from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.judgement import still_free
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
-from trimtab_controller.decider.observing.known import Known
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import Requirements, check_cluster, observe, parts_of, placed_workers
 from trimtab_controller.decider.observing.readers import Readers
