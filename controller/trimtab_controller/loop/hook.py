@@ -67,6 +67,7 @@ class Hook:
         self._running = None
         self._kill(running)  # also what a finished program has left behind
         if code == 0:
+            running.output.close()
             log.info("the hook for %s has ended", running.app)
             return HookResult(running.app, None)
         how = (
@@ -88,15 +89,15 @@ class Hook:
         try:
             process = subprocess.Popen(
                 settings.hook,
-                env={**os.environ, **values},
+                env={**os.environ, **{name: value.replace("\0", " ") for name, value in values.items()}},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: characters that the locale does not have
             output.close()
-            return self._failed(app, f"it cannot be started: {error.strerror or error}")
+            return self._failed(app, f"it cannot be started: {getattr(error, 'strerror', None) or error}")
         log.info("running the hook for %s: %s", app, values.get("TRIMTAB_REASON", ""))
         self._running = _Running(app, process, output, self._clock() + settings.hook_timeout_s)
         return None

@@ -93,3 +93,12 @@ def test_one_that_takes_too_long_is_ended_with_its_children(hooks: list[Hook], t
         assert time.monotonic() < deadline
         time.sleep(0.02)
     assert pid != os.getpid()
+
+
+def test_a_reason_with_a_null_character_does_not_end_the_controller(hooks: list[Hook], tmp_path: Path) -> None:
+    """An operator's reason may have any character; the environment of a process may not."""
+    out = tmp_path / "out"
+    hook = program(hooks, f"import os; open({str(out)!r}, 'w').write(os.environ['TRIMTAB_REASON'])")
+    hook.call(APP, {"TRIMTAB_REASON": "ann wants 6: a\0b"})
+    assert result(hook) == HookResult(APP, None)
+    assert out.read_text() == "ann wants 6: a b"
