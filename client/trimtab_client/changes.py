@@ -84,9 +84,14 @@ class Changes:
         """Move key groups of one app (`app/operator/partition`) to a worker, in a plan of their own."""
         return self._change("move", {"key_groups": list(key_groups), "worker": worker}, reason, dry_run, key)
 
-    def undo(self, plan: str, *, reason: str, dry_run: bool = False, key: str | None = None) -> ChangeDocument:
-        """Move back what a plan has moved, in a plan of its own; a dry run tells what that costs."""
-        return self._change("undo", {"plan": plan}, reason, dry_run, key)
+    def undo(
+        self, plan: str, *, reason: str, partly: bool = False, dry_run: bool = False, key: str | None = None
+    ) -> ChangeDocument:
+        """Move back what a plan has moved, in a plan of its own; a dry run tells what that costs.
+
+        `partly`: what can go back, and the caveats tell what cannot and why; otherwise all of it or nothing.
+        """
+        return self._change("undo", {"plan": plan, "partly": partly}, reason, dry_run, key)
 
     def add_rule(
         self,

@@ -23,6 +23,8 @@ SEEN_LIMIT_S = 3.0
 LOOK_EVERY_S = 0.02
 AT_ONCE = 8
 """Changes that are carried out at the same time; each holds a thread while it waits for the broker."""
+MAX_TOLD = 5_000
+"""Characters of a request's arguments in the line of the log; a request may name a thousand key groups."""
 STATUS = {
     Fault.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
     Fault.UNKNOWN: HTTPStatus.NOT_FOUND,
@@ -160,6 +162,10 @@ def _document(request: Request, change: Change, *, written: bool) -> ChangeDocum
     )
 
 
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... ({len(text)} characters)"
+
+
 def _tell(request: Request, key: str, answer: Answer | None) -> None:
     """The line of the log that says who changed what."""
     match answer:
@@ -172,7 +178,7 @@ def _tell(request: Request, key: str, answer: Answer | None) -> None:
     log.info(
         "change",
         **fields(
-            who=request.by, address=request.address, action=request.action, arguments=request.arguments,
+            who=request.by, address=request.address, action=request.action, arguments=_short(request.arguments),
             reason=request.reason, key=key, result=result, text=text,
         ),
     )  # fmt: skip

@@ -1,5 +1,7 @@
 """Stands before every request: who may ask, how often, and what a browser may do with the answer."""
 
+import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -7,7 +9,8 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trimtab_protocol.console_documents import PROBLEM_TYPE
+from trimtab_protocol.console_documents import API, PROBLEM_TYPE
+from trimtab_protocol.messages.intents import MAX_BYTES
 from trimtab_protocol.messages.rate_limit import RateLimits
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -16,7 +19,12 @@ CHANGING = frozenset({"POST", "DELETE"})
 OWN_PAGES = b"trimtab"
 """X-Requested-With of our own pages: a header that a page of another site cannot send without asking first."""
 MAX_BODY = 20_000
-"""Bytes of a request's body."""
+"""Bytes of a request's body, where the body is not one of names."""
+MAX_LONG_BODY = MAX_BYTES + MAX_BODY
+"""Bytes of the body of a request that names key groups or workers: what the largest intent needs."""
+MAX_PASSED, PASSED_S = 8_000_000, 10.0
+"""Bytes of a body that is too long, and seconds, that are passed over before the answer."""
+LONG_BODIES = frozenset({f"{API}/intents/move", f"{API}/intents/add-rule"})
 PER_S, AT_ONCE = 30.0, 150.0
 """Requests per second from one address, and in one burst.
 
@@ -67,6 +75,8 @@ class Guard:
         if refusal is None:
             await self._app(scope, receive, hardened)
         else:
+            if refusal[0] is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                await _pass_over(receive)
             await _refuse(hardened, *refusal)
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
@@ -76,7 +86,7 @@ class Guard:
             return HTTPStatus.MISDIRECTED_REQUEST, "the Host header names a host that is not in console.hosts"
         if scope["method"] not in READING | CHANGING:
             return HTTPStatus.METHOD_NOT_ALLOWED, f"expected one of {', '.join(sorted(READING | CHANGING))}"
-        if scope["method"] in CHANGING and (refusal := _change_refusal(headers)) is not None:
+        if scope["method"] in CHANGING and (refusal := _change_refusal(headers, scope["path"])) is not None:
             return refusal
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_REQUEST_TARGET:
             return HTTPStatus.REQUEST_URI_TOO_LONG, f"path and query have more than {MAX_REQUEST_TARGET} bytes"
@@ -92,6 +102,17 @@ def problem(status: HTTPStatus, detail: str) -> bytes:
     return json.dumps({"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}).encode()
 
 
+async def _pass_over(receive: Receive) -> None:
+    """Let a client send its body, or its first part: before that it does not read why it is refused."""
+    passed, more = 0, True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PASSED_S):
+            while more and passed <= MAX_PASSED:
+                message = await receive()
+                passed += len(message.get("body", b""))
+                more = message["type"] == "http.request" and message.get("more_body", False)
+
+
 async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
     headers = [(b"content-type", PROBLEM_TYPE.encode())]
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
@@ -102,7 +123,7 @@ async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
     await send({"type": "http.response.body", "body": problem(status, detail)})
 
 
-def _change_refusal(headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | None:
+def _change_refusal(headers: Mapping[bytes, bytes], path: str) -> tuple[HTTPStatus, str] | None:
     """Why a request that changes something is refused (CSRF, bodies without end); None if it is not."""
     origin = headers.get(b"origin")
     if headers.get(b"sec-fetch-site", b"same-origin") != b"same-origin":
@@ -116,11 +137,10 @@ def _change_refusal(headers: Mapping[bytes, bytes]) -> tuple[HTTPStatus, str] | 
     if b"transfer-encoding" in headers:
         return HTTPStatus.LENGTH_REQUIRED, "found a body of unknown length, expected Content-Length"
     length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > MAX_BODY:
-        return (
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"found a body of {length[:20]!r} bytes, expected at most {MAX_BODY}",
-        )
+    most = MAX_LONG_BODY if path in LONG_BODIES else MAX_BODY
+    if not length.isdigit() or int(length) > most:
+        found = length[:20].decode("latin-1")
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"found a body of {found} bytes, expected at most {most}"
     return None
 
 

@@ -183,7 +183,7 @@ class Fleet:
                 for host in sorted({self.host(index) for index in range(self.workers)})
             ),
             "pool": (PoolStatus(app=APP, worker=WorkerId("orders-spare"), host=HostId("host-spare"), capacity=1.0),),
-            "rules": (RuleStatus(rule=LICENCE),),
+            "rules": (RuleStatus(rule=LICENCE),), "intents": {},
             "rounds": (self.past(at), self.in_flight(at)),
             "proposals": (self.waiting(at),),
             "decisions": (

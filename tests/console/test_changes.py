@@ -3,6 +3,8 @@
 import json
 import logging
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.console.fleet import APP, NOW, status_record
-from tests.console.setup import BASE, FLEET, SECRETS, Setup
+from tests.console.fleet import APP, NOW, Fleet, status_record
+from tests.console.setup import BASE, FLEET, SECRETS, Setup, serving
+from tests.console.told import explainer_of
 from trimtab_console import desk as desk_module
 from trimtab_console.desk import Desk
+from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
 from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
-from trimtab_protocol.messages.intents import Drain, Intent, Pause
+from trimtab_controller.decider.observing.view import AppView
+from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause
+from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.status import HoldStatus
 from trimtab_protocol.messages.taken_back import TakenBack
 
@@ -240,7 +246,8 @@ def test_another_site_changes_nothing_through_a_browser(setup: Setup, changed: d
 
 def test_a_body_has_a_length_and_a_limit(setup: Setup) -> None:
     long = setup.ask("pause", {"reason": "x" * 30_000}, key="k")
-    assert "expected at most 20000" in told(long, 413)
+    assert "found a body of 300" in told(long, 413)
+    assert "bytes, expected at most 20000" in told(long, 413)
     response = setup.client.post("/api/v1/intents/pause", content=iter([b"{}"]), headers=bearer("ann"))
     assert "Content-Length" in told(response, 411)
 
@@ -362,3 +369,65 @@ def test_a_password_that_a_browser_sends_by_itself_is_no_token(setup: Setup) -> 
     headers = {"authorization": "Basic YTpi", "idempotency-key": "k"}
     response = setup.client.post("/api/v1/intents/pause", json={"reason": "x"}, headers=headers)
     assert "X-Requested-With" in told(response, 403)
+
+
+def post(url: str, body: dict[str, object]) -> tuple[int, dict[str, Any]]:
+    request = urllib.request.Request(url, json.dumps({"reason": "test", **body}).encode(), method="POST")
+    for name, value in {**bearer("ann"), "content-type": "application/json", "idempotency-key": "k"}.items():
+        request.add_header(name, value)
+    try:
+        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_the_largest_request_to_move_goes_through_the_server_and_no_larger_one(tmp_path: Path) -> None:
+    fleet = Fleet(workers=4, key_groups=2_400, operators=(OperatorId(f"by-customer-{'x' * 100}"),))
+    setup = Setup(tmp_path, fleet)
+    view = explainer_of(setup.watch, fleet).looked().known.views[APP]
+    assert isinstance(view, AppView)
+    names = [str(view.owned[row].key_group) for row in range(MAX_MOVES + 1)]
+    with serving(setup.client.app) as address:
+        move = f"{address}/api/v1/intents/move"
+        body: dict[str, object] = {"key_groups": names[:MAX_MOVES], "worker": view.workers[0].id}
+        assert 100_000 < len(json.dumps(body)) < MAX_LONG_BODY
+        code, found = post(move, body)
+        assert (code, found.get("written")) == (200, True), found
+        [(_, intent)] = setup.topic.written
+        assert isinstance(intent, MoveKeyGroups)
+        assert {str(each.key_group) for each in intent.moves} == set(names[:MAX_MOVES])
+        code, found = post(move, {**body, "key_groups": names})
+        assert code == 422
+        assert "at most 1000 items after validation, not 1001" in found["detail"]
+        code, found = post(move, {**body, "worker": "w" * MAX_LONG_BODY})
+        assert (code, found["detail"].partition(" bytes, ")[2]) == (413, f"expected at most {MAX_LONG_BODY}")
+        code, found = post(f"{address}/api/v1/intents/drain", {"worker": "w" * MAX_BODY})
+        assert (code, found["detail"].partition(" bytes, ")[2]) == (413, f"expected at most {MAX_BODY}")
+    assert len(setup.topic.written) == 1
+
+
+def test_what_a_controller_of_0_1_0_does_not_know_is_refused(setup: Setup) -> None:
+    setup.watch.take(status_record(FLEET.status(intents=None)))
+    asked: dict[str, dict[str, object]] = {
+        "stop": {}, "scale": {"app": APP, "workers": 3}, "approve": {"plan": "3.16"},
+    }  # fmt: skip
+    for what, body in asked.items():
+        refused = told(setup.ask(what, body, key=what), 409)
+        assert refused.startswith(f"the controller that leads is older than 0.2.0 and does not know {what}, so nothing")
+    assert setup.topic.written == []
+    assert setup.ask("pause", {}, key="pause").json()["written"]
+    setup.watch.take(status_record(replace(FLEET.status(), at=NOW)))
+    assert setup.ask("stop", {}, key="again").json()["written"]
+
+
+def test_the_line_of_the_log_has_a_limit(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
+    names = [f"{APP}/by-customer/{at}" for at in range(500)]
+    with caplog.at_level(logging.INFO):
+        setup.ask("move", {"key_groups": names, "worker": "nobody"}, key="k")
+    (line,) = [row for row in caplog.records if row.getMessage() == "change"]
+    told_of = line.fields["arguments"]  # type: ignore[attr-defined]
+    assert told_of.startswith('{"key_groups":["orders/by-customer/0"')
+    assert len(told_of) < 5_100
+    assert told_of.endswith(" characters)")

@@ -18,7 +18,7 @@ from trimtab_controller.intents.names import app_named, host_named, node_named, 
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
 from trimtab_protocol.messages.decode import BadMessage, Fields
-from trimtab_protocol.messages.intents import MAX_WORKERS
+from trimtab_protocol.messages.intents import MAX_MOVES, MAX_WORKERS
 from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIORITY, Rule, RuleKind, read_rule
 
 MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP, MAX_RANGES_TEXT = 200, 2_000, 200, 500, 1_000
@@ -92,10 +92,18 @@ class PlanAsking(Asking):
     plan: Name
 
 
+class UndoAsking(PlanAsking):
+    """`partly`: take back what can go back, and tell what cannot and why; otherwise all of it or nothing."""
+
+    partly: bool = False
+
+
 class MoveAsking(Asking):
     """Key groups of one app as `app/operator/partition`, and the worker to which they should move."""
 
-    key_groups: Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_KEY_GROUP)]], Field(min_length=1)]
+    key_groups: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=MAX_KEY_GROUP)]], Field(min_length=1, max_length=MAX_MOVES)
+    ]
     worker: Name
 
 
@@ -281,10 +289,10 @@ def post_move(asking: MoveAsking, at: At) -> ChangeDocument:
 
 
 @router.post("/undo")
-def post_undo(asking: PlanAsking, at: At) -> ChangeDocument:
+def post_undo(asking: UndoAsking, at: At) -> ChangeDocument:
     """Move back what a plan has moved, in a plan of its own."""
     looked = at.look()
-    return at.hand_in("undo", asking, lambda asked: plans.undo(asked, asking.plan, looked))
+    return at.hand_in("undo", asking, lambda asked: plans.undo(asked, asking.plan, looked, partly=asking.partly))
 
 
 @router.post("/add-rule")

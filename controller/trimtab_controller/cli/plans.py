@@ -33,7 +33,7 @@ def run_move(args: argparse.Namespace, target: Target) -> int:
 
 def run_undo(args: argparse.Namespace, target: Target) -> int:
     """Move back what a plan has moved, after the operator has seen what that costs."""
-    change = plans.undo(asked(args, status=read_status(target)), args.plan, look(target))
+    change = plans.undo(asked(args, status=read_status(target)), args.plan, look(target), partly=args.partly)
     if not args.yes:
         _ask(change)
     return carry_out(args, target, change)
@@ -42,7 +42,8 @@ def run_undo(args: argparse.Namespace, target: Target) -> int:
 def _ask(change: Change) -> None:
     """Show what follows, and go on only if the user wants it.  Raises CommandError."""
     if not sys.stdin.isatty():
-        raise CommandError(f"{change.text}; to do so without being asked, add --yes")
+        told = "\n".join([change.text, *change.caveats])
+        raise CommandError(f"{told}\nto do so without being asked, add --yes")
     print("\n".join([change.text, *change.caveats]))
     try:
         answer = input("Go on? [y/N] ")

@@ -7,10 +7,12 @@ from trimtab_controller.intents.change import (
     Change,
     Fault,
     Refusal,
+    check_known,
     check_reports,
     not_now,
     one,
     take_back,
+    unheard,
 )
 from trimtab_controller.intents.names import ZONE, Node
 from trimtab_controller.seen import SILENT_AFTER_S
@@ -112,9 +114,10 @@ def undrain(asked: Asked, node: Node) -> Change:
         return found
     leaving = [app.size.leaving for app in asked.status.apps if app.size is not None] if asked.status else []
     if any(name in workers for workers in leaving) and key not in asked.intents:
+        old = check_known(asked, "undrain of a worker that leaves")
         intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
         text = f"{name} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
-        return one(intent, text)
+        return one(intent, text, (*unheard(asked, "it happens"), *old))
     text, idle = f"the drain of {name} is cancelled: it takes key groups again", f"{name} is not being drained"
     return take_back(asked, key, text, idle)
 
@@ -130,18 +133,20 @@ def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | 
 
 def forget_app(asked: Asked, app: AppId) -> Change:
     """Drop an app that no longer runs."""
+    old = check_known(asked, "forget")
     _check_gone([row for row in _running(asked) if row.app == app], f"app {app}")
     intent = ForgetApp(app=app, by=asked.by, at=asked.at, reason=asked.reason)
     unknown = bool(asked.apps) and app not in asked.apps
-    return _forgotten(
-        intent, f"app {app}", (f"but no app {app!r} is known; there are {first_few(asked.apps)}",) if unknown else ()
-    )
+    told = (f"but no app {app!r} is known; there are {first_few(asked.apps)}",) if unknown else ()
+    return _forgotten(intent, f"app {app}", (*unheard(asked, "it happens"), *old, *told))
 
 
 def forget_worker(asked: Asked, worker: WorkerId) -> Change:
     """Drop a worker that no longer runs."""
+    old = check_known(asked, "forget")
     _check_gone([row for row in _running(asked) if row.worker == worker], f"worker {worker}")
-    return _forgotten(ForgetWorker(worker=worker, by=asked.by, at=asked.at, reason=asked.reason), f"worker {worker}")
+    intent = ForgetWorker(worker=worker, by=asked.by, at=asked.at, reason=asked.reason)
+    return _forgotten(intent, f"worker {worker}", (*unheard(asked, "it happens"), *old))
 
 
 def pause(asked: Asked) -> Change:
@@ -155,6 +160,7 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
 
     Moves that operators asked for and that wait are taken back, or they would begin as soon as the plan has ended.
     """
+    old = check_known(asked, "stop")
     if app is not None:
         check_reports(asked, app)
     stopping = Stop(app=app, by=asked.by, at=asked.at, reason=asked.reason)
@@ -176,6 +182,7 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
             (stopping.key, stopping),
         ),
         text=f"{what}: released key groups arrive, all others stay where they are{back}; {then}",
+        caveats=(*unheard(asked, "it happens"), *old),
     )
 
 
@@ -202,12 +209,13 @@ def accept_journal(asked: Asked, expected: str | None = None) -> Change:
 
 def scale(asked: Asked, app: AppId, workers: int) -> Change:
     """Set how many workers an app should have, whatever its demand is."""
+    old = check_known(asked, "scale")
     check_reports(asked, app)
     if not 1 <= workers <= MAX_WORKERS:
         raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
     intent = Scale(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"{app} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {app} auto` ends that"
-    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, app, workers)))
+    return one(intent, text, (*not_now(asked, "it happens", "changes"), *old, *_out_of_reach(asked, app, workers)))
 
 
 def scale_auto(asked: Asked, app: AppId) -> Change:
@@ -229,7 +237,7 @@ def _check_gone(found: list[NodeStatus], what: str) -> None:
         raise Refusal(Fault.CONFLICT, f"{what} still runs: {where}; stop it first")
 
 
-def _forgotten(intent: ForgetApp | ForgetWorker, what: str, caveats: tuple[str, ...] = ()) -> Change:
+def _forgotten(intent: ForgetApp | ForgetWorker, what: str, caveats: tuple[str, ...]) -> Change:
     text = f"{what} will be forgotten with the next window; `trimtab status` then lists it among the decisions"
     return one(intent, text, caveats)
 

@@ -3,7 +3,7 @@
 from collections.abc import Sized
 
 from trimtab_controller.intents.actions import drain, undrain
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known
 from trimtab_controller.intents.names import Node
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -15,6 +15,7 @@ LONGEST_S = 30 * 86_400.0
 def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
     check_span(for_s)
+    old = check_known(asked, "maintenance")
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
         raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {first_few(sorted(hosts)) or 'none'}")
@@ -36,7 +37,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
         key=drains[0].key,
         records=tuple((each.key, each) for each in drains),
         text=text,
-        caveats=(*drain(asked, Node(host)).caveats, *_stay_off(kept)),
+        caveats=(*drain(asked, Node(host)).caveats, *old, *_stay_off(kept)),
     )
 
 

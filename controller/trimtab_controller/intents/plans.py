@@ -2,15 +2,15 @@
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView, NotReady
-from trimtab_controller.decider.operators.moves import VALID_S, plan_of
+from trimtab_controller.decider.operators.moves import VALID_S, plan_of, possible
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, not_now, one
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, not_now, one, unheard
 from trimtab_controller.intents.names import worker_named
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.decode import BadMessage
@@ -47,31 +47,36 @@ class Looked:
 
 def approve(asked: Asked, plan: str) -> Change:
     """Carry out a plan that waits for approval."""
+    old = check_known(asked, "approve")
     row = _waiting(asked, plan)
     text = f"plan {row.plan} of {row.app} begins: {cost_of(asked, row)}"
     intent = Approve(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason)
-    return one(intent, text, not_now(asked, "it begins, if it fits then,", "moves"))
+    return one(intent, text, (*not_now(asked, "it begins, if it fits then,", "moves"), *old))
 
 
 def reject(asked: Asked, plan: str) -> Change:
     """Do not carry out a plan that waits for approval."""
+    old = check_known(asked, "reject")
     row = _waiting(asked, plan)
     text = (
         f"plan {row.plan} of {row.app} is not carried out; no other one is proposed for balance during "
         "`[plans] approval_s`, unless loads change by more than the band"
     )
-    return one(Reject(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason), text)
+    intent = Reject(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason)
+    return one(intent, text, (*unheard(asked, "it is heard"), *old))
 
 
 def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
     """Move key groups of one app to one worker, in a plan of their own."""
+    old = check_known(asked, "move")
     wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
         raise Refusal(Fault.UNKNOWN, f"no worker {target!r} reports; there are {first_few(known)}")
-    what = f"{len(moves)} key group{'' if len(moves) == 1 else 's'} of {wish.app} to {target}"
+    what = f"{_groups(len(moves))} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
-    return _wanted(asked, wish, looked, what, f"; {stay}")
+    change = _wanted(asked, wish, looked, what, f"; {stay}")
+    return replace(change, caveats=(*change.caveats, *old))
 
 
 def placings(key_groups: Sequence[str], worker: str) -> list[Placing]:
@@ -80,9 +85,13 @@ def placings(key_groups: Sequence[str], worker: str) -> list[Placing]:
     return [Placing(key_group=_parsed(text), worker=target) for text in key_groups]
 
 
-def undo(asked: Asked, plan: str, looked: Looked) -> Change:
-    """Move back what a plan has moved, in a plan of its own."""
-    done, app = _done_by(plan, looked)
+def undo(asked: Asked, plan: str, looked: Looked, *, partly: bool = False) -> Change:
+    """Move back what a plan has moved, in a plan of its own: all of it or nothing, or `partly` what can go back."""
+    old = check_known(asked, "undo")
+    done, app, unlisted = _done_by(plan, looked)
+    if unlisted and not partly:
+        text = f"plan {plan} cannot be undone as a whole: the events list its first moves, and not {unlisted} more"
+        raise Refusal(Fault.CONFLICT, f"{text}; `trimtab undo {plan} --partly` takes back what can")
     placement = looked.execution.placements.get(app)
     owner = {each: placement.of(each.operator, each.partition)[:1] if placement else () for each in done}
     moves = [
@@ -90,11 +99,51 @@ def undo(asked: Asked, plan: str, looked: Looked) -> Change:
     ]
     if not moves:
         raise Refusal(Fault.CONFLICT, f"nothing is left to undo: all {len(done)} key groups have moved on since")
-    wish = _wish(asked, moves, undoes=plan)
     left = len(done) - len(moves)
-    moved_on = f"; {left} key groups have moved on since and stay where they are" if left else ""
-    what = f"plan {plan} of {app} is undone: {len(moves)} key group{'' if len(moves) == 1 else 's'} back"
-    return _wanted(asked, wish, looked, what, moved_on)
+    moved_on = f"; {_groups(left)} moved on since, and {'stays' if left == 1 else 'stay'} there" if left else ""
+    going, staying = _what_can(asked, app, moves, looked) if partly else (moves, ())
+    lost = (f"but {unlisted} moves of the plan are not known: the events do not list them",) if unlisted else ()
+    whole = "undone" if len(going) == len(moves) and not unlisted else "undone in part"
+    what = f"plan {plan} of {app} is {whole}: {_groups(len(going))} back"
+    try:
+        change = _wanted(asked, _wish(asked, going, undoes=plan), looked, what, moved_on)
+    except Refusal as refusal:
+        if partly or (some := _some_can(asked, app, moves, looked)) is None:
+            raise
+        text = f"{refusal}; {some} of {_groups(len(moves))} can go back: `trimtab undo {plan} --partly`"
+        raise Refusal(refusal.fault, text) from refusal
+    return replace(change, caveats=(*change.caveats, *old, *staying, *lost))
+
+
+def _some_can(asked: Asked, app: AppId, moves: Sequence[Placing], looked: Looked) -> int | None:
+    """How many of these moves could be made; None if none could, or that is not known."""
+    try:
+        return len(_what_can(asked, app, moves, looked)[0])
+    except Refusal:
+        return None
+
+
+def _what_can(
+    asked: Asked, app: AppId, moves: Sequence[Placing], looked: Looked
+) -> tuple[Sequence[Placing], tuple[str, ...]]:
+    """The moves that can be made now, at most as many as one plan may have, and why the others cannot."""
+    view = looked.known.views.get(app)
+    if not isinstance(view, AppView):
+        text = f"nothing is planned for {app} now, so it is not known which moves can be undone"
+        raise Refusal(Fault.CONFLICT, f"{text}; `trimtab status` shows why")
+    wish = MoveKeyGroups(moves=tuple(moves[:MAX_MOVES]), by=asked.by, at=asked.at, reason=asked.reason)
+    going, against = possible(looked.decider.view_to_plan(asked.at, view, wish), moves)
+    staying = tuple(f"but not {_groups(len(rows))} ({first_few(rows)}): {why}" for why, rows in against.items())
+    if not going:
+        raise Refusal(Fault.CONFLICT, f"no key group can go back: {first_few(against)}")
+    if (later := len(going) - MAX_MOVES) > 0:
+        told = f"but not {later} more: a plan has {MAX_MOVES} moves at most; `trimtab move` takes back the rest"
+        staying = (*staying, told)
+    return going[:MAX_MOVES], staying
+
+
+def _groups(count: int) -> str:
+    return f"{count} key group{'' if count == 1 else 's'}"
 
 
 def _wish(asked: Asked, moves: Sequence[Placing], undoes: str | None = None) -> MoveKeyGroups:
@@ -155,26 +204,26 @@ def _parsed(text: str) -> KeyGroup:
         raise Refusal(Fault.INVALID, str(error)) from error
 
 
-def _done_by(plan: str, looked: Looked) -> tuple[dict[KeyGroup, tuple[WorkerId, WorkerId]], AppId]:
-    """What a plan has moved, as key group -> (source, target): by the journal, else by the events."""
+def _done_by(plan: str, looked: Looked) -> tuple[dict[KeyGroup, tuple[WorkerId, WorkerId]], AppId, int]:
+    """What a plan has moved, as key group -> (source, target), and how many moves are not known.
+
+    By the journal, else by the events, which list the first moves of a plan only.
+    """
     for app, row in looked.execution.rounds.items():
         if row.plan == plan and row.ended_at is None:
             raise Refusal(Fault.CONFLICT, f"plan {plan} is in flight: `trimtab stop {app}` ends it")
         if row.plan == plan and row.handovers:
             done = (each for each in row.handovers if each.phase is HandoverPhase.DONE)
-            return _some({kg: (each.source, each.target) for each in done for kg in each.key_groups}, plan), app
+            return _some({kg: (each.source, each.target) for each in done for kg in each.key_groups}, plan), app, 0
     told = [each for each in looked.events if each.plan == plan and each.kind == EventKind.PLAN and each.app]
     ends = [each for each in told if each.phase == "ended"]
     if not ends or ends[-1].app is None:
         why = "no event tells of its end" if told else "neither the journal nor an event tells of it"
         raise Refusal(Fault.UNKNOWN, f"it is not known what plan {plan[:200]!r} moved: {why}")
     last = ends[-1]
-    if (total := last.moves_total or 0) > len(last.moves):
-        listed = f"the events list {len(last.moves)} of its {total} moves"
-        text = f"plan {plan} cannot be undone as a whole: {listed}; take single ones back by `trimtab move`"
-        raise Refusal(Fault.CONFLICT, text)
+    unlisted = max(0, (last.moves_total or 0) - len(last.moves))
     moved = {row.key_group: (row.source, row.target) for row in last.moves if row.outcome == "done"}
-    return _some(moved, plan), ends[-1].app
+    return _some(moved, plan), ends[-1].app, unlisted
 
 
 def _some(moved: Mapping[KeyGroup, tuple[WorkerId, WorkerId]], plan: str) -> dict[KeyGroup, tuple[WorkerId, WorkerId]]:

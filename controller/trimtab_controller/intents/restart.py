@@ -1,7 +1,17 @@
 """An operator's request to restart the workers of an app, host by host.  All raise Refusal."""
 
 from trimtab_controller.intents.actions import frozen_in
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_reports, not_now, one, take_back
+from trimtab_controller.intents.change import (
+    Asked,
+    Change,
+    Fault,
+    Refusal,
+    check_known,
+    check_reports,
+    not_now,
+    one,
+    take_back,
+)
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, drain_key, restart_key
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
@@ -13,6 +23,7 @@ ON_THE_WAY = frozenset({WorkerState.REBALANCING, WorkerState.RECOVERING})
 
 def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
+    old = check_known(asked, "rolling-restart")
     check_reports(asked, app)
     if restart_key(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
@@ -44,7 +55,8 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
     off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
     missed = (f"but without {first_few(late)}: they do not run yet",) if late else ()
-    return one(intent, text, (*not_now(asked, "it begins", "restarts"), *told, *off, *missed, *frozen_in(asked, {app})))
+    notes = (*not_now(asked, "it begins", "restarts"), *old, *told, *off, *missed, *frozen_in(asked, {app}))
+    return one(intent, text, notes)
 
 
 def cancel(asked: Asked, app: AppId) -> Change:

@@ -8,7 +8,17 @@ from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
 from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.decider.rules.rule import covers, in_force
-from trimtab_controller.intents.change import Asked, Change, Fault, Record, Refusal, not_now, one, take_back
+from trimtab_controller.intents.change import (
+    Asked,
+    Change,
+    Fault,
+    Record,
+    Refusal,
+    check_known,
+    not_now,
+    one,
+    take_back,
+)
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.intents import AddRule, rule_key
 from trimtab_protocol.messages.names import AppId
@@ -20,6 +30,7 @@ UNSEEN = "it is not known how many key groups have to move"
 
 def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
     """Keep a rule from the next window on; the text says what follows now."""
+    old = check_known(asked, "rules")
     if rule.ended(asked.at):
         raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
     if rule.until is not None and rule.until > LATEST_END:
@@ -45,7 +56,7 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
     return replace(
         change,
         records=(*change.records, *over),
-        caveats=(*not_now(asked, "it is kept", "moves"), *_not_told(asked), *caveats),
+        caveats=(*not_now(asked, "it is kept", "moves"), *old, *caveats),
     )
 
 
@@ -72,12 +83,6 @@ def _own(asked: Asked, looked: Looked) -> tuple[Rule, ...]:
 
 def _added(asked: Asked) -> list[AddRule]:
     return [each for each in asked.intents.values() if isinstance(each, AddRule)]
-
-
-def _not_told(asked: Asked) -> tuple[str, ...]:
-    if asked.status is None or asked.status.rules is not None:
-        return ()
-    return ("but the controller that leads tells no rules: one of before 0.2.0 refuses this one",)
 
 
 def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float) -> tuple[str, tuple[str, ...]]:

@@ -284,7 +284,8 @@ def test_what_still_runs_is_not_forgotten() -> None:
             ForgetWorker(**own(worker=WORKER))  # type: ignore[arg-type]
         ]
         assert written(actions.forget_app(asked(status), APP)) == [ForgetApp(**own(app=APP))]  # type: ignore[arg-type]
-        assert actions.forget_app(asked(status), APP).caveats == ()
+    assert actions.forget_app(asked(away), APP).caveats == ()
+    assert "no controller is running: it happens when one leads" in actions.forget_app(asked(status), APP).caveats[0]
     assert actions.forget_app(asked(), "ordres").caveats == ("but no app 'ordres' is known; there are orders",)
 
 

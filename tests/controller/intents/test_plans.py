@@ -14,7 +14,7 @@ from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Placing, Reject
-from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import AppStatus, Status
@@ -41,10 +41,7 @@ def asked(status: Status | None = STATUS) -> Asked:
 
 def looked(present: Execution | None = None, *events: Event) -> Looked:
     """After a window in which both workers have one key group."""
-    present = present or execution(BALANCED)
-    decider = Decider(SETTINGS, NEEDS, present, acting=False)
-    decider.record(1011.0, window(BALANCED).snapshot)
-    return Looked(decider=decider, execution=present, events=events)
+    return seen(BALANCED, *events, present=present)
 
 
 def refused(fault: Fault, ask: object, *args: object, **more: object) -> str:
@@ -114,7 +111,7 @@ def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
     assert refused(Fault.INVALID, move, ["app/sums/0", "other/sums/0"], W1).endswith("one")
     assert refused(Fault.UNKNOWN, move, ["other/sums/0"], W1) == "no app 'other' reports; there are app"
     assert refused(Fault.CONFLICT, move, ["app/sums/0"], "w9") == "app: w9 does not run"
-    seen = replace(STATUS, nodes=Fleet(workers=2, key_groups=2).status().nodes)
+    seen = replace(STATUS, nodes=Fleet(workers=2, key_groups=2).status().nodes, intents={})
     told = refused(Fault.UNKNOWN, move, ["app/sums/0"], "w9", status=seen)
     assert told.startswith("no worker 'w9' reports; there are ")
     names = [f"{'a' * 190}/{'s' * 190}/{each}" for each in range(1_000)]
@@ -150,7 +147,7 @@ def test_undo_prefers_the_journal_and_leaves_what_has_moved_on() -> None:
     last = replace(a_round(950.0), handovers=(done, failed))
     change = plans.undo(asked(), "1.2", looked(execution(BALANCED, rounds={APP: last})))
     assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
-    assert change.text.endswith("; 1 key groups have moved on since and stay where they are")
+    assert change.text.endswith("; 1 key group moved on since, and stays there")
 
 
 def test_undo_is_refused_with_the_reason() -> None:
@@ -164,10 +161,76 @@ def test_undo_is_refused_with_the_reason() -> None:
     assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", failed) == "plan 1.2 has moved nothing"
     part = looked(None, replace(ended(row), moves_total=1_500))
     assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", part) == (
-        "plan 1.2 cannot be undone as a whole: the events list 1 of its 1500 moves; take single ones back by "
-        "`trimtab move`"
+        "plan 1.2 cannot be undone as a whole: the events list its first moves, and not 1499 more; "
+        "`trimtab undo 1.2 --partly` takes back what can"
     )
     gone = looked(None, ended(replace(row, source=WorkerId("w7"))))
     assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
     on = looked(None, ended(EventMove(key_group=kg(0), source=W0, target=W1, outcome="done")))
     assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", on).startswith("nothing is left to undo")
+
+
+def moved(*numbers: int, source: WorkerId = W1) -> tuple[EventMove, ...]:
+    return tuple(EventMove(key_group=kg(number), source=source, target=W0, outcome="done") for number in numbers)
+
+
+def test_undo_of_what_can_be_undone_says_what_cannot_and_why() -> None:
+    owners = dict.fromkeys(map(kg, range(4)), W0) | {kg(4): W1}
+    rows = (*moved(0, 1), *moved(2, 3, source=WorkerId("w7")), *moved(9))
+    known = seen(owners, ended(*rows))
+    told = refused(Fault.CONFLICT, plans.undo, asked(), "1.2", known)
+    assert told == "app: w7 does not run; 2 of 4 key groups can go back: `trimtab undo 1.2 --partly`"
+    change = plans.undo(asked(), "1.2", known, partly=True)
+    assert moves(change) == (Placing(key_group=kg(0), worker=W1), Placing(key_group=kg(1), worker=W1))
+    assert change.text.startswith("plan 1.2 of app is undone in part: 2 key groups back: load distance ")
+    assert change.text.endswith("; 1 key group moved on since, and stays there")
+    assert change.caveats == ("but not 2 key groups (app/sums/2, app/sums/3): w7 does not run",)
+
+
+def test_undo_in_part_of_a_plan_of_which_all_can_go_back_is_the_whole() -> None:
+    known = seen({kg(0): W0, kg(1): W0, kg(2): W1}, ended(*moved(0, 1)))
+    assert plans.undo(asked(), "1.2", known, partly=True) == plans.undo(asked(), "1.2", known)
+
+
+def test_undo_in_part_takes_back_what_the_events_list() -> None:
+    known = seen({kg(0): W0, kg(1): W1}, replace(ended(*moved(0)), moves_total=1_500))
+    change = plans.undo(asked(), "1.2", known, partly=True)
+    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert change.text.startswith("plan 1.2 of app is undone in part: 1 key group back")
+    assert change.caveats == ("but 1499 moves of the plan are not known: the events do not list them",)
+
+
+def test_undo_in_part_makes_a_plan_of_the_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MAX_MOVES", 2)
+    owners = {**dict.fromkeys(map(kg, range(5)), W0), kg(5): W1}
+    done = Handover(
+        id="1.2-0", key_groups=tuple(map(kg, range(5))), previous=((W1,),) * 5, source=W1, target=W0,
+        source_host=HostId("h1"), target_host=HostId("h0"), state_bytes=0, since=1.0, phase=HandoverPhase.DONE,
+    )  # fmt: skip
+    known = seen(owners, present=execution(owners, rounds={APP: replace(a_round(950.0), handovers=(done,))}))
+    told = refused(Fault.INVALID, plans.undo, asked(), "1.2", known)
+    assert told.startswith("found 5 key groups, expected 2 at most; 2 of 5 key groups can go back: `trimtab undo 1.2 -")
+    change = plans.undo(asked(), "1.2", known, partly=True)
+    assert [each.key_group for each in moves(change)] == [kg(0), kg(1)]
+    assert change.caveats == ("but not 3 more: a plan has 2 moves at most; `trimtab move` takes back the rest",)
+
+
+def test_undo_in_part_is_refused_where_nothing_can_go_back_or_that_is_not_known() -> None:
+    gone = seen({kg(0): W0, kg(1): W1}, ended(*moved(0, source=WorkerId("w7"))))
+    told = refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone, partly=True)
+    assert told == "no key group can go back: w7 does not run"
+    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
+    present = execution({kg(0): W0, kg(1): W1})
+    blind = Looked(
+        decider=Decider(SETTINGS, NEEDS, present, acting=False), execution=present, events=(ended(*moved(0)),)
+    )
+    told = refused(Fault.CONFLICT, plans.undo, asked(), "1.2", blind, partly=True)
+    assert told.startswith("nothing is planned for app now, so it is not known which moves can be undone")
+
+
+def seen(owners: dict[KeyGroup, WorkerId], *events: Event, present: Execution | None = None) -> Looked:
+    """After a window in which these workers own these key groups."""
+    present = present or execution(owners)
+    decider = Decider(SETTINGS, NEEDS, present, acting=False)
+    decider.record(1011.0, window(owners).snapshot)
+    return Looked(decider=decider, execution=present, events=events)

@@ -159,6 +159,12 @@ export const approveButton = (row) => actionButton("Approve", { action: "approve
 
 export const rejectButton = (row) => actionButton("Reject", { action: "reject", title: `Reject plan ${row.plan}?`, label: `Reject plan ${row.plan}`, body: { plan: row.plan }, danger: true });
 
-export const undoButton = (plan) => actionButton("Undo", { action: "undo", title: `Undo plan ${plan}?`, label: `Undo plan ${plan}`, body: { plan }, danger: true });
+export const undoButton = (plan) => actionButton("Undo", {
+  action: "undo", title: `Undo plan ${plan}?`, label: `Undo plan ${plan}`, body: { plan }, danger: true,
+  fields: () => {
+    const partly = h("input", { id: "partly", type: "checkbox" });
+    return { elements: [h("label", { class: "check", for: "partly" }, partly, " Take back what can go back, if not all of it can")], body: () => ({ partly: partly.checked }) };
+  },
+});
 
 export const moveButton = (keyGroup, worker) => actionButton("Move here", { action: "move", title: `Move ${keyGroup} to ${worker}?`, label: `Move ${keyGroup} to ${worker}`, body: { key_groups: [keyGroup], worker } });

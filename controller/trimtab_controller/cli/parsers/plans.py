@@ -26,6 +26,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             parser.add_argument("plan", metavar="PLAN", help="its name, such as 3.17, as `trimtab status` shows it")
         if name == "undo":
             parser.add_argument("--yes", action="store_true", help="do not ask after the costs are shown")
+            text = "take back what can go back, and say what cannot and why; otherwise all of it or nothing"
+            parser.add_argument("--partly", action="store_true", help=text)
         text = "shown in the status, in the events and in the controller's log"
         needed = name == "reject"
         preset = None if needed else "no reason given"

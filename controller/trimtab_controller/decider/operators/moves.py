@@ -4,19 +4,21 @@ What an operator has moved stays there for a while: the solver does not move it 
 same where its worker is drained or lost, or where its host is asked for more than it has.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from trimtab_controller.decider.chosen_moves import plan_for
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.hosts.resources import ROUNDING, bottleneck_in, filled_by
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.rules.moves import broken_by
+from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.execution.proposal import HandMoved
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
 
+MISSING = "there is no such key group"
 VALID_S = 900.0
 """How long a move that an operator asked for may wait until it begins."""
 
@@ -49,27 +51,67 @@ def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Pl
     return Planned(plan=plan_for(view, moves, filled, kind, detail), keep_until=now + keep_s, answered=(wish.key,))
 
 
+def possible(view: AppView, moves: Sequence[Placing]) -> tuple[list[Placing], dict[str, list[KeyGroup]]]:
+    """Those of these moves that can be made together, and the key groups of the others by what is against them.
+
+    Of what would overfill a host, nothing moves there.  A key group that is there already is in neither.
+    """
+    against: dict[str, list[KeyGroup]] = {}
+    found: dict[int, Placing] = {}
+    numbers = {worker.id: number for number, worker in enumerate(view.workers)}
+    for each, place, why in _checked(view, moves):
+        if why is None and place >= 0 and view.rules and (by := view.places.against(place, numbers[each.worker])):
+            why = f"not to {each.worker} by {names(by)}"
+        if why is not None:
+            against.setdefault(why, []).append(each.key_group)
+        elif place >= 0:
+            found[place] = each
+    while over := _overfilled(view, {place: each.worker for place, each in found.items()}):
+        for each in found.values():
+            if (why := over.get(view.hosts[each.worker])) is not None:
+                against.setdefault(why, []).append(each.key_group)
+        found = {place: each for place, each in found.items() if view.hosts[each.worker] not in over}
+    return list(found.values()), against
+
+
+def _overfilled(view: AppView, moves: Mapping[int, WorkerId]) -> dict[HostId, str]:
+    """The hosts to which too much would move, and of what."""
+    targets = {view.hosts[worker] for worker in moves.values()}
+    found = (each for each in filled_by(view, moves) if each.overfills and each.host in targets)
+    return {each.host: f"it would overfill {each}" for each in found}
+
+
 def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list[str]]:
     """The moves as row -> target, without those that are done already; and what is wrong with the others."""
+    moves, wrong = dict[int, WorkerId](), list[str]()
+    for each, place, why in _checked(view, wish.moves):
+        if why is None and place >= 0:
+            moves[place] = each.worker
+        elif why is not None:
+            named = f"there is no key group {each.key_group}" if why == MISSING else f"{each.key_group} stays: {why}"
+            wrong.append(why if place >= 0 else named)
+    return moves, list(dict.fromkeys(wrong))
+
+
+def _checked(view: AppView, moves: Sequence[Placing]) -> Iterator[tuple[Placing, int, str | None]]:
+    """Each move with the row of its key group, and what is against it; row -1: unknown, or it is there already."""
     workers = {worker.id: worker for worker in view.workers}
     aside = {each.id: f"takes no part in plans: {each.why}" for each in view.fixed}
-    places = view.owned.places_of(each.key_group for each in wish.moves).tolist()
-    kept = view.kept_table.places_of(each.key_group for each in wish.moves).tolist()
-    table, moves, wrong = view.owned, dict[int, WorkerId](), list[str]()
-    for each, place, held in zip(wish.moves, places, kept, strict=True):
+    places = view.owned.places_of(each.key_group for each in moves).tolist()
+    kept = view.kept_table.places_of(each.key_group for each in moves).tolist()
+    table = view.owned
+    for each, place, held in zip(moves, places, kept, strict=True):
         worker = workers.get(each.worker)
         if place < 0:
             owner = view.kept_table[held].owner if held >= 0 else None
             why = f"its worker {aside[owner]}" if owner in aside else "its owner is not known"
-            wrong.append(f"{each.key_group} stays: {why}" if held >= 0 else f"there is no key group {each.key_group}")
+            yield each, -1, why if held >= 0 else MISSING
         elif worker is None:
-            why = aside.get(each.worker, "does not run")
-            wrong.append(f"{each.worker} {why}")
-        elif table.workers[table.owner[place]] != each.worker:
-            if worker.draining:
-                wrong.append(f"{each.worker} is being drained")
-            moves[place] = each.worker
-    return moves, list(dict.fromkeys(wrong))
+            yield each, place, f"{each.worker} {aside.get(each.worker, 'does not run')}"
+        elif table.workers[table.owner[place]] == each.worker:
+            yield each, -1, None
+        else:
+            yield each, place, f"{each.worker} is being drained" if worker.draining else None
 
 
 def pinned_in(now: float, view: AppView, hand_moved: Mapping[KeyGroup, HandMoved]) -> frozenset[KeyGroup]:
