@@ -40,6 +40,7 @@ from trimtab_protocol.messages.status import (
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus
 from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.signature_documents import HostKeyRow, Signatures
 
 T = TypeVar("T")
 
@@ -104,6 +105,14 @@ class Reads:
     def rules(self) -> Iterator[RuleDocument]:
         """The rules that the controller knows, those of controller.toml first."""
         return self._pages(RuleDocument, "rules")
+
+    def signatures(self) -> Signatures:
+        """Whether hosts sign what they say, and how many of them can."""
+        return self._link.get(Signatures, "signatures")
+
+    def host_keys(self, *, name: str = "") -> Iterator[HostKeyRow]:
+        """The keys of hosts: first where something is refused, then where there is none."""
+        return self._pages(HostKeyRow, "host-keys", name=name)
 
     def pool(self) -> Iterator[PoolStatus]:
         """The workers that can be started."""

@@ -26,8 +26,8 @@ LOOK_BACK_S = 300.0
 """How far back snapshots are read at the start; a stale window is better than none."""
 CONTROLLERS_EVERY_S = 10.0
 """How often the broker is asked who is in the group of controllers."""
-LOOK_FOR_EVENTS_S = 60.0
-"""How often the topic of events is looked for while it is not there: an older controller does not make it."""
+LOOK_AGAIN_S = 60.0
+"""How often events and keys of hosts are looked for while their topic is missing: an older controller has none."""
 AT_ONCE = 500
 """Most messages to take in between two looks at whether the process should end."""
 
@@ -47,6 +47,15 @@ def places_of_events(consumer: Consumer, topic: str) -> list[TopicPartition]:
         return newest_events(consumer, topic, MAX_EVENTS)
     except ReadError as error:
         log.info("no events are shown: %s", error)
+        return []
+
+
+def places_of_keys(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """Where to read the keys of hosts; empty if there is no such topic, or it may not be read."""
+    try:
+        return starts(consumer, [topic])
+    except ReadError as error:
+        log.info("no keys of hosts are shown: %s", error)
         return []
 
 
@@ -96,22 +105,24 @@ class Reader:
         compacted = (topics.status, topics.intents, topics.placement, topics.journal)
         with reading(self._connection, "console") as consumer:
             at = time.time() - LOOK_BACK_S
-            events = places_of_events(consumer, topics.events)
-            found = drain(consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events])
+            events, keys = places_of_events(consumer, topics.events), places_of_keys(consumer, topics.keys)
+            found = drain(
+                consumer, [*starts(consumer, compacted), *since(consumer, topics.snapshots, at), *events, *keys]
+            )
         self._watch.restart()
         for message in newest_windows(found.messages, topics.snapshots):
             self._watch.take(message)
-        read = (*compacted, topics.snapshots, topics.events)
+        read = (*compacted, topics.snapshots, topics.events, topics.keys)
         positions = [each for topic in read for each in found.positions(topic)]
         del found
         self._watch.set_reading(read=True, fault=None)
         follower = Follower(self._connection, "console", positions)
         try:
-            look_at = time.monotonic() + LOOK_FOR_EVENTS_S
+            look_at = time.monotonic() + LOOK_AGAIN_S
             while not self._stopping() and not follower.take_recreated():
-                if not events and time.monotonic() >= look_at:
-                    look_at = time.monotonic() + LOOK_FOR_EVENTS_S
-                    if self._are_there_events():
+                if not (events and keys) and time.monotonic() >= look_at:
+                    look_at = time.monotonic() + LOOK_AGAIN_S
+                    if self._is_there_more(events=not events, keys=not keys):
                         return
                 for message in follower.consume(AT_ONCE, timeout_s=0.2):
                     if message.error() is None:
@@ -121,9 +132,13 @@ class Reader:
         finally:
             follower.close()
 
-    def _are_there_events(self) -> bool:
+    def _is_there_more(self, *, events: bool, keys: bool) -> bool:
+        """Whether a topic is there now that was missing."""
+        topics = self._topics
         with reading(self._connection, "console") as consumer:
-            return bool(places_of_events(consumer, self._topics.events))
+            return (events and bool(places_of_events(consumer, topics.events))) or (
+                keys and bool(places_of_keys(consumer, topics.keys))
+            )
 
     def ask_for_controllers(self) -> None:
         """Ask from time to time who is in the group of controllers."""
