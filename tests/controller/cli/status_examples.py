@@ -52,6 +52,7 @@ STATUS = Status(
     paused=None,
     window_end=NOW - 4,
     coverage=1.0,
+    intents={},
     nodes=(node("orders-1", 61.25), node("orders-2", 39.0, key_groups=31)),
     apps=(AppStatus(app=APP, key_groups=63, load_distance=2.25, mean_load=50.0, not_ready=None, noise=0.5),),
     decisions=(

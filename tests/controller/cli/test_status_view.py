@@ -132,6 +132,13 @@ def test_what_is_wrong_names_its_runbook(status: Status, runbook: str | None) ->
     assert any(line.endswith(f"trimtab runbook {runbook}") for line in shown(status)) == (runbook is not None)
 
 
+def test_a_controller_of_0_1_0_is_named() -> None:
+    told = "The controller that leads is older than 0.2.0: most requests are refused until it is upgraded."
+    assert told in shown(replace(STATUS, intents=None), width=120)
+    assert told not in shown(STATUS, width=120)
+    assert told not in shown(replace(STATUS, intents=None, at=NOW - 65), width=120), "nobody leads now"
+
+
 FULL = ConcernStatus(kind="over_capacity", app=APP, text="orders-1 uses 110 % of its capacity, its key groups 3 %")
 
 
