@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +223,12 @@ def run_forget(args: argparse.Namespace, target: Target) -> int:
 
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
-    """Pause the controller."""
-    return carry_out(args, target, actions.pause(asked(args)))
+    """Pause the controller, also one whose status cannot be read."""
+    try:
+        change = actions.pause(asked(args, status=read_status(target)))
+    except CommandError:
+        change = replace(actions.pause(asked(args)), caveats=())
+    return carry_out(args, target, change)
 
 
 def run_stop(args: argparse.Namespace, target: Target) -> int:
@@ -238,7 +242,8 @@ def run_resume(args: argparse.Namespace, target: Target) -> int:
     """End a pause or a hold."""
     if args.accept_journal:
         return carry_out(args, target, actions.accept_journal(asked(args, status=read_status(target))))
-    return carry_out(args, target, actions.resume(asked(args, intents=read_intents(target))))
+    known = asked(args, status=read_status(target), intents=read_intents(target))
+    return carry_out(args, target, actions.resume(known))
 
 
 def asked(args: argparse.Namespace, *, status: Status | None = None, intents: Intents | None = None) -> Asked:

@@ -1,6 +1,7 @@
 """The operators' actions, one function each: from a request and what is known to a change.  All raise Refusal."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from trimtab_controller.intents.change import (
     Asked,
@@ -152,7 +153,8 @@ def forget_worker(asked: Asked, worker: WorkerId) -> Change:
 def pause(asked: Asked) -> Change:
     """Start no new plan."""
     intent = Pause(by=asked.by, at=asked.at, reason=asked.reason)
-    return one(intent, "paused: a plan in flight is finished, no new one starts until `trimtab resume`")
+    text = "paused: a plan in flight is finished, no new one starts until `trimtab resume`"
+    return one(intent, text, unheard(asked, "it is heard"))
 
 
 def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change:
@@ -189,7 +191,8 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
 def resume(asked: Asked) -> Change:
     """End a pause."""
     idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
-    return take_back(asked, PAUSE_KEY, "the controller decides again", idle)
+    change = take_back(asked, PAUSE_KEY, "the controller decides again", idle)
+    return replace(change, caveats=unheard(asked, "it is heard")) if change.records else change
 
 
 def accept_journal(asked: Asked, expected: str | None = None) -> Change:
