@@ -15,7 +15,6 @@ from trimtab_models.balance.bound import (
     lower_bound,
     piece_bound,
     stronger_bound,
-    strongest_bound,
 )
 from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.pieces import Pieces
@@ -87,7 +86,7 @@ def test_no_condition_refutes_the_optimum(problem):
     refuters = [CountConditions(problem).refute, ReachCondition(problem, pieces.load, pieces.first).refute]
     if problem.max_cost_bytes is not None:
         refuters += [CostConditions(problem, problem.max_cost_bytes).refute]
-        refuters += [KnapsackCondition(problem, problem.max_cost_bytes, at).refute for at in (None, 0.0, reached)]
+        refuters += [KnapsackCondition(problem, hot).refute for hot in (0.0, reached, 1e9)]
     assert [refute(reached + 1e-9) for refute in refuters] == [False] * len(refuters)
     assert piece_bound(problem) <= reached + 1e-9
 
@@ -97,8 +96,7 @@ def test_no_condition_refutes_the_optimum(problem):
 def test_the_stronger_bound_is_between_the_bound_and_the_optimum(problem):
     reached = optimum(problem)
     weak = lower_bound(problem, reached, Never())
-    stronger = stronger_bound(problem, weak, reached, Never())
-    assert weak <= stronger <= strongest_bound(problem, stronger, reached, Never()) <= reached + 1e-9
+    assert weak <= stronger_bound(problem, weak, reached, Never()) <= reached + 1e-9
 
 
 ONE_PIECE = Problem(
@@ -164,10 +162,25 @@ def test_whole_key_groups_prove_more_than_cut_ones():
         usage=np.zeros((0, 5)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,
     )  # fmt: skip
     assert CostConditions(problem, 5.0).refute(5.0) is False
-    assert KnapsackCondition(problem, 5.0).refute(5.0) is True
-    assert KnapsackCondition(problem, 5.0, 0.0).refute(5.0) is True
+    assert KnapsackCondition(problem, 1e9).refute(5.0) is True
+    assert KnapsackCondition(problem, 0.0).refute(5.0) is True
     assert stronger_bound(problem, 0.0, 10.0, Never()) > 9.99
     assert stronger_bound(replace(problem, max_cost_bytes=6.0), 0.0, 10.0, Never()) > 9.9  # 30 and 20 either way
+
+
+def test_two_budgets_together_prove_more_than_each_alone():
+    """Two nodes 10 above, who can each lose a light key group of 9 bytes or, in two moves, heavy ones of 4 bytes."""
+    light, pair = [10.0, 9.0], [[5.0, 2.0], [5.0, 2.0]]
+    own = np.array([light, *pair, [40.0, 50.0]])
+    load, cost = np.concatenate((own, own, [[40.0, 50.0], [40.0, 50.0]])).T
+    problem = Problem(
+        load=load, cost_bytes=cost, home=np.repeat(np.arange(4), [4, 4, 1, 1]), pinned=load == 40.0,
+        in_flight=np.zeros(10, bool), capacity=np.ones(4), removing=np.zeros(4, bool), usage=np.zeros((0, 10)),
+        limit=np.zeros((0, 4)), max_migrations=2, max_cost_bytes=9.0,
+    )  # fmt: skip
+    assert KnapsackCondition(replace(problem, max_migrations=None), 0.0).refute(1.0) is False
+    assert CountConditions(problem).refute(1.0) is False
+    assert KnapsackCondition(problem, 0.0).refute(1.0) is True
 
 
 def test_key_groups_without_load_do_not_blunt_the_bound_by_cost():

@@ -9,6 +9,7 @@ import pytest
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.covers import Covers, plans_by_price
+from trimtab_models.balance.leveling import levelled
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Never
 
@@ -43,13 +44,11 @@ def test_what_leaves_a_node_is_enough_and_the_cheapest(seed: int) -> None:
         max_cost_bytes=40.0,
     )  # fmt: skip
     excess = float(load[:7].sum()) - problem.mean - 5.0
-    covers = Covers.of(problem, cost)
-    assert covers is not None
-    chosen = covers.chosen(5.0)
+    chosen = Covers(problem, cost, 0.0).chosen(5.0)
     assert (problem.home[chosen] == 0).all()
     assert load[chosen].sum() >= excess
     sets = (list(some) for size in range(8) for some in combinations(range(7), size))
-    rounding = 7 * float(load[:7].sum()) / 1024
+    rounding = 7 * float(load[:7].sum()) / 32_768
     least = min(float(cost[some].sum()) for some in sets if load[some].sum() >= excess + rounding)
     assert cost[chosen].sum() <= least
 
@@ -68,6 +67,32 @@ def test_the_first_plan_for_a_tight_budget_of_bytes_is_near_the_bound(change: in
 def test_the_bound_of_such_a_budget_is_nearly_reached() -> None:
     found = solved(by_bytes(60, 80, 0.005), replace(FULL, effort=Effort(steps=10)))
     assert found.gap_pp <= 0.05
+
+
+def test_what_arrives_is_divided_anew_between_two_nodes() -> None:
+    """Nodes 1 and 2 lack 15 each; 7, 7 and 16 have come, the heaviest first to the least loaded: 16 + 7 and 7."""
+    load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
+    problem = Problem(
+        load=load, cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0,
+        in_flight=np.zeros(6, bool), capacity=np.ones(3), removing=np.zeros(3, bool), usage=np.zeros((0, 6)),
+        limit=np.zeros((0, 3)), max_cost_bytes=3.0,
+    )  # fmt: skip
+    allocation = np.array([1, 2, 1, 0, 1, 2])
+    plan = levelled(problem, allocation, Never())
+    assert plan[0] == plan[1] != plan[2]
+    assert evaluate(problem, plan).under == pytest.approx(1.0)
+    assert levelled(problem, plan, Never()).tolist() == plan.tolist()
+
+
+def test_what_is_divided_anew_keeps_a_limit() -> None:
+    load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
+    problem = Problem(
+        load=load, cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0,
+        in_flight=np.zeros(6, bool), capacity=np.ones(3), removing=np.zeros(3, bool),
+        usage=np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]]), limit=np.array([[np.inf, 1.0, 1.0]]), max_cost_bytes=3.0,
+    )  # fmt: skip
+    allocation = np.array([1, 2, 1, 0, 1, 2])
+    assert levelled(problem, allocation, Never()).tolist() == allocation.tolist()
 
 
 @pytest.mark.parametrize("budget", [5, 12, 40])

@@ -22,9 +22,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trimtab_models.balance import knapsack
 from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.balance.knapsack import KnapsackCondition
+from trimtab_models.balance.losses import LARGEST
 from trimtab_models.balance.pieces import Excesses, Pieces
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.balance.reach import ReachCondition
@@ -34,7 +34,6 @@ TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
 RELATIVE = 1e-9  # of the load distance: precision of floats for huge loads
 NEGLIGIBLE = 1e-12  # of the largest load
-COARSE_TOLERANCE_PP = 0.005  # the grid of Knapsack is coarser than that
 REACH_ENTRIES = 200_000  # (node, moves out) pairs; beyond, Reach takes seconds and seldom helps
 
 
@@ -182,27 +181,14 @@ def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountCondit
 
 
 def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) -> float:
-    """`proven`, raised by Reach and Knapsack, which take more time and seldom add much."""
+    """`proven`, raised by Reach and Knapsack, which take more time: about 20 ms for 60 nodes and 1,200 key groups."""
     pieces = Pieces.ordered(problem, -problem.load)
     if ReachCondition.entries(problem, pieces.first) <= REACH_ENTRIES:
         reach = ReachCondition(problem, pieces.load, pieces.first)
         proven = _raised(reach.refute, proven, reached, stop, REACH_TOLERANCE_PP)
-    if problem.max_cost_bytes is not None and _fits_grid(problem):
-        condition = KnapsackCondition(problem, problem.max_cost_bytes)
-        proven = _raised(condition.refute, proven, reached, stop, COARSE_TOLERANCE_PP)
+    if problem.max_cost_bytes is not None and len(pieces.load) <= LARGEST and not stop():
+        proven = _raised(KnapsackCondition(problem, proven).refute, proven, reached, stop, REACH_TOLERANCE_PP)
     return proven
-
-
-def strongest_bound(problem: Problem, proven: float, reached: float, stop: Stop) -> float:
-    """`proven`, which `stronger_bound` found, raised by Knapsack on a finer grid; this takes 0.1 to 0.3 s."""
-    if problem.max_cost_bytes is None or proven < COARSE_TOLERANCE_PP or not _fits_grid(problem) or stop():
-        return proven
-    condition = KnapsackCondition(problem, problem.max_cost_bytes, proven)
-    return _raised(condition.refute, proven, reached, stop, REACH_TOLERANCE_PP)
-
-
-def _fits_grid(problem: Problem) -> bool:
-    return len(problem.capacity) * knapsack.CELLS <= knapsack.ENTRIES
 
 
 def _raised(refute: Callable[[float], bool], proven: float, reached: float, stop: Stop, tolerance: float) -> float:

@@ -20,7 +20,7 @@ equal plans, the one that empties more is preferred.  The rule alone, without a 
 
 import numpy as np
 
-from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound, strongest_bound
+from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
 from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
@@ -49,7 +49,6 @@ SMALL_WORK = 5.0
 FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
-STRONGEST_S, STRONGEST_NODES = 0.008, 50  # least time for the strongest bound: for each of up to so many nodes
 ENDLESS = 10**9
 SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 FLUX_SHARE = 0.2  # of the time, where copies matter
@@ -111,7 +110,7 @@ class _Solver:
         self._bound = lower_bound(self.problem, self._score.load_distance, stop, self._conditions)
         self._baseline = np.inf  # the load distance of Flux, if it was computed
         self._random = np.random.default_rng(seed)
-        self._costly_bounds = [stronger_bound, strongest_bound]
+        self._bound_raised = False
 
     def run(self) -> BalanceResult:
         """The plan of all stages."""
@@ -210,11 +209,10 @@ class _Solver:
         self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
 
     def _raise_bound(self) -> None:
-        """Raise the bound by conditions that take time: each once, the slowest if there is enough of it."""
-        reached, bounds = self._score.load_distance, self._costly_bounds
-        needed_s = STRONGEST_S * min(STRONGEST_NODES, len(self.problem.capacity))
-        while bounds and reached > self._goal() and (bounds[0] is stronger_bound or self._left_s() >= needed_s):
-            self._bound = bounds.pop(0)(self.problem, self._bound, reached, self._stop)
+        """Raise the bound by conditions that take time, once."""
+        if not self._bound_raised:
+            self._bound_raised = True
+            self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
 
     def _solve_small(self) -> bool:
         """Try to examine all plans, for longer after a brief search; returns whether the plan is the best."""

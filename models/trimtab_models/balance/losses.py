@@ -1,0 +1,185 @@
+"""What nodes can lose for what price: the knapsacks behind the bound and the first plans for budgets of bytes.
+
+Theory.  At a trial distance d each node must lose its excess above the band, and may give more, down to the band's
+lower end; together the nodes must cover the deficits below it.  Let g_i(s) be the least price of key groups of node i
+that carry at least s.  Then every plan pays, for every price mu >= 0 of load, at least
+
+    sum_i min over s >= excess_i of [g_i(s) - mu min(s, spare_i)]  +  mu deficit
+
+This is concave in mu, and linear between the points where a node changes over from one set of key groups to another.
+At its maximum the sets of all nodes just carry the deficits.
+
+All g_i are solved for all s at once, on a grid.  Loads are rounded to grid steps: up for a bound, which then never
+overestimates a price; to the nearest for plans, whose sets are listed with what they really carry.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trimtab_models.balance.pieces import Excesses, Pieces
+from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
+
+LARGEST = 60_000  # key groups; beyond, the tables take too long
+CELLS, FINE_CELLS = 1024, 32_768  # steps of the grid of a node, at most
+ENTRIES = 400_000  # nodes x cells of each kind of grid
+LISTED = 4  # the finer grid has so many times fewer steps where loads are not rounded
+SECTIONS = 40  # more than needed, unless rounding keeps the search from ending
+EXACT = 1e-9
+NOTHING = 1e-100  # a smaller load is taken as none
+LEAST_ALLOWANCE = 1e-9  # of the largest price: a smaller budget is taken as so large
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cover:
+    """The relaxed minimum at a trial: no plan costs less than `price`; infinite if no plan carries the deficits.
+
+    `few`, `many` (N,): the sets of each node just below and above the price of load at which the deficits are covered;
+    `short` = what `few` lacks.
+    """
+
+    price: float
+    few: Ints
+    many: Ints
+    short: float
+
+
+class Losses:
+    """X sets of movable key groups, grouped by node: of equally dear ones the one that carries most."""
+
+    def __init__(self, problem: Problem, price: Floats, *, fine: Bools, listed: bool) -> None:
+        """`price` (K,) of a move.  `fine` (N,) = the nodes with the finer grid.
+
+        With `listed` the key groups of a set can be asked for, and loads are not rounded up.
+        """
+        self._listed = listed
+        self.excesses, self._pieces = Excesses(problem), Pieces.ordered(problem, -problem.load)
+        self._price_of = price[self._pieces.key_groups]
+        cells = min(CELLS, ENTRIES // len(fine))
+        finest = min(FINE_CELLS, ENTRIES // max(1, int(fine.sum())))
+        finest = max(cells, finest // LISTED if listed else finest)
+        self._tables = tables = [self._table(node, finest if fine[node] else cells) for node in range(len(fine))]
+        self.first: Ints = np.concatenate(([0], np.cumsum([len(table.load) for table in tables])))[:-1]
+        self.node = np.repeat(np.arange(len(fine)), [len(table.load) for table in tables])
+        self.load = np.concatenate([table.load for table in tables])
+        self.price = np.concatenate([table.price for table in tables])
+        self._most = np.maximum.reduceat(self.load, self.first)
+        carrying = self._pieces.load > max(NOTHING, EXACT * float(self._pieces.load.sum()))
+        self._dearest = float((self._price_of[carrying] / self._pieces.load[carrying]).max(initial=0.0))
+
+    def key_groups(self, sets: Ints) -> Ints:
+        """The key groups of one set per node."""
+        first = self._pieces.first
+        chosen = [
+            place + first[node]
+            for node, one in enumerate(sets.tolist())
+            for place in self._tables[node].members(one - int(self.first[node]))
+        ]
+        return self._pieces.key_groups[np.array(chosen, np.int64)]
+
+    def carried(self, d: float) -> Floats:
+        """(X,) what each set brings to deficits in a band of `d`."""
+        carried: Floats = np.minimum(self.load, np.maximum(0.0, self.excesses.spare(d))[self.node])
+        return carried
+
+    def cover(self, d: float) -> Cover:
+        """The relaxed minimum for a load distance of `d`."""
+        above = np.minimum(np.maximum(0.0, self.excesses.above(d)), self._most)
+        carried = self.carried(d)
+        price = np.where(self.load >= (above * (1 - EXACT))[self.node], self.price, np.inf)
+        deficit = float(np.maximum(0.0, -self.excesses.spare(d)).sum()) - self.excesses.unplaced
+
+        def line(mu: float) -> tuple[Ints, float, float]:
+            """The best sets if load costs `mu`, their price, and what they lack."""
+            sets = self._best(price - mu * carried)
+            return sets, float(price[sets].sum()), deficit - float(carried[sets].sum())
+
+        few, paid, short = line(0.0)
+        if short <= self.excesses.slack:
+            return Cover(price=paid, few=few, many=few, short=0.0)
+        if deficit - float(np.maximum.reduceat(carried, self.first).sum()) > self.excesses.slack:
+            return Cover(price=np.inf, few=few, many=few, short=short)
+        high = self._dearest
+        many, most_paid, spare = line(high)
+        while spare > self.excesses.slack and high < 1e3 * self._dearest:
+            few, paid, short, high = many, most_paid, spare, 4 * high
+            many, most_paid, spare = line(high)
+        best = max(paid, most_paid + high * min(0.0, spare))
+        for _ in range(SECTIONS if spare < short else 0):
+            mu = (most_paid - paid) / (short - spare)  # where the lines of both sides meet
+            sets, trial_paid, trial = line(mu)
+            reached = trial_paid + mu * trial
+            best = max(best, reached)
+            if reached >= (paid + mu * short) * (1 - EXACT):
+                break
+            if trial > 0:
+                few, paid, short = sets, trial_paid, trial
+            else:
+                many, most_paid, spare = sets, trial_paid, trial
+        return Cover(price=best, few=few, many=many, short=short)
+
+    def _best(self, value: Floats) -> Ints:
+        """(N,) the set of the least `value` (X,) of each node, the first of equals."""
+        least = np.minimum.reduceat(value, self.first)
+        found = np.flatnonzero(value <= least[self.node])
+        sets: Ints = found[np.searchsorted(found, self.first)]
+        return sets
+
+    def _table(self, node: int, cells: int) -> "_Table":
+        """The sets of one node."""
+        own = slice(self._pieces.first[node], self._pieces.first[node + 1])
+        load, price = self._pieces.load[own], self._price_of[own]
+        step = max(float(load.sum()), 1e-300) / cells
+        rounded: Floats = np.rint(load / step) if self._listed else np.ceil(load / step)
+        return _cheapest_sets(rounded.astype(np.int64), price, load if self._listed else None, step)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Table:
+    """The sets of a node with n movable key groups: `load`, `price` (x,).
+
+    `steps` (n,) of the grid, `cells` (x,) that the sets fill, and for each key group the cells from its own steps on
+    where it is taken; these are known if the sets are listed.
+    """
+
+    load: Floats
+    price: Floats
+    steps: list[int]
+    cells: Ints
+    taken: list[Bools]
+
+    def members(self, one: int) -> list[int]:
+        """The key groups of a set, by their place among those of the node."""
+        left, found = int(self.cells[one]), []
+        for place in range(len(self.steps) - 1, -1, -1):
+            rest = left - self.steps[place]
+            if rest >= 0 and self.taken[place][rest]:
+                found.append(place)
+                left = rest
+        return found
+
+
+def _cheapest_sets(steps: Ints, price: Floats, load: Floats | None, step: float) -> _Table:
+    """The sets that are cheaper than all that carry more; `steps`, `price` (n,) of the key groups.
+
+    `load` (n,) of the key groups if the sets are to be listed, with what they really carry.
+    """
+    least = np.full(int(steps.sum()) + 1, np.inf)
+    least[0] = 0.0
+    carried = np.zeros(len(least))
+    if load is None:
+        carried += np.arange(len(least)) * step
+    taken: list[Bools] = []
+    reach = 0
+    for place, (width, cost) in enumerate(zip(steps.tolist(), price.tolist(), strict=True)):
+        reach += width
+        before, after = slice(0, reach + 1 - width), slice(width, reach + 1)
+        with_it = least[before] + cost
+        if load is not None:
+            cheaper = with_it < least[after]
+            np.copyto(carried[after], carried[before] + load[place], where=cheaper)
+            taken.append(cheaper)
+        np.minimum(least[after], with_it, out=least[after])
+    from_here = np.minimum.accumulate(least[::-1])[::-1]
+    cells = np.flatnonzero(np.append(from_here[:-1] < from_here[1:], True))
+    return _Table(load=carried[cells], price=least[cells], steps=steps.tolist(), cells=cells, taken=taken)
