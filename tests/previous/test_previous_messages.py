@@ -24,6 +24,7 @@ from trimtab_protocol.messages.commands import encode_ack, encode_command
 from trimtab_protocol.messages.handover import encode_handover
 from trimtab_protocol.messages.intents import Intent, encode_intent
 from trimtab_protocol.messages.local import encode_frame
+from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.placement import encode_placement
 from trimtab_protocol.messages.placement_parts import encode_record
 from trimtab_protocol.messages.report import encode_report
@@ -157,6 +158,8 @@ def test_a_message_is_the_same_to_both_versions(previous: Previous, name: str) -
     assert CODECS[kind](message) == message
 
 
+MAINTENANCE = replace(samples.DRAIN, until=samples.NOW + 7200.0, host=HostId("h1"))
+
 NEGOTIATED = {
     "welcome": ("frame", encode_frame(samples.WELCOME)[:-1], "unknown_field protocol"),
     "statistics": ("frame", encode_frame(samples.STATISTICS.for_protocol(2))[:-1], "unknown_field pairs[0].d"),
@@ -168,6 +171,8 @@ NEGOTIATED = {
     "wish": ("intent", intent(samples.FORGET_APP), "unknown_field forget_app"),
     "approval": ("intent", intent(samples.APPROVE), "unknown_field approve_plan"),
     "rule of an operator": ("intent", intent(samples.ADD_RULE), "unknown_field add_rule"),
+    "drain for a maintenance": ("intent", intent(MAINTENANCE), "unknown_field until"),
+    "rolling restart": ("intent", intent(samples.RESTART), "unknown_field restart_app"),
     "moves by hand": ("intent", intent(samples.MOVE), "unknown_field moves"),
     "journal with a plan that waits": ("entry", encode_entry(WAITING), "unknown_field proposals"),
     "journal with a plan of this version": ("entry", encode_entry(BEGUN), "unknown_field round.kind"),
