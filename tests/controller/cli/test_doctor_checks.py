@@ -356,12 +356,12 @@ def changelog(name: str, **settings: str) -> TopicSeen:
 
 def test_changelogs_that_keep_all_state_are_all_right() -> None:
     windowed = changelog("shop-windowed-changelog", cleanup_policy="compact,delete", retention_ms="60000")
-    [finding] = judge_changelogs({"shop"}, [changelog("shop-sums-changelog"), windowed])
+    [finding] = judge_changelogs({"shop"}, [changelog("shop-sums-changelog"), windowed], brokers=3)
     assert (finding.level, finding.text) == (
         Level.OK,
         "all 2 changelogs of shop keep the newest value of each key",
     )
-    assert levels(list(judge_changelogs(set(), []))) == [Level.OK]
+    assert levels(list(judge_changelogs(set(), [], brokers=3))) == [Level.OK]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,9 @@ def test_changelogs_that_keep_all_state_are_all_right() -> None:
     ],
 )
 def test_a_changelog_that_loses_state_is_told(settings: dict[str, str], level: Level, told: str) -> None:
-    findings = list(judge_changelogs({"shop"}, [changelog("shop-sums-changelog", **settings), changelog("shop-x")]))
+    findings = list(
+        judge_changelogs({"shop"}, [changelog("shop-sums-changelog", **settings), changelog("shop-x")], brokers=3)
+    )
     assert levels(findings) == [level]
     assert findings[0].text.startswith(f"shop-sums-changelog: {told}")
 
@@ -381,13 +383,25 @@ def test_a_changelog_that_loses_state_is_told(settings: dict[str, str], level: L
 def test_records_that_a_compacted_changelog_has_lost_are_told(policy: str, found: list[Level]) -> None:
     cut = replace(changelog("shop-sums-changelog", cleanup_policy=policy), starts={0: 0, 1: 7, 2: 9})
 
-    findings = list(judge_changelogs({"shop"}, [cut]))
+    findings = list(judge_changelogs({"shop"}, [cut], brokers=3))
 
     assert levels(findings) == found
     assert ("partitions 1, 2" in findings[0].text) == (policy == "compact")
 
 
+def test_a_changelog_with_one_replica_is_told_where_there_are_more_brokers() -> None:
+    only = PartitionSeen(number=0, leader=True, replicas=1, in_sync=1)
+    single = replace(changelog("shop-sums-changelog"), partitions=(only,))
+    copied = replace(changelog("shop-x-changelog"), partitions=(replace(only, replicas=3, in_sync=3),))
+
+    whole, told = judge_changelogs({"shop"}, [single, copied], brokers=3)
+    assert (whole.level, told.level) == (Level.OK, Level.WARNING)
+    assert told.text.startswith("only one replica: shop-sums-changelog: while that broker is away")
+    assert "topic_replication_factor" in told.remedy
+    assert levels(list(judge_changelogs({"shop"}, [single, copied], brokers=1))) == [Level.OK]
+
+
 def test_changelogs_that_this_user_may_not_see_are_not_checked() -> None:
     hidden = TopicSeen(name="shop-sums-changelog", partitions=(), unreadable="Topic authorization failed.")
-    assert levels(list(judge_changelogs({"shop"}, []))) == [Level.NOT_CHECKED]
-    assert levels(list(judge_changelogs({"shop"}, [hidden]))) == [Level.NOT_CHECKED]
+    assert levels(list(judge_changelogs({"shop"}, [], brokers=3))) == [Level.NOT_CHECKED]
+    assert levels(list(judge_changelogs({"shop"}, [hidden], brokers=3))) == [Level.NOT_CHECKED]

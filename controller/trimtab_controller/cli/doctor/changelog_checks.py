@@ -15,8 +15,8 @@ COPIES_COUNT_MS = 13 * 3_600_000
 """Workers go on with databases that were written in the last 12 h, so tombstones must be kept for longer."""
 
 
-def judge_changelogs(apps: Iterable[str], found: Sequence[TopicSeen]) -> Iterator[Finding]:
-    """Whether the changelogs keep what workers restore from."""
+def judge_changelogs(apps: Iterable[str], found: Sequence[TopicSeen], *, brokers: int) -> Iterator[Finding]:
+    """Whether the changelogs keep what workers restore from, also when one of several brokers is lost."""
     named = sorted(apps)
     if not found:
         text = f"no changelog is shown to this user (apps: {listed(named) or 'none reports'})"
@@ -32,6 +32,14 @@ def judge_changelogs(apps: Iterable[str], found: Sequence[TopicSeen]) -> Iterato
         yield not_checked(Check.CHANGELOGS, f"the settings are not shown: {listed(unshown)}", remedy)
     elif not faults:
         yield ok(Check.CHANGELOGS, f"all {len(found)} changelogs of {listed(named)} keep the newest value of each key")
+    single = [seen.name for seen in found if seen.single]
+    if brokers > 1 and single:
+        text = (
+            f"only one replica: {listed(single)}: while that broker is away the workers can write no state, and if its "
+            "disk is lost, so is what workers restore from"
+        )
+        remedy = "add replicas (`kafka-reassign-partitions`), and set topic_replication_factor of the app (preset: 1)"
+        yield warning(Check.CHANGELOGS, text, remedy)
 
 
 def _judge(seen: TopicSeen) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, TopicMetadata
 
 from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
 from trimtab_controller.cli.doctor.changelog_checks import CHANGELOG
@@ -123,12 +123,7 @@ class ClusterReader:
         return {
             name: TopicSeen(
                 name=name,
-                partitions=tuple(
-                    PartitionSeen(
-                        number=number, leader=each.leader >= 0, replicas=len(each.replicas), in_sync=len(each.isrs)
-                    )
-                    for number, each in sorted(present[name].partitions.items())
-                ),
+                partitions=_partitions(present[name]),
                 settings=settings[name][0],
                 unreadable=settings[name][1],
             )
@@ -145,7 +140,7 @@ class ClusterReader:
         return tuple(
             TopicSeen(
                 name=name,
-                partitions=(),
+                partitions=_partitions(present[name]),
                 settings=settings[name][0],
                 unreadable=settings[name][1],
                 starts=starts[name],
@@ -222,6 +217,13 @@ class ClusterReader:
             hold=None if status is None or status.hold is None else status.hold.text,
             paused=None if status is None else status.paused,
         )
+
+
+def _partitions(topic: TopicMetadata) -> tuple[PartitionSeen, ...]:
+    return tuple(
+        PartitionSeen(number=number, leader=each.leader >= 0, replicas=len(each.replicas), in_sync=len(each.isrs))
+        for number, each in sorted(topic.partitions.items())
+    )
 
 
 def _signed(message: Message) -> Signed:

@@ -62,6 +62,11 @@ class TopicSeen:
     unreadable: str = ""
     starts: Mapping[int, int] = field(default_factory=dict)
 
+    @property
+    def single(self) -> bool:
+        """Whether a partition has only one replica."""
+        return any(each.replicas == 1 for each in self.partitions)
+
 
 def judge_brokers(seen: BrokersSeen) -> Iterator[Finding]:
     """Whether the cluster answers and, if not, why."""
@@ -146,7 +151,7 @@ def judge_topics(found: Mapping[str, TopicSeen], wanted: Sequence[TopicSettings]
         yield not_checked(Check.TOPICS, text, remedy)
     if not faults and not missing and not unshown:
         yield ok(Check.TOPICS, f"all {len(wanted)} topics exist, with the right partitions and settings")
-    single = [seen.name for seen in found.values() if any(part.replicas == 1 for part in seen.partitions)]
+    single = [seen.name for seen in found.values() if seen.single]
     if brokers > 1 and single:
         text = f"only one replica: {listed(single)}"
         yield warning(Check.TOPICS, text, "add replicas: if the broker is lost, so is the only copy")

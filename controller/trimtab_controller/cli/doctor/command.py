@@ -150,7 +150,8 @@ def _cluster_findings(
     yield from judge_agents(reports, configuration.stream.expected_hosts)
     yield from judge_windows(reports, configuration.stream.window_s)
     yield from _bounded(
-        Check.CHANGELOGS, lambda: list(judge_changelogs(reports.apps, cluster.changelogs(reports.apps)))
+        Check.CHANGELOGS,
+        lambda: list(judge_changelogs(reports.apps, cluster.changelogs(reports.apps), brokers=count)),
     )
     yield from _bounded(Check.SIGNING, keys)
     yield from judge_signatures(reports, configuration.host_signatures)
