@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12, help="batches of each kind (12)")
     parser.add_argument("--sizes", nargs="+", type=Size.of, default=[*map(Size.of, SIZES)], metavar="SIZE")
     options = parser.parse_args()
-    spark = open_session("small-batches", {"spark.master": "local[2]"})
+    spark = open_session("small-batches", {"spark.master": "local[2]"}, small=True)
     spark.sparkContext.setLogLevel("ERROR")  # it warns of large tasks: the records are not from Kafka here
     [jvm] = [each for each in psutil.Process().children(recursive=True) if "java" in each.name()]
     print(f"{'':48}{'samples':>9}{'sums':>9}" + "".join(f"{kind:>24}" for kind in KINDS), flush=True)

@@ -109,10 +109,8 @@ def measure_rate(broker: Broker, topics: Topics, samples: int, limit_s: float) -
         )
         producer.poll(0)
     producer.flush()
-    # For high throughput, let the JVM compile well.
-    keys = {"spark.master": "local[1]", "spark.driver.extraJavaOptions": "-Xss16m -XX:+UseSerialGC"}
     others = set(psutil.Process().children(recursive=True))
-    spark = open_session("trimtab-stream-rate", {**keys, "spark.driver.memory": "2g"})
+    spark = open_session("trimtab-stream-rate", {"spark.master": "local[1]", "spark.driver.memory": "2g"})
     jvm = max(set(psutil.Process().children(recursive=True)) - others, key=lambda each: each.memory_info().rss)
     source = spark.read.format("kafka").option("kafka.bootstrap.servers", broker.address)
     records = source.option("subscribe", topics.reports).load().coalesce(1)

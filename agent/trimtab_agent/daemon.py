@@ -113,11 +113,10 @@ class Agent:
         self._breaches: dict[WorkerId, int] = {}
         self._complaints = RateLimit(rate=1, burst=100)
         self._loop_complaints = RateLimit(rate=1, burst=100)
-        self._signer = self._find_signer(configuration.key)
+        trust = self._find_trust(configuration.trust)
+        self._signer = self._find_signer(configuration.key, trust)
         self._listen = configuration.metrics
-        self._verifier = CommandVerifier(
-            cluster=self._cluster, host=self._host, trust=self._find_trust(configuration.trust)
-        )
+        self._verifier = CommandVerifier(cluster=self._cluster, host=self._host, trust=trust)
         told = {"cores": limits.cores, "basis": limits.basis, "type": limits.type, "speed": limits.speed}
         told["zone"] = limits.zone
         log.info("capacity found", **fields(host=self._host, **told))
@@ -137,7 +136,7 @@ class Agent:
         log.info("commands are verified", **fields(keys=",".join(trust.keys)))
         return trust
 
-    def _find_signer(self, path: Path | None) -> HostSigner | None:
+    def _find_signer(self, path: Path | None, trust: TrustFile | None) -> HostSigner | None:
         self._metrics.reports_signed.set(path is not None)
         if path is None:
             return None
@@ -146,7 +145,7 @@ class Agent:
         except BadKey as exc:
             raise StartError(f"signing.key_file: {exc}; `trimtab-agent enroll` creates a key") from exc
         log.info("reports and acks are signed", **fields(key=key.public.id))
-        return HostSigner(key, self._host)
+        return HostSigner(key, self._host, None if trust is None else lambda: trust.keys.values())
 
     async def run(self, manager: ServiceManager) -> None:
         """Run until SIGTERM or SIGINT.  Raises StartError, also for a fault that ends the agent later."""

@@ -14,6 +14,7 @@ from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import decode_host_keys
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_protocol.signing.keys import SigningKey
 from trimtab_protocol.signing.known_hosts import MAX_HOSTS, KnownHosts
 
 log = logging.getLogger(__name__)
@@ -66,11 +67,12 @@ class HostKeysFollower:
     """The keys of the hosts, followed while the stream runs.
 
     A record whose signature is not trusted is tried again later: the trust file may be copied after the record.
+    `own`: the controller's private key, if this process has it.
     """
 
-    def __init__(self, connection: Connection, topics: Topics, trust: Trust) -> None:
+    def __init__(self, connection: Connection, topics: Topics, trust: Trust, own: SigningKey | None) -> None:
         """Read the topic.  Raises ReadError, KafkaException."""
-        self.known = KnownHosts(topics.cluster)
+        self.known = KnownHosts(topics.cluster, own)
         self._trust = trust
         self._refused: dict[bytes, Message] = {}
         with reading(connection, "host-keys") as consumer:

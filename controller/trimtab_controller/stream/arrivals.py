@@ -24,7 +24,12 @@ compiling begins to pay.
 SEEN = 10
 """A fleet's windows are large, but what comes late for one is a small batch."""
 SMALL_HOSTS = 20
-"""Expected hosts up to which the first batch is taken to be small."""
+"""Expected hosts up to which a fleet is small."""
+
+
+def is_small(expected: Collection[str] | None) -> bool:
+    """Whether the fleet is small.  One whose hosts are not listed (None) may have any size, so it is not."""
+    return expected is not None and len(expected) <= SMALL_HOSTS
 
 
 class BatchSizes:
@@ -34,7 +39,7 @@ class BatchSizes:
     """
 
     def __init__(self, expected: Collection[str] | None) -> None:
-        self.small = expected is not None and len(expected) <= SMALL_HOSTS
+        self.small = is_small(expected)
         self._samples: deque[int] = deque(maxlen=SEEN)
 
     def see(self, samples: int, *, flooded: bool) -> None:

@@ -70,7 +70,7 @@ class Configuration:
     """The settings that the stream needs to run.
 
     `host_signatures`: what becomes of reports that their host has not signed; `trust` = file with the controller's
-    public keys, which sign those of the hosts.
+    public keys, which sign those of the hosts; `key` = file with its private key.
     """
 
     cluster: str
@@ -78,6 +78,7 @@ class Configuration:
     stream: StreamSettings
     host_signatures: HostChecking = HostChecking.OFF
     trust: Path | None = None
+    key: Path | None = None
 
 
 def load(path: Path) -> Configuration:
@@ -87,16 +88,18 @@ def load(path: Path) -> Configuration:
     except (ValueError, RecursionError) as error:
         raise BadMessage(Fault.MALFORMED, "", str(error), "TOML") from error
     fields = Fields(document, "")
-    checking, trust = HostChecking.OFF, None
+    checking, trust, key = HostChecking.OFF, None, None
     if fields.has("signing"):
         signing = fields.fields("signing")
         checking, trust = read_checking(signing), read_path(signing, "trust_file")
+        key = read_path(signing, "key_file")
     return Configuration(
         cluster=fields.fields("controller").name("cluster"),
         kafka=read_kafka(fields.fields("kafka"), read_private),
         stream=read_stream_settings(document.get("stream", {}), "stream"),
         host_signatures=checking,
         trust=trust,
+        key=key,
     )
 
 

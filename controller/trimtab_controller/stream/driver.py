@@ -17,6 +17,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
+from trimtab_controller.stream.arrivals import is_small
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.batches import BatchReader
 from trimtab_controller.stream.configuration import Configuration
@@ -25,12 +26,13 @@ from trimtab_controller.stream.publisher import NotPublished, Publisher
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_controller.stream.signatures import SignatureCheck, Verdict
 from trimtab_process.backoff import Backoff
+from trimtab_process.credential_files import load_signing_key
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import shorten
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 from trimtab_protocol.signing.hosts import HostChecking
-from trimtab_protocol.signing.keys import BadKey
+from trimtab_protocol.signing.keys import BadKey, SigningKey
 
 PROBE_LIMIT_S = 5.0
 """How long the broker may take to answer."""
@@ -56,7 +58,11 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
     spark = None
     try:
         # Before Kafka has the topics, which the controller may be about to create: the session takes seconds.
-        spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark)
+        spark = open_session(
+            f"trimtab-stream-{configuration.cluster}",
+            configuration.stream.spark,
+            small=is_small(configuration.stream.expected_hosts),
+        )
         log.info("Spark's session is open")
         outlet = Outlet(Publisher(configuration.kafka, configuration.cluster), turns)
         needed = [topics.reports, topics.snapshots]
@@ -100,7 +106,7 @@ class Signatures:
         settings = configuration.stream
         assert configuration.trust is not None, "checking needs [signing]"
         connection = Connection(kafka=configuration.kafka)
-        self._keys = HostKeysFollower(connection, topics, TrustFile(configuration.trust))
+        self._keys = HostKeysFollower(connection, topics, TrustFile(configuration.trust), _own_key(configuration))
         self._check = SignatureCheck(
             configuration.host_signatures,
             self._keys.known,
@@ -212,6 +218,19 @@ def _run_query(
         batches.stop()
         if signatures is not None:
             signatures.close()
+
+
+def _own_key(configuration: Configuration) -> SigningKey | None:
+    """The controller's private key.  A stream that runs on another host has none, and needs none."""
+    if configuration.key is None:
+        return None
+    try:
+        key = load_signing_key(configuration.key)
+    except BadKey as error:
+        log.info("without the controller's key each host's signature is checked, which takes longer: %s", error)
+        return None
+    log.info("the codes of hosts for key %s are checked", key.public.id)
+    return key
 
 
 def _tell(verdict: Verdict) -> None:

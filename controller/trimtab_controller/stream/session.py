@@ -44,11 +44,13 @@ _SQL_KEYS: Mapping[str, str] = {
 }
 
 
-def open_session(name: str, keys: Mapping[str, str], *, options: Iterable[str] | None = None) -> SparkSession:
+def open_session(
+    name: str, keys: Mapping[str, str], *, small: bool = False, options: Iterable[str] | None = None
+) -> SparkSession:
     """Open the session.  The given `spark.*` keys override those of spark-submit, which override the stream's own.
 
-    `options`: further options of the JVM; by default those that use the class archive.  One session per process,
-    because the keys belong to the JVM that this starts.
+    `small`: the fleet has few hosts.  `options`: further options of the JVM; by default those that use the class
+    archive.  One session per process, because the keys belong to the JVM that this starts.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name)
@@ -57,7 +59,7 @@ def open_session(name: str, keys: Mapping[str, str], *, options: Iterable[str] |
         spark = builder.config(map=dict(keys)).getOrCreate()
     else:
         options = class_archive.use(spark_archive()) if options is None else options
-        with _told_by_file({**_keys_at_start(keys, options), **keys}):
+        with _told_by_file({**keys_at_start(keys, options, small=small), **keys}):
             spark = builder.getOrCreate()
     # Spark installs a handler of its own, whose exception interrupts calls into the JVM.
     signal.signal(signal.SIGINT, on_interrupt)
@@ -129,15 +131,17 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _keys_at_start(keys: Mapping[str, str], options: Iterable[str]) -> dict[str, str]:
+def keys_at_start(keys: Mapping[str, str], options: Iterable[str], *, small: bool) -> dict[str, str]:
+    """The `spark.*` keys that the JVM starts with, beside those that the user gives (`keys`)."""
     start = dict(_START_KEYS)
     for option in (f"-Dlog4j2.configurationFile={LOGGING}", *options):
         start["spark.driver.extraJavaOptions"] += f' "{option}"'
     if not {"spark.jars", "spark.jars.packages"} & keys.keys():
         start["spark.jars"] = ",".join(str(jar) for jar in spark_jars())
     if keys.get("spark.master", "").startswith("local"):
-        # For the reports of a few hosts the optimising compiler costs more than it saves.
-        start["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
+        if small:
+            # For the reports of a few hosts the optimising compiler costs more than it saves.
+            start["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
         # The JVM connects only to itself, and the machine's name may not resolve.
         start |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return start

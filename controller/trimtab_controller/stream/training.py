@@ -47,7 +47,7 @@ def make_archive(tell: Tell) -> Path:
 
 def _run_spark(archive: Path, folder: Path) -> None:
     keys = {"spark.master": "local[1]", "spark.jars": ""}
-    spark = open_session("trimtab-training", keys, options=class_archive.make(archive))
+    spark = open_session("trimtab-training", keys, small=True, options=class_archive.make(archive))
     jvm: subprocess.Popen[bytes] = spark.sparkContext._gateway.proc
     try:
         _run_queries(spark, folder)

@@ -14,6 +14,7 @@ from typing import NewType, Self
 
 from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -28,6 +29,8 @@ KeyId = NewType("KeyId", str)
 
 ID_DIGITS = 16
 KEY_BYTES = 32
+PRIME = 2**255 - 19
+"""Of the field of both curves."""
 ALGORITHM = "ed25519"
 MAX_TRUSTED = 2
 """Keys in a trust file: the present one and, while it is being changed, the next one."""
@@ -107,6 +110,18 @@ class SigningKey:
         """The signature of a message, which begins with the domain of its purpose."""
         return self._key.sign(message)
 
+    def agreed(self, other: PublicKey) -> bytes:
+        """The secret that only this key and the private half of the other one yield: X25519, 32 bytes.
+
+        Raises BadKey if the other key yields none, which no key that somebody has generated does.
+        """
+        # An Ed25519 private key is hashed to the scalar of its public half (RFC 8032, 5.1.5).
+        scalar = hashlib.sha512(self._key.private_bytes_raw()).digest()[:KEY_BYTES]
+        try:
+            return X25519PrivateKey.from_private_bytes(scalar).exchange(_on_montgomery_curve(other))
+        except ValueError as error:
+            raise BadKey(f"found the key {other.id}, which yields no shared secret, expected one of Ed25519") from error
+
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
@@ -141,6 +156,13 @@ class TrustedKeys:
         if not key.signed(signature, envelope.covered):
             expected = f"one by key {key.id} of this topic, key and value"
             raise BadMessage(Fault.WRONG_SIGNATURE, "headers", "another signature", expected)
+
+
+def _on_montgomery_curve(key: PublicKey) -> X25519PublicKey:
+    """The key as X25519 has it: u = (1 + y) / (1 - y) (RFC 7748, 4.1).  Raises ValueError if y is 1."""
+    y = int.from_bytes(key.raw, "little") & ((1 << 255) - 1)  # the highest bit is the sign of x
+    u = (1 + y) * pow(1 - y, -1, PRIME) % PRIME
+    return X25519PublicKey.from_public_bytes(u.to_bytes(KEY_BYTES, "little"))
 
 
 def read_key(text: str) -> PublicKey:

@@ -64,7 +64,7 @@ PLANTED = Decoder(name=NAME, samples=(encode_report(REPORT),), decode=decode_rep
 
 def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
     """As `run.fuzz`: so many mutants through a local Spark, `large`: before them the giants."""
-    spark = open_session("fuzz", {"spark.master": "local[1]", "spark.jars": ""})
+    spark = open_session("fuzz", {"spark.master": "local[1]", "spark.jars": ""}, small=True)
     try:
         tally, began, grown = Tally(name=NAME), time.process_time(), forget_peak()
         large_ones = iter(giants(PLANTED) if large else ())
@@ -84,7 +84,7 @@ def fuzz_stream(*, records: int, seed: int, large: bool = False) -> Tally:
 def left_out_alike(*, batches: int, seed: int) -> tuple[int, list[str]]:
     """How many rows of refused records Spark finds in random batches, and in which it finds others than `too_many`."""
     chance, found, wrong = Random(seed), 0, []
-    spark = open_session("left-out", {"spark.master": "local[1]", "spark.jars": ""})
+    spark = open_session("left-out", {"spark.master": "local[1]", "spark.jars": ""}, small=True)
     try:
         for number in range(batches):
             table = arrivals(chance)
