@@ -102,8 +102,8 @@ def use_everything(client: Client) -> None:
     for rows in (
         client.workers(app=APP, host="host-0001", state=WorkerState.RUNNING, name="ord", order=WorkerOrder.LOAD),
         client.hosts(zone="zone-a", name="host", order=HostOrder.DEMAND), client.zones(), client.rules(),
-        client.pool(), client.host_keys(name="host"), client.decisions(), client.concerns(), client.intents(), client.apps(),
-        client.history(APP), client.flows(APP),
+        client.pool(), client.host_keys(name="host"), client.decisions(), client.concerns(), client.intents(),
+        client.apps(), client.history(APP), client.flows(APP),
         client.key_groups(APP, OPERATOR, order=KeyGroupOrder.LOAD),
         client.placement(APP, operator=OPERATOR), client.moves("3.15"), client.live(),
         client.proposals(app=APP), client.events(app=APP, kind="plan", plan=PLAN, since=NOW - 3600, text="moves"),
