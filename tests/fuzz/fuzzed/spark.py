@@ -198,6 +198,7 @@ def is_stricter(record: bytes, reason: Fault, arrival_ms: int) -> bool:
     """Whether the stream refuses, and may, what can be read: see `stream/validation.py`."""
     report = decode_report(record)
     spent = [report.sample.cpu_s, *(each.cpu_s for each in (*report.workers, *report.key_groups))]  # type: ignore[attr-defined]
+    spent += [each.following_s for each in report.workers]
     return {
         Fault.UNKNOWN: has_foreign_fields(record),
         Fault.MALFORMED: has_others_names(record)
