@@ -56,3 +56,27 @@ def test_a_request_that_was_being_sent_when_the_worker_stopped_is_not_sent_later
 
     assert asyncio.run(send()) == written
     assert not faults
+
+
+def test_a_record_that_waits_while_the_producer_meets_a_new_topic_is_sent(broker: Broker, unique: str) -> None:
+    later = f"{unique}-later"
+    broker.create_topics([Topic(name=unique, partitions=1)])
+
+    async def send() -> None:
+        fence = Fence(SESSION_S)
+        producer = FencedProducer(fence, lambda _: None, bootstrap_servers=broker.address, enable_idempotence=True)
+        await producer.start()  # it asks for all topics now
+        try:
+            broker.create_topics([Topic(name=later, partitions=1)])
+            fence.heard(uptime() - 2 * SESSION_S)
+            told = [await producer.send(unique, b"in flight")]  # the closed fence holds it, and what follows
+            await asyncio.sleep(0.1)
+            told += [await producer.send(unique, b"waits"), await producer.send(later, b"new")]
+            await asyncio.sleep(0.1)
+            fence.heard(uptime() + LIMIT_S)
+            await asyncio.wait_for(asyncio.gather(*told), LIMIT_S)
+        finally:
+            fence.lose()
+            await producer.stop()
+
+    asyncio.run(send())

@@ -34,6 +34,9 @@ overwrites the new owner's changelog. | It starts no event and sends nothing unt
 broker refuses) counts as done. | The worker ends without a commit. | `safety/store_guard.py`, `transport/producer.py` |
 | `go-on-after-refusal` | The broker refuses all records of a partition after one that it has refused, because an \
 idempotent producer has counted that one. | The next record gets its number. | `transport/producer.py` |
+| `leaders-not-forgotten` | A producer knows all topics from its start, until it meets a new one, such as a changelog \
+that was made later. Then it forgets the leaders of the others, and a full batch for one of them waits for 20 minutes \
+and holds up all other records. | It asks for each topic that it writes to. | `transport/producer.py` |
 | `end-before-state-is-overwritten` | A changelog may be applied to a partition that this worker writes. | The worker \
 ends before that. | `safety/store_guard.py` |
 | `end-before-foreign-state-is-written` | After partitions were added to a source topic of a table, two workers may \
@@ -64,6 +67,7 @@ class Patch(StrEnum):
     FENCE = "fence-after-session"
     STATE_NOT_WRITTEN = "end-when-state-is-not-written"
     AFTER_REFUSAL = "go-on-after-refusal"
+    LEADERS_KEPT = "leaders-not-forgotten"
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"
     FOREIGN_STATE = "end-before-foreign-state-is-written"
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"

@@ -234,10 +234,10 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.client.AIOKafkaClient,
-        (Patch.FENCE,),
+        (Patch.FENCE, Patch.LEADERS_KEPT),
         "",
-        (),
-        (("_get_conn", ("node_id",)), ("send", ("node_id", "request"))),
+        ("_topics",),
+        (("_get_conn", ("node_id",)), ("send", ("node_id", "request")), ("_wait_on_metadata", ("topic",))),
     ),
     Private(AIOKafkaConnection, (Patch.FENCE,), "", ("_writer",)),
     Private(

@@ -2,7 +2,8 @@
 
 It goes on after a refused record, and no offset is committed after it has failed.
 
-(patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-is-not-written)
+(patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-is-not-written,
+patch leaders-not-forgotten)
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         """Partitions of whose last batch the broker may have written something, although it did not say so."""
         self._in_flight = 0
         """Produce requests that were sent, or begun to be sent, and not answered."""
-        send, connected = self.client.send, self.client._get_conn
+        send, connected, known = self.client.send, self.client._get_conn, self.client._wait_on_metadata
 
         async def guarded(*arguments: Any, **options: Any) -> Any:
             connection = await connected(*arguments, **options)
@@ -70,7 +71,12 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                     self._look_at(code, tp, sent[tp], unsure=tp in before)
             return response
 
-        self.client.send, self.client._get_conn = send_if_member, guarded
+        async def tracked(topic: str) -> Any:
+            """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
+            self.client._topics.add(topic)
+            return await known(topic)
+
+        self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())

@@ -165,3 +165,37 @@ def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
     monkeypatch.setattr(aiokafka.client.AIOKafkaClient, "send", answer)
     assert asyncio.run(send()) == following
     assert len(ends) == fatal
+
+
+TOLD_AT_START = ("out", "audit")
+MADE_LATER = "app-table-changelog"
+
+
+def metadata(*topics: str) -> SimpleNamespace:
+    """What a broker answers: it leads partition 0 of each topic."""
+    rows = [(0, topic, False, [(0, 0, 1, [1], [1])]) for topic in topics]
+    return SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", 1, None)], controller_id=1, topics=rows)
+
+
+def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def write() -> list[int | None]:
+        producer = FencedProducer(Fence(10.0), lambda _: None, bootstrap_servers="127.0.0.1:1")
+        client = producer.client
+        client.cluster.update_metadata(metadata(*TOLD_AT_START))  # a client asks for all topics when it starts
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            cluster.update_metadata(metadata(*topics))
+            return True
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        try:
+            for topic in ("out", MADE_LATER):
+                await asyncio.wait_for(client._wait_on_metadata(topic), 60.0)
+        finally:
+            following.cancel()
+        return [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)]
+
+    assert asyncio.run(write()) == [1, 1]
