@@ -45,6 +45,10 @@ LOOK_BACK_S = 600.0
 """How far back the agent reads commands at its first start, so that commands before their deadline are not lost."""
 MAX_UNHANDLED = 100
 """Largest number of commands that are read but not yet handled."""
+REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
+"""The login or the certificate is refused: no broker that comes back mends that."""
+AWAY = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION})
+"""Errors after which no broker is in reach."""
 
 
 class LinkHandler(Protocol):
@@ -89,6 +93,8 @@ class KafkaLink:
         self._ids = TopicIds()
         self._faults = ConnectionFaults()
         self._there: bool | None = None
+        self._refused = False
+        """Whether it was told, since the broker went away, that the login or the certificate is refused."""
         self._hears = False
         """Whether commands are being read, as far as known.  If not, a delivered report does not mean "connected"."""
         self._stop = threading.Event()
@@ -268,12 +274,17 @@ class KafkaLink:
 
     def _note_error(self, error: KafkaError) -> None:
         self._faults.note(error)
-        if error.code() in (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION):
+        refused = error.code() in REFUSALS
+        told_otherwise = refused and self._there is False and not self._refused
+        if told_otherwise:  # a broker that was away is back, and refuses this agent
+            self._there = None
+        if told_otherwise or error.code() in AWAY:
+            self._refused |= refused
             self._note_state(there=False, detail=self._faults.last or error.str())
 
     def _note_state(self, *, there: bool, detail: str) -> None:
         if there:
-            self._faults.last = None
+            self._faults.last, self._refused = None, False
         if self._there is not there:
             self._there = there
             self._call(lambda: self._handler.broker_changed(there=there, detail=detail))
