@@ -236,8 +236,9 @@ def _own_key(configuration: Configuration) -> SigningKey | None:
 def _tell(verdict: Verdict) -> None:
     for fault in sorted({row.fault for row in verdict.refused}):
         found = [row for row in verdict.refused if row.fault == fault]
-        names = ", ".join(shorten(row.host) for row in found[:NAMED])
-        log.warning("discarded unread, %s: %d reports of %s", fault, sum(row.reports for row in found), names)
+        names = [*dict.fromkeys(shorten(row.host) for row in found if row.host is not None)][:NAMED]
+        of = f" of {', '.join(names)}" if names else ""  # without a signature it is not known whose they are
+        log.warning("discarded unread, %s: %d reports%s", fault, sum(row.reports for row in found), of)
     if verdict.doubted:
         named = ", ".join(f"{host} ({fault})" for host, fault in [*verdict.doubted.items()][:NAMED])
         log.warning("without a signature of their host: reports in the name of %s", named)

@@ -12,6 +12,8 @@ from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream import __main__ as stream
 from trimtab_controller.stream import driver
 from trimtab_controller.stream.outlet import Turns
+from trimtab_controller.stream.signatures import Refused, Verdict
+from trimtab_protocol.messages.decode import Fault
 
 
 def test_jars_that_cannot_be_had_end_it_with_their_reason(
@@ -52,3 +54,16 @@ def test_it_follows_what_the_controller_tells_also_in_pieces(
         controller.close()
         listening.join(60)
     assert heard == ["lead", "stand by", "lead"]
+
+
+def test_discarded_reports_are_told_with_the_hosts_that_are_known(caplog: pytest.LogCaptureFixture) -> None:
+    def refused(fault: Fault, start_ms: int, host: str | None) -> Refused:
+        return Refused(host=host, fault=fault, start_ms=start_ms, reports=3, last_ms=start_ms, key=None)
+
+    flood = [refused(Fault.FLOODING, at, "h1") for at in (0, 5000)]
+    driver._tell(Verdict(refused=(*flood, refused(Fault.UNKNOWN_KEY, 0, None))))
+
+    assert caplog.messages == [
+        "discarded unread, flooding: 6 reports of 'h1'",
+        "discarded unread, unknown_key: 3 reports",
+    ]
