@@ -16,7 +16,8 @@ from trimtab_models.balance.bound import (
     piece_bound,
     stronger_bound,
 )
-from trimtab_models.balance.knapsack import KnapsackCondition
+from trimtab_models.balance.knapsack import KnapsackCondition, relative_prices
+from trimtab_models.balance.load_prices import Relaxation, plans_by_load_prices
 from trimtab_models.balance.pieces import Pieces
 from trimtab_models.balance.reach import ReachCondition
 from trimtab_models.solving import Never
@@ -97,6 +98,28 @@ def test_the_stronger_bound_is_between_the_bound_and_the_optimum(problem):
     reached = optimum(problem)
     weak = lower_bound(problem, reached, Never())
     assert weak <= stronger_bound(problem, weak, reached, Never()) <= reached + 1e-9
+
+
+@quick
+@given(problems(), st.lists(st.floats(-2, 2), min_size=60, max_size=60))
+def test_at_no_price_of_loads_nodes_pay_more_than_the_optimum_does(problem, prices):
+    """Prices may be anything, also below 0, but for key groups without load, which are free."""
+    reached = optimum(problem)
+    for price in relative_prices(problem):
+        assume(problem.load[problem.movable & (problem.home >= 0)].any())
+        relaxation = Relaxation(problem, price, reached + 1.0)
+        chosen = np.array([0.0, *prices[: relaxation.classes - 1]])
+        assert relaxation.at(chosen).paid(reached + 1e-9) <= 1 + 1e-7
+
+
+@quick
+@given(problems())
+def test_the_bound_by_prices_of_loads_is_at_most_the_optimum(problem):
+    reached = optimum(problem)
+    weak = lower_bound(problem, reached, Never())
+    bounds = [bound for bound, _ in plans_by_load_prices(problem, weak, reached, Never())]
+    assert bounds == sorted(bounds)
+    assert max(bounds, default=weak) <= reached + 1e-9
 
 
 ONE_PIECE = Problem(

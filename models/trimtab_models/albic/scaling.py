@@ -15,8 +15,7 @@ import numpy as np
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.solve import DEFAULT_PARAMS, Params, solve
 from trimtab_models.balance.evaluate import evaluate
-from trimtab_models.balance.problem import Ints
-from trimtab_models.balance.solve import infeasible
+from trimtab_models.balance.problem import Ints, infeasible
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
 

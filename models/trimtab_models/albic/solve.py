@@ -31,9 +31,8 @@ from trimtab_models.balance.evaluate import Score, evaluate
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.params import OPTIMAL_PP
 from trimtab_models.balance.params import Params as BalanceParams
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem, infeasible
 from trimtab_models.balance.result import BalanceResult, Stage
-from trimtab_models.balance.solve import infeasible
 from trimtab_models.balance.solve import solve as solve_balance
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Stop

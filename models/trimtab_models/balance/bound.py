@@ -15,6 +15,8 @@ Knapsack  Cost with indivisible key groups (`knapsack.py`).
 Class     see `class_bound.py`: where key groups may not be on all nodes.
 Reach     see `reach.py`.  Knapsack and Reach take the most time and are applied last.
 
+For budgets of bytes, `load_prices.py` proves more, in about a second, and finds plans by the way.
+
 Unplaced key groups are free.  Their load covers deficits first; S is then not used.
 """
 
@@ -32,6 +34,7 @@ from trimtab_models.solving.stop import Stop
 
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
+COARSE_TOLERANCE_PP = 0.005  # the grid that Knapsack begins with is coarser than that
 RELATIVE = 1e-9  # of the load distance: precision of floats for huge loads
 NEGLIGIBLE = 1e-12  # of the largest load
 REACH_ENTRIES = 200_000  # (node, moves out) pairs; beyond, Reach takes seconds and seldom helps
@@ -187,7 +190,9 @@ def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) 
         reach = ReachCondition(problem, pieces.load, pieces.first)
         proven = _raised(reach.refute, proven, reached, stop, REACH_TOLERANCE_PP)
     if problem.max_cost_bytes is not None and len(pieces.load) <= LARGEST and not stop():
-        proven = _raised(KnapsackCondition(problem, proven).refute, proven, reached, stop, REACH_TOLERANCE_PP)
+        proven = _raised(KnapsackCondition(problem, np.inf).refute, proven, reached, stop, COARSE_TOLERANCE_PP)
+        if proven > 0:  # else the budget is ample: the finer grid would hardly prove more
+            proven = _raised(KnapsackCondition(problem, proven).refute, proven, reached, stop, REACH_TOLERANCE_PP)
     return proven
 
 

@@ -26,7 +26,7 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Proble
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.spared import Spared, usage_on
-from trimtab_models.solving.stop import Deadline, Stop
+from trimtab_models.solving.stop import Stop, part_of
 
 RELAXED_SHARE = 0.7  # of the time for step 1, which is nearly always enough
 EVEN_SHARE = 0.5  # of the rest, for shares by capacity
@@ -254,7 +254,7 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
     if binding is None:
         return solver(problem, stop)
     binding = binding.tolerating(problem.home)
-    part = stop.part(RELAXED_SHARE) if isinstance(stop, Deadline) else stop
+    part = part_of(stop, RELAXED_SHARE)
     relaxed = solver(binding.limited(problem, binding.of_nodes()), part)
     if isinstance(relaxed, Infeasible):
         return relaxed
@@ -262,7 +262,7 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
     if binding.keep(relaxed.allocation):
         return _judged(problem, relaxed, relaxed.allocation, bound)
     plans = [(relaxed, binding.at_home(problem, relaxed.allocation))]
-    part = stop.part(EVEN_SHARE) if isinstance(stop, Deadline) else stop
+    part = part_of(stop, EVEN_SHARE)
     for shares, until in ((binding.even_shares(problem), part), (binding.shares(problem), stop)):
         shared = solver(binding.limited(problem, shares), until)
         if isinstance(shared, BalanceResult):

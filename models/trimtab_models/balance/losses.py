@@ -73,9 +73,13 @@ class Losses:
         chosen = [
             place + first[node]
             for node, one in enumerate(sets.tolist())
-            for place in self._tables[node].members(one - int(self.first[node]))
+            for place in self._members(self._tables[node], one - int(self.first[node]))
         ]
         return self._pieces.key_groups[np.array(chosen, np.int64)]
+
+    @staticmethod
+    def _members(table: "_Table", one: int) -> list[int]:
+        return table.sets.members(int(table.cells[one]))
 
     def carried(self, d: float) -> Floats:
         """(X,) what each set brings to deficits in a band of `d`."""
@@ -126,60 +130,55 @@ class Losses:
         return sets
 
     def _table(self, node: int, cells: int) -> "_Table":
-        """The sets of one node."""
+        """The sets of one node that are cheaper than all that carry more."""
         own = slice(self._pieces.first[node], self._pieces.first[node + 1])
         load, price = self._pieces.load[own], self._price_of[own]
         step = max(float(load.sum()), 1e-300) / cells
         rounded: Floats = np.rint(load / step) if self._listed else np.ceil(load / step)
-        return _cheapest_sets(rounded.astype(np.int64), price, load if self._listed else None, step)
+        sets = Sets(rounded.astype(np.int64), price, load if self._listed else None)
+        from_here = np.minimum.accumulate(sets.least[::-1])[::-1]
+        found = np.flatnonzero(np.append(from_here[:-1] < from_here[1:], True))
+        carried = sets.carried[found] if self._listed else found * step
+        return _Table(load=carried, price=sets.least[found], cells=found, sets=sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Table:
-    """The sets of a node with n movable key groups: `load`, `price` (x,).
-
-    `steps` (n,) of the grid, `cells` (x,) that the sets fill, and for each key group the cells from its own steps on
-    where it is taken; these are known if the sets are listed.
-    """
+    """Sets of a node: `load`, `price` (x,), and the `cells` (x,) of the grid that they fill."""
 
     load: Floats
     price: Floats
-    steps: list[int]
     cells: Ints
-    taken: list[Bools]
+    sets: "Sets"
 
-    def members(self, one: int) -> list[int]:
-        """The key groups of a set, by their place among those of the node."""
-        left, found = int(self.cells[one]), []
-        for place in range(len(self.steps) - 1, -1, -1):
-            rest = left - self.steps[place]
-            if rest >= 0 and self.taken[place][rest]:
+
+class Sets:
+    """The cheapest set of n key groups for each number of grid steps; `least` is infinite where there is none."""
+
+    def __init__(self, steps: Ints, price: Floats, load: Floats | None = None) -> None:
+        """`steps`, `price` (n,) of the key groups; with `load` (n,), `carried` is what the sets really carry."""
+        self._steps: list[int] = steps.tolist()
+        self._taken: list[Bools] = []
+        self.least: Floats = np.full(sum(self._steps) + 1, np.inf)
+        self.least[0] = 0.0
+        self.carried: Floats = np.zeros(len(self.least) if load is not None else 0)
+        reach = 0
+        for place, (width, cost) in enumerate(zip(self._steps, price.tolist(), strict=True)):
+            reach += width
+            before, after = slice(0, reach + 1 - width), slice(width, reach + 1)
+            with_it = self.least[before] + cost
+            cheaper = with_it < self.least[after]
+            if load is not None:
+                np.copyto(self.carried[after], self.carried[before] + load[place], where=cheaper)
+            np.minimum(self.least[after], with_it, out=self.least[after])
+            self._taken.append(cheaper)
+
+    def members(self, cell: int) -> list[int]:
+        """The key groups of the set that fills `cell`, by their place."""
+        found = []
+        for place in range(len(self._steps) - 1, -1, -1):
+            rest = cell - self._steps[place]
+            if rest >= 0 and self._taken[place][rest]:
                 found.append(place)
-                left = rest
+                cell = rest
         return found
-
-
-def _cheapest_sets(steps: Ints, price: Floats, load: Floats | None, step: float) -> _Table:
-    """The sets that are cheaper than all that carry more; `steps`, `price` (n,) of the key groups.
-
-    `load` (n,) of the key groups if the sets are to be listed, with what they really carry.
-    """
-    least = np.full(int(steps.sum()) + 1, np.inf)
-    least[0] = 0.0
-    carried = np.zeros(len(least))
-    if load is None:
-        carried += np.arange(len(least)) * step
-    taken: list[Bools] = []
-    reach = 0
-    for place, (width, cost) in enumerate(zip(steps.tolist(), price.tolist(), strict=True)):
-        reach += width
-        before, after = slice(0, reach + 1 - width), slice(width, reach + 1)
-        with_it = least[before] + cost
-        if load is not None:
-            cheaper = with_it < least[after]
-            np.copyto(carried[after], carried[before] + load[place], where=cheaper)
-            taken.append(cheaper)
-        np.minimum(least[after], with_it, out=least[after])
-    from_here = np.minimum.accumulate(least[::-1])[::-1]
-    cells = np.flatnonzero(np.append(from_here[:-1] < from_here[1:], True))
-    return _Table(load=carried[cells], price=least[cells], steps=steps.tolist(), cells=cells, taken=taken)

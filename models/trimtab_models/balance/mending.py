@@ -21,7 +21,7 @@ from trimtab_models.balance.evaluate import evaluate, slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.solving.outcome import Status
-from trimtab_models.solving.stop import Deadline, Stop
+from trimtab_models.solving.stop import Stop, part_of
 
 ATTEMPTS = 6
 ATTEMPT_SHARE = 0.6
@@ -45,8 +45,7 @@ def mended(problem: Problem, search: Search, stop: Stop) -> BalanceResult | None
     for attempt in range(ATTEMPTS):
         if not len(leaving) or (attempt and stop()):
             break
-        until = stop.part(ATTEMPT_SHARE) if isinstance(stop, Deadline) else stop
-        result = search(_left(problem, due, leaving), until)
+        result = search(_left(problem, due, leaving), part_of(stop, ATTEMPT_SHARE))
         staying = _too_many(problem, leaving, result.allocation, ceiling)
         if not staying.any() and evaluate(problem, result.allocation).allowed:
             return _judged(problem, result, stop, complete=len(leaving) == len(heaviest_first))

@@ -152,6 +152,15 @@ class Problem:
         return replace(self, limit=np.maximum(self.limit, self.usages(allocation)))
 
 
+def infeasible(problem: Problem) -> str | None:
+    """Why there is no plan, or None.  Only a cluster without a remaining node has none."""
+    if not len(problem.capacity):
+        return "there is no node"
+    if problem.removing.all():
+        return "all nodes are draining"
+    return None
+
+
 def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> Problem:
     """The arrays of `instance`, in its order of nodes and key groups.
 

@@ -31,15 +31,16 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
+from trimtab_models.balance.load_prices import plans_by_load_prices
 from trimtab_models.balance.mending import mended
 from trimtab_models.balance.params import DEFAULT_PARAMS, OPTIMAL_PP, Params
-from trimtab_models.balance.problem import Bools, Ints, Problem
+from trimtab_models.balance.problem import Bools, Ints, Problem, infeasible
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.to_copies import to_copies
 from trimtab_models.balance.trim import held, trim
 from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Deadline, Stop
+from trimtab_models.solving.stop import Deadline, Stop, part_of
 
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
 CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
@@ -50,6 +51,8 @@ FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
 ENDLESS = 10**9
+PRICING_S, PRICING_SHARE = 0.3, 0.7  # least time for prices of loads, and their share of it
+WORTH_PRICING_PP = 0.05
 SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 FLUX_SHARE = 0.2  # of the time, where copies matter
 SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
@@ -87,15 +90,6 @@ def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult 
     return mended(problem, constructed, stop) or constructed(problem, stop)
 
 
-def infeasible(problem: Problem) -> str | None:
-    """Why there is no plan, or None.  Only a cluster without a remaining node has none."""
-    if not len(problem.capacity):
-        return "there is no node"
-    if problem.removing.all():
-        return "all nodes are draining"
-    return None
-
-
 class _Solver:
     """The incumbent and the stages that replace it."""
 
@@ -123,6 +117,7 @@ class _Solver:
         if self._solve_small():
             return self.result()
         self._certify(SMALL_BOOLEANS, SMALL_WORK)
+        self._price_loads()
         self._pack()
         self._improve(0.0, self._params.effort, returning=True)
         if isinstance(self._stop, Deadline):
@@ -133,7 +128,7 @@ class _Solver:
 
     def _run_draining(self) -> BalanceResult:
         urgent, start, stayed = self._params.urgent, self.best, self._score.load_distance
-        whole, self._stop = self._stop, _part(self._stop, SEARCH_SHARE)  # the drain needs the rest
+        whole, self._stop = self._stop, part_of(self._stop, SEARCH_SHARE)  # the drain needs the rest
         plain = self._drained_plainly(start)
         self._first_plans(urgent)
         if evaluate(self.problem, plain).load_distance > max(urgent, self._bound + WORTH_PP):
@@ -185,7 +180,7 @@ class _Solver:
         start = self.best
         self._offer_copies(start)
         limited = self.problem.spared is not None  # then many moves are tried for each that fits
-        baseline = flux(self.problem, start, _part(self._stop, FLUX_SHARE) if limited else self._stop)
+        baseline = flux(self.problem, start, part_of(self._stop, FLUX_SHARE) if limited else self._stop)
         self._baseline = evaluate(self.problem, baseline).load_distance
         if self._score.load_distance <= max(enough, self._goal()) or self._stop():
             return
@@ -250,9 +245,21 @@ class _Solver:
         """Use the time that is left for the load distance, but for what the other objectives need."""
         if not self._params.certify:
             return
-        whole, self._stop = self._stop, _part(self._stop, SEARCH_ON_SHARE)
+        whole, self._stop = self._stop, part_of(self._stop, SEARCH_ON_SHARE)
         self._improve(0.0, Effort(steps=ENDLESS), returning=True)
         self._stop = whole
+
+    def _price_loads(self) -> None:
+        """Bound and plans by prices of loads (`load_prices.py`), unless a brief search comes near the bound."""
+        effort = min(self._params.brief, self._params.effort, key=lambda effort: effort.total(1))
+        if self.problem.max_cost_bytes is None or not effort.total(1) or self._left_s() < PRICING_S:
+            return
+        self._improve(0.0, effort, returning=True)
+        stop, reached = part_of(self._stop, PRICING_SHARE), self._score.load_distance
+        if reached > max(self._goal(), self._bound + WORTH_PRICING_PP):
+            for bound, plan in plans_by_load_prices(self.problem, self._bound, reached, stop):
+                self._bound = bound
+                self.offer(plan, Stage.CONSTRUCTED)
 
     def _pack(self) -> None:
         """Solve the reduced problem of a tight budget (`core.py`)."""
@@ -389,8 +396,3 @@ class _Solver:
             alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
             reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
         )
-
-
-def _part(stop: Stop, share: float) -> Stop:
-    """`stop` after a share of the time that is left; without a deadline `stop` itself."""
-    return stop.part(share) if isinstance(stop, Deadline) else stop

@@ -44,3 +44,8 @@ class Deadline:
     def left_wall_s(self) -> float:
         """The same in wall-clock seconds, for external solvers that take a time limit instead of a stop rule."""
         return self._wall_per_s * self.left_s()
+
+
+def part_of(stop: Stop, share: float) -> Stop:
+    """`stop` after a share of the time that is left; without a deadline `stop` itself."""
+    return stop.part(share) if isinstance(stop, Deadline) else stop
