@@ -138,7 +138,7 @@ class Losses:
         sets = Sets(rounded.astype(np.int64), price, load if self._listed else None)
         from_here = np.minimum.accumulate(sets.least[::-1])[::-1]
         found = np.flatnonzero(np.append(from_here[:-1] < from_here[1:], True))
-        carried = sets.carried[found] if self._listed else found * step
+        carried: Floats = sets.carried[found] if self._listed else np.multiply(found, step, dtype=np.float64)
         return _Table(load=carried, price=sets.least[found], cells=found, sets=sets)
 
 

@@ -16,9 +16,8 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.params import OPTIMAL_PP
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem, infeasible
 from trimtab_models.balance.result import BalanceResult, Stage
-from trimtab_models.balance.solve import infeasible
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, Demands, Level, level_of, match
 from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Stop

@@ -11,8 +11,8 @@ from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.params import DEFAULT_PARAMS as THOROUGH
 from trimtab_models.balance.params import Params as BalanceParams
-from trimtab_models.balance.problem import Ints
-from trimtab_models.balance.solve import infeasible, solve, solve_flux
+from trimtab_models.balance.problem import Ints, infeasible
+from trimtab_models.balance.solve import solve, solve_flux
 from trimtab_models.elastic.solve import solve as solve_elastic
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Stop
