@@ -121,7 +121,7 @@ class Guard:
             until=step.now + settings.back_off(times),
             detail=told,
             times=times,
-            lags_s=_of_ends(base.workers_s, moves) if base is not None and goes_back else {},
+            lags_s=_of_ends(base.found_s, moves) if base is not None and goes_back else {},
             moves=moves if goes_back else (),
             back_by=None if goes_back else step.now,
         )

@@ -38,12 +38,14 @@ class JobWindow:
     """An app in a window: all of it, and each worker.
 
     The rate of a worker is what its key groups usually process, and its backlog is without the input that each of them
-    may be processing.  `measured` = the workers that have reported all of the window.
+    may be processing.  `measured` = the workers that have reported all of the window, `idle` = those of them that own
+    no key group, so that nothing waits there.
     """
 
     whole: Waiting
     workers: Mapping[WorkerId, Waiting] = field(default_factory=dict)
     measured: frozenset[WorkerId] = frozenset()
+    idle: frozenset[WorkerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,7 @@ class Lag:
     that receive key groups; None also without such a plan.  `falling`: it is less than in the window before.
     `workers_s` = of each worker of which it is known, `targets_s` = growth of those that receive key groups.  `silent`
     = workers of the plan that have not reported all of this window, but did so before.  `whole`: everything is known.
+    `idle` = workers without key groups.
     """
 
     lag_s: float | None
@@ -64,11 +67,15 @@ class Lag:
     worst: WorkerId | None = None
     silent: tuple[WorkerId, ...] = ()
     whole: bool = False
+    idle: frozenset[WorkerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Base:
-    """What an app's plan found: the lag at `at` (epoch seconds), and by how much it grew per second then."""
+    """What an app's plan found: the lag at `at` (epoch seconds), and by how much it grew per second then.
+
+    `idle` = workers that owned nothing then; they are not in `workers_s`.
+    """
 
     plan: str
     at: float
@@ -76,6 +83,12 @@ class Base:
     trend: float
     workers_s: Mapping[WorkerId, float]
     trends: Mapping[WorkerId, float] = field(default_factory=dict)
+    idle: frozenset[WorkerId] = frozenset()
+
+    @property
+    def found_s(self) -> dict[WorkerId, float]:
+        """How far each worker was behind, as far as known; nothing waited at those that owned nothing."""
+        return {**dict.fromkeys(self.idle, 0.0), **self.workers_s}
 
     def expected_s(self, at: float) -> float:
         """The lag that the job would have without the plan."""
@@ -160,7 +173,8 @@ class Lags:
                 self._worker_rates[app, worker] = last = row.rate
             if (lag_s := _seconds(row.backlog, last)) is not None:
                 workers[worker] = lag_s
-        return Lag(lag_s=_seconds(job.whole.backlog, max(rate or 0.0, before or 0.0)), workers_s=workers)
+        lag_s = _seconds(job.whole.backlog, max(rate or 0.0, before or 0.0))
+        return Lag(lag_s=lag_s, workers_s=workers, idle=job.idle)
 
     def _grown(
         self, app: AppId, end_s: float, lag: Lag, row: Round | None, known: Iterable[tuple[float, Lag]]
@@ -171,7 +185,7 @@ class Lags:
         if app not in self.bases:
             earlier = [(at, each) for at, each in known if row.started_at - OLDEST_S <= at <= row.started_at]
             self.bases[app] = _base(row, earlier) or Base(
-                plan=row.plan, at=end_s, lag_s=lag.lag_s, trend=0.0, workers_s=lag.workers_s
+                plan=row.plan, at=end_s, lag_s=lag.lag_s, trend=0.0, workers_s=lag.workers_s, idle=lag.idle
             )
         return lag.lag_s - self.bases[app].expected_s(end_s)
 
@@ -216,4 +230,5 @@ def _base(row: Round, earlier: list[tuple[float, Lag]]) -> Base | None:
         trend=trend(first.lag_s, last.lag_s),
         workers_s=last.workers_s,
         trends={each: trend(first.workers_s[each], last.workers_s[each]) for each in both},
+        idle=last.idle,
     )

@@ -41,6 +41,15 @@ def test_backlogs_and_rates_are_summed_by_app_and_worker() -> None:
     ), "each key group of a worker may be processing one input"
 
 
+def test_a_worker_without_key_groups_that_reports_the_window_is_idle() -> None:
+    snapshot = window({kg(0): W0, kg(1): W0}).snapshot
+    job = JobWindows().see(snapshot).jobs[APP]
+    assert (job.idle, set(job.workers)) == ({W1}, {W0})
+    nodes = tuple(replace(each, covered_s=5.0) for each in snapshot.nodes)
+    assert JobWindows().see(replace(snapshot, nodes=nodes)).jobs[APP].idle == frozenset(), "it may own one by now"
+    assert seen(5, 7, 0).jobs[APP].idle == frozenset()
+
+
 def test_what_is_unknown_of_one_key_group_is_unknown_of_its_worker_and_of_the_app() -> None:
     job = seen(5, None, 9).jobs[APP]
     assert (job.whole.backlog, job.whole.rate) == (None, 3.0)

@@ -143,6 +143,20 @@ def test_nothing_goes_back_where_that_is_not_known_to_help(what: str, workers_s:
     assert (judged.moves, judged.to_move_back(T0 + 51)) == ((), ()), what
 
 
+@pytest.mark.parametrize(("idle", "goes_back"), [({W1}, True), (set(), False)])
+def test_what_a_worker_got_that_owned_nothing_before_goes_back(idle: set[WorkerId], goes_back: bool) -> None:
+    before = window(T0 - 8, 1.0)
+    job = before.jobs[APP]
+    others = {worker: row for worker, row in job.workers.items() if worker != W1}
+    machine = started(W0, W0, W0, limits=GUARDED)
+    machine.on_event(T0 - 5, replace(before, jobs={APP: replace(job, workers=others, idle=frozenset(idle))}))
+    machine.on_event(T0, TO_W1)
+    move(machine, 0, T0 + 1)
+    suffered(machine)
+    [judged] = acted(machine.on_event(T0 + 50, window(T0 + 48, 20.0, w0=1.0)))
+    assert judged.moves == (STOP.moves if goes_back else ()), "what is not known moves nothing"
+
+
 def test_a_window_that_comes_too_late_moves_nothing_back() -> None:
     machine = begun()
     suffered(machine)

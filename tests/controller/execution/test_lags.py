@@ -1,5 +1,7 @@
 """How far a job is behind: in seconds of its rate, beside what the windows before its plan let expect."""
 
+from dataclasses import replace
+
 from tests.controller.execution.execution_transcripts import APP, T0, W0, W1, plan, started
 from trimtab_controller.execution.lags import JobWindow, Lag, Lags, Waiting
 from trimtab_controller.execution.state import Round
@@ -104,6 +106,14 @@ def test_a_worker_inherits_what_waits_for_the_key_groups_that_it_receives() -> N
         see(lags, T0 + at, job(w0_s=lag_s, w1_s=0.0), busy=False)
     found = see(lags, T0 + 10, job(w0_s=25.0, w1_s=25.0))
     assert (found.grown_s, found.worst, found.targets_s) == (0.0, None, {W1: 0.0}), "w0 would be as far behind"
+
+
+def test_nothing_waited_where_nothing_was_owned_and_that_is_no_lag_to_compare_with() -> None:
+    lags, before = Lags(), replace(job(w0_s=None, w1_s=None), workers={}, idle=frozenset({W1}))
+    see(lags, T0 - 10, before, busy=False)
+    found = see(lags, T0 + 10, job(w0_s=30.0, w1_s=30.0))
+    assert found.targets_s == {}, "how far its old owner was behind is not known"
+    assert (lags.bases[APP].workers_s, lags.bases[APP].found_s) == ({}, {W1: 0.0})
 
 
 def test_what_is_unknown_of_a_worker_is_no_growth() -> None:

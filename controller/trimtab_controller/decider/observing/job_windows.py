@@ -53,6 +53,7 @@ class JobWindows:
                     whole=_waiting(sums),
                     workers={each: _waiting(row) for each, row in workers[app].items()},
                     measured=frozenset(measured[app]),
+                    idle=frozenset(measured[app].difference(workers[app])),
                 )
                 for app, sums in whole.items()
             },
