@@ -51,7 +51,7 @@ FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
 ENDLESS = 10**9
-PRICING_S, PRICING_SHARE = 0.3, 0.7  # least time for prices of loads, and their share of it
+PRICING_S, PRICING_SHARE = 2.5e-4, 0.7  # least time for prices of loads, per key group, and their share of it
 WORTH_PRICING_PP = 0.05
 SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 FLUX_SHARE = 0.2  # of the time, where copies matter
@@ -252,7 +252,8 @@ class _Solver:
     def _price_loads(self) -> None:
         """Bound and plans by prices of loads (`load_prices.py`), unless a brief search comes near the bound."""
         effort = min(self._params.brief, self._params.effort, key=lambda effort: effort.total(1))
-        if self.problem.max_cost_bytes is None or not effort.total(1) or self._left_s() < PRICING_S:
+        enough = self._left_s() >= PRICING_S * len(self.problem.load)
+        if self.problem.max_cost_bytes is None or not effort.total(1) or not enough:
             return
         self._improve(0.0, effort, returning=True)
         stop, reached = part_of(self._stop, PRICING_SHARE), self._score.load_distance
