@@ -19,7 +19,7 @@ PARTITIONS = int(os.environ["PARTITIONS"])
 BURN_S = float(os.environ["BURN_S"])
 SLOW = os.environ.get("SLOW")
 COST_S = 2.0 * BURN_S if os.environ.get("TRIMTAB_WORKER") == SLOW else BURN_S
-WAIT, WAIT_S = Path(os.environ.get("WAIT", "/nowhere")), 0.4
+WAIT, WAIT_S = Path(os.environ.get("WAIT", "/nowhere")), float(os.environ.get("WAIT_S", "0.4"))
 
 disk: AbstractContextManager[object] = nullcontext()
 """What a write to the table holds; `slow_disk_app` has one that others use too."""
