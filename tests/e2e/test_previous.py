@@ -110,7 +110,14 @@ def test_the_stream_of_before_reads_the_reports_of_this_version(packages: Path) 
     assert Path(code).is_relative_to(packages), done.stderr[-2000:]
     found = sorted((tuple(json.loads(line).values()) for line in lines), key=repr)
     # It passes over these, and has fewer columns.
-    unknown = {"in_parts": False, "fresh": False, "following_s": None, "paused_s": None, "paused": None}
+    unknown = {
+        "in_parts": False,
+        "fresh": False,
+        "following_s": None,
+        "paused_s": None,
+        "paused": None,
+        "waiting": None,
+    }
     workers = tuple(replace(each, **unknown) for each in report.workers)
     sample = replace(report.sample, disk_total_bytes=None, disk_free_bytes=None, zone=None)
     pairs = tuple(replace(each, direct=None) for each in report.pairs)

@@ -1,5 +1,6 @@
 """The guard under faults: what it ends and moves back breaks no invariant, and every cluster becomes balanced."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -28,7 +29,8 @@ SUFFERING: tuple[Fault, ...] = (
 )
 """Plans last for windows where a target does not catch up."""
 SUFFERS_S = 300.0
-SEEDS = range(2, 6)
+SEEDS = (*range(2, 5), 36)
+"""The last one has a plan that ends and of which nothing can be moved back."""
 
 
 def guarded(seed: int, folder: Path) -> GuardCheck:
@@ -46,7 +48,7 @@ def guarded(seed: int, folder: Path) -> GuardCheck:
     return check
 
 
-def play_all(seeds: range = SEEDS) -> list[GuardCheck]:
+def play_all(seeds: Sequence[int] = SEEDS) -> list[GuardCheck]:
     found = []
     for seed in seeds:
         with simulating(), world_folder() as folder:

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from trimtab_controller.seen import Seen, most_telling, summary
 from trimtab_models.instances import encode_snapshot
 from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.intents import Intent, decode_intent
+from trimtab_protocol.messages.intents import PAUSE_KEY, Intent, Pause, decode_intent, encode_intent
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.status import Status, decode_status, encode_status
 from trimtab_protocol.signing.keys import BadKey
@@ -224,10 +225,11 @@ def run_forget(args: argparse.Namespace, target: Target) -> int:
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Pause the controller, also one whose status cannot be read."""
-    try:
+    pause = Pause(by=who(), at=time.time(), reason=args.reason)
+    decode_intent(PAUSE_KEY.encode(), encode_intent(pause))  # a wrong reason is told also where no broker is reached
+    change = replace(actions.pause(asked(args)), caveats=())
+    with suppress(CommandError):
         change = actions.pause(asked(args, status=read_status(target)))
-    except CommandError:
-        change = replace(actions.pause(asked(args)), caveats=())
     return carry_out(args, target, change)
 
 
