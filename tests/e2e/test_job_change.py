@@ -203,6 +203,7 @@ class Job:
         wait("the old app is forgotten", {app: steered})
 
 
+@pytest.mark.scenario
 def test_a_job_whose_topic_is_missing_and_whose_operators_are_named_is_told_what_it_lacks(cluster: Cluster) -> None:
     """And loses nothing."""
     cluster.start(act=True)
