@@ -107,11 +107,11 @@ class Roster:
         pairs: list[PairSample] = []
         for worker, entry in self._workers.items():
             merged = merge(entry.fresh, interval_s) if entry.fresh else None
-            if entry.hello:
-                sample = _sample(worker, entry, merged, use.get(worker))
-                workers.append(replace(sample, waiting=waiting.get(worker)))
-            else:
-                workers.append(_away(worker, entry, absent))
+            workers.append(
+                _sample(worker, entry, merged, use.get(worker), waiting.get(worker))
+                if entry.hello
+                else _away(worker, entry, absent)
+            )
             if merged:
                 key_groups += merged.key_groups
                 pairs += merged.pairs
@@ -143,7 +143,9 @@ def _reason(*parts: str | None) -> str | None:
     return reason_text(said) if said else None
 
 
-def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None) -> WorkerSample:
+def _sample(
+    worker: WorkerId, entry: _Worker, merged: Statistics | None, use: ProcessUse | None, waiting: float | None
+) -> WorkerSample:
     """A worker's row: stale if it sent no statistics since the last report."""
     assert entry.hello is not None
     marks = [] if merged else [Mark.STALE]
@@ -177,6 +179,7 @@ def _sample(worker: WorkerId, entry: _Worker, merged: Statistics | None, use: Pr
         following_s=_at_most(merged.following_s, cpu_s) if merged else None,
         paused_s=merged.paused_s if merged else None,
         paused=merged.paused if merged else None,
+        waiting=waiting,
     )
 
 

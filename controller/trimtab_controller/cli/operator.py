@@ -8,7 +8,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,10 @@ from trimtab_controller.loop.preview import preview_decision, read_cluster_state
 from trimtab_controller.seen import Seen, most_telling, summary
 from trimtab_models.instances import encode_snapshot
 from trimtab_process.kafka_errors import is_transient
-from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.intents import PAUSE_KEY, Intent, Pause, decode_intent, encode_intent
+from trimtab_protocol.messages.decode import BadMessage, check_text
+from trimtab_protocol.messages.intents import Intent, decode_intent
 from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.rules import MAX_REASON
 from trimtab_protocol.messages.status import Status, decode_status, encode_status
 from trimtab_protocol.signing.keys import BadKey
 
@@ -57,6 +57,8 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
     """Call the function of a command with the cluster that its options name; the exit code is that of `run`."""
     try:
         target = read_target(args)
+        if getattr(args, "reason", None) is not None:
+            check_text(args.reason, "reason", MAX_REASON)  # before anybody waits for a broker
     except (BadConfiguration, BadMessage) as error:
         return refuse(str(error), BAD_USAGE)
     try:
@@ -225,11 +227,10 @@ def run_forget(args: argparse.Namespace, target: Target) -> int:
 
 def run_pause(args: argparse.Namespace, target: Target) -> int:
     """Pause the controller, also one whose status cannot be read."""
-    pause = Pause(by=who(), at=time.time(), reason=args.reason)
-    decode_intent(PAUSE_KEY.encode(), encode_intent(pause))  # a wrong reason is told also where no broker is reached
-    change = replace(actions.pause(asked(args)), caveats=())
-    with suppress(CommandError):
+    try:
         change = actions.pause(asked(args, status=read_status(target)))
+    except CommandError:
+        change = replace(actions.pause(asked(args)), caveats=())
     return carry_out(args, target, change)
 
 

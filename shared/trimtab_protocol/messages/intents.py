@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from trimtab_protocol.messages.columns import read_names
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, encode, parse
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId, parse_key_group
-from trimtab_protocol.messages.rules import Rule, read_rule, rule_document
+from trimtab_protocol.messages.rules import MAX_REASON, Rule, read_rule, rule_document
 
 VERSION = 1
 PAUSE_KEY = "pause"
@@ -329,7 +329,7 @@ def encode_intent(intent: Intent) -> bytes:
 def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """The intent in a record; raises BadMessage, also when the key does not match the content."""
     fields = parse(payload, version=VERSION, limit=MAX_BYTES)
-    by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
+    by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=MAX_REASON)
     kind = next((name for name in KINDS if fields.has(name)), None)
     name = "" if kind in (None, "moves") else fields.name(kind)
     intent: Intent
