@@ -28,7 +28,7 @@ from trimtab_process.kafka_errors import ConnectionFaults, error_word
 from trimtab_process.offsets import first_since
 from trimtab_process.topic_identity import COMPARE_EVERY_S, TopicIds, describe_topics
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
-from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME, KafkaSettings, for_librdkafka
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 
 POLL_S = 0.25
@@ -108,6 +108,7 @@ class KafkaLink:
         self._producer = Producer(
             {
                 **shared,
+                **ONE_AT_A_TIME,
                 "error_cb": self._note_error,  # of one client only: two would briefly contradict each other
                 "acks": "all",
                 "enable.idempotence": True,

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from trimtab_controller.jars import class_archive
 from trimtab_controller.jars.fetching import jars_of
@@ -27,6 +27,8 @@ from trimtab_sandbox.security import LISTENER, BrokerSecurity
 READY_LIMIT_S = 120.0
 """A start takes 3 s on an idle machine, and many times that on a busy one."""
 STOP_LIMIT_S = 20.0
+ANSWER_LIMIT_S = 5.0
+"""How long the leaders of new partitions may take to answer once."""
 PORT_TRIES = 5
 """Attempts to start when another process takes a port first."""
 PORTS = range(15_000, 32_000)
@@ -194,7 +196,10 @@ class Broker:
         self.start()
 
     def create_topics(self, topics: Sequence[Topic], *, limit_s: float = 30.0) -> None:
-        """Create the topics and wait until each of their partitions has a leader.
+        """Create the topics and wait until a leader answers for each of their partitions.
+
+        The broker names the leaders before they take records.  An idempotent producer that begins between loses its
+        first record (`ONE_AT_A_TIME` in the settings of Kafka's clients).
 
         Raises BrokerError, also for a topic that exists.
         """
@@ -208,7 +213,7 @@ class Broker:
             except KafkaException as error:
                 raise BrokerError(f"topic {name} was not created: {error}") from error
         deadline = time.monotonic() + limit_s
-        while missing := [topic.name for topic in topics if not _has_leaders(admin, topic)]:
+        while missing := _without_leader(admin, topics):
             if time.monotonic() > deadline:
                 raise BrokerError(f"created, but partitions without a leader after {limit_s:g} s: {', '.join(missing)}")
             time.sleep(0.05)
@@ -351,9 +356,8 @@ def _answering_cluster(admin: AdminClient) -> str | None:
     return str(metadata.cluster_id) if metadata.brokers else None
 
 
-def _has_leaders(admin: AdminClient, topic: Topic) -> bool:
-    try:
-        found = admin.list_topics(topic.name, timeout=5).topics[topic.name].partitions
-    except KafkaException:
-        return False
-    return len(found) == topic.partitions and all(partition.leader >= 0 for partition in found.values())
+def _without_leader(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:
+    """The topics for which not all leaders answer.  Only a leader knows where its partition ends."""
+    places = [TopicPartition(topic.name, partition) for topic in topics for partition in range(topic.partitions)]
+    asked = admin.list_offsets({place: OffsetSpec.latest() for place in places}, request_timeout=ANSWER_LIMIT_S)
+    return sorted({place.topic for place, answer in asked.items() if answer.exception(2 * ANSWER_LIMIT_S) is not None})

@@ -1,7 +1,7 @@
 """A producer whose records count once the broker has confirmed them.
 
-One that was sent right after its topic was created may never arrive, and `flush` counts it as done all the same.  A
-test that counts what it sends would take that for a loss of the job's.
+`flush` counts one that was not delivered as done all the same.  A test that counts what it sends would take that for a
+loss of the job's.
 """
 
 import logging
@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
+
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +29,7 @@ class ConfirmedProducer:
     """Sends records in their order, none twice, and calls `confirmed` for each that is in Kafka."""
 
     def __init__(self, bootstrap: str, confirmed: Callable[[Confirmed], None]) -> None:
-        options = {"enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        options = {"enable.idempotence": True, **ONE_AT_A_TIME, "linger.ms": 5, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": bootstrap, **options})
         self._confirmed = confirmed
 

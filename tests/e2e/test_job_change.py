@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from flights.readback import read_topic
 from flights.watch import StatusWatch, read_snapshots
+from tests.e2e.confirmed import ConfirmedProducer
 from tests.paths import ROOT
 from trimtab_controller.cli import main
 from trimtab_controller.seen import Seen
@@ -38,14 +39,11 @@ Sums = dict[str, list[int]]
 
 
 class Orders:
-    """Sends orders until it is ended, or the tests are.
-
-    What counts is what the topic has in the end, see `ordered`: an order that is sent right after the topic was created
-    may never be there, whatever the producer is told.
-    """
+    """Sends orders until it is ended, or the tests are, and knows what the sums must be."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+        self.sums = no_sums()
+        self._producer = ConfirmedProducer(bootstrap, lambda sent: add(self.sums, sent.value))
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
@@ -53,7 +51,7 @@ class Orders:
     def end(self) -> None:
         self._end.set()
         self._thread.join()
-        assert self._producer.flush(30.0) == 0
+        self._producer.close()
 
     def _send(self) -> None:
         draw = random.Random(7)
@@ -61,19 +59,28 @@ class Orders:
             number, cents = draw.randrange(50), draw.randrange(1, 10_000)
             customer, country = f"customer-{number}", f"country-{number % 7}"
             order = {"customer": customer, "country": country, "cents": cents}
-            self._producer.produce("orders", json.dumps(order), customer)
-            self._producer.poll(0)
+            self._producer.send("orders", json.dumps(order), customer)
+            self._producer.poll()
+
+
+def no_sums() -> dict[str, Sums]:
+    """Sums by table."""
+    return {"customers": defaultdict(lambda: [0, 0]), "countries": defaultdict(lambda: [0, 0])}
+
+
+def add(sums: dict[str, Sums], value: str | bytes) -> None:
+    order = json.loads(value)
+    for each in (sums["customers"][order["customer"]], sums["countries"][order["country"]]):
+        each[0] += 1
+        each[1] += order["cents"]
 
 
 def ordered(bootstrap: str) -> dict[str, Sums]:
     """What the tables must hold by the orders on the topic."""
-    sums: dict[str, Sums] = {"customers": defaultdict(lambda: [0, 0]), "countries": defaultdict(lambda: [0, 0])}
+    sums = no_sums()
     for row in read_topic(bootstrap, "orders"):
         assert row.value is not None
-        order = json.loads(row.value)
-        for each in (sums["customers"][order["customer"]], sums["countries"][order["country"]]):
-            each[0] += 1
-            each[1] += order["cents"]
+        add(sums, row.value)
     return sums
 
 
@@ -223,7 +230,7 @@ def test_a_job_whose_topic_is_missing_and_whose_operators_are_named_is_told_what
         job.roll({"OPERATORS": "named"}, NAMED)
 
     orders.end()
-    check_sums(bootstrap, "orders")
+    check_sums(bootstrap, orders, "orders")
     check_logs(cluster)
 
 
@@ -241,7 +248,7 @@ def test_a_host_is_cloned_and_the_app_gets_another_id(cluster: Cluster) -> None:
         job.become("orders-2", named, NAMED[0])
 
     orders.end()
-    check_sums(bootstrap, "orders-2")
+    check_sums(bootstrap, orders, "orders-2")
     assert changelog(bootstrap, "customers") == (committed(bootstrap, "orders", "orders", "customer"), 0)
     repartitioned = "per_country-orders-Order.country-repartition"
     assert changelog(bootstrap, "countries") == (committed(bootstrap, "orders", repartitioned, "country"), 0)
@@ -260,13 +267,14 @@ def test_operators_are_named_in_a_rolling_upgrade_and_unnamed_in_another(cluster
         job.roll({"OPERATORS": "unnamed"}, UNNAMED)
 
     orders.end()
-    check_sums(bootstrap, "orders")
+    check_sums(bootstrap, orders, "orders")
     check_logs(cluster)
 
 
-def check_sums(bootstrap: str, app: str) -> None:
+def check_sums(bootstrap: str, orders: Orders, app: str) -> None:
     """Each order counts once in the tables of this app, sooner or later, and no sum has stepped back."""
-    wanted = {table: (sums, 0) for table, sums in ordered(bootstrap).items()}
+    assert ordered(bootstrap) == orders.sums, "the topic has what was confirmed"
+    wanted = {table: (sums, 0) for table, sums in orders.sums.items()}
     deadline = time.monotonic() + LIMIT_S
     while (found := {table: changelog(bootstrap, table, app) for table in wanted}) != wanted:
         off = {

@@ -9,6 +9,7 @@ from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back, taken_back_in
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
 
@@ -37,10 +38,10 @@ def write_intents(
 
     # After the limit nothing is sent any more: what was called not written must not be written later.
     limit_ms = int(limit_s * 1000)
-    settings = connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms)
+    client = connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms)
     where = f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}"
     try:
-        producer = Producer(settings)
+        producer = Producer({**client, **ONE_AT_A_TIME})
         for key, value, headers in written:
             producer.produce(
                 topics.intents, partition=THE_PARTITION, key=key, value=value, headers=headers, on_delivery=delivered

@@ -15,6 +15,7 @@ from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.names import THE_PARTITION
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import SigningKey
 
@@ -71,18 +72,17 @@ class Publisher:
         """Of the records of the open transaction."""
         self._unknown: frozenset[str] = frozenset()
         """Those that the broker did not know after the last attempt to commit."""
-        self._producer = Producer(
-            connection.client(
-                "trimtab-controller",
-                transactional_id=transactional_id,
-                message_max_bytes=2 * MAX_MESSAGE_BYTES,
-                compression_type="gzip",  # aiokafka, which reads the placement, has no zstd by itself
-                # Longer than a broker is away, or it would fence this producer.  A new leader aborts it at once anyway.
-                transaction_timeout_ms=300_000,
-                linger_ms=0,
-                queue_buffering_max_messages=0,  # no limit: a large placement has thousands of records
-            )
+        client = connection.client(
+            "trimtab-controller",
+            transactional_id=transactional_id,
+            message_max_bytes=2 * MAX_MESSAGE_BYTES,
+            compression_type="gzip",  # aiokafka, which reads the placement, has no zstd by itself
+            # Longer than a broker is away, or it would fence this producer.  A new leader aborts it at once anyway.
+            transaction_timeout_ms=300_000,
+            linger_ms=0,
+            queue_buffering_max_messages=0,  # no limit: a large placement has thousands of records
         )
+        self._producer = Producer({**client, **ONE_AT_A_TIME})
         self._patiently("take over", lambda: self._producer.init_transactions(ATTEMPT_LIMIT_S))
 
     def publish(self, records: Sequence[Record]) -> None:

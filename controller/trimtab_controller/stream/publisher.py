@@ -15,7 +15,7 @@ from trimtab_controller.stream.outlet import Fenced
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import THE_PARTITION, Topics, stream_transactional_id
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_protocol.settings.kafka import ONE_AT_A_TIME, KafkaSettings, for_librdkafka
 from trimtab_protocol.signing.envelope import headers_in
 
 SEND_LIMIT_S = 30.0
@@ -54,6 +54,7 @@ class Publisher:
         self._producer = Producer(
             {
                 **for_librdkafka(self._kafka),
+                **ONE_AT_A_TIME,
                 "transactional.id": stream_transactional_id(self._cluster),
                 "log_level": 2,  # being fenced is an ordinary end, and logged by the outlet
                 "delivery.timeout.ms": int(SEND_LIMIT_S * 1000),

@@ -31,11 +31,21 @@ OWN_KEYS = frozenset(
         "enable.idempotence",
         "group.id",
         "isolation.level",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
         "message.timeout.ms",
         "transactional.id",
     }
 )
 """Client settings that the guarantees of agent and controller rest on; a configuration file cannot change them."""
+
+ONE_AT_A_TIME: Mapping[str, int] = MappingProxyType({"max.in.flight.requests.per.connection": 1})
+"""For each producer of librdkafka that writes more than one record.
+
+Otherwise the first record of a partition can be lost, and count as written, also in a transaction.  A broker that has
+just become a leader names itself as one before it takes records.  It refuses the first request and takes the second,
+because it knows no sequence number of this producer yet; librdkafka then takes the first as confirmed by the second.
+"""
 
 ReadText = Callable[[Path], str]
 """Returns the text of a file; raises OSError, UnicodeDecodeError."""

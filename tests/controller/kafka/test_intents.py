@@ -40,6 +40,7 @@ class FakeProducer:
 
     def __init__(self, settings: dict[str, object]) -> None:
         assert settings["message.timeout.ms"] == 2_000
+        assert settings["max.in.flight.requests.per.connection"] == 1
         self.told: list[Callable[[], None]] = []
         self.sent: list[tuple[bytes, bytes | None, list[tuple[str, bytes]]]] = []
         FakeProducer.last = self

@@ -100,6 +100,7 @@ def test_a_password_shows_itself_nowhere() -> None:
         (SERVERS + "colour = 1\n", "kafka.colour: found a whole number, expected no such field"),
         (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found an object, expected no such"),
         (SERVERS + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected a setting"),
+        (SERVERS + 'client = { "max.in.flight" = 5 }\n', "kafka.client.max.in.flight: found 'max.in.flight', expected"),
         (
             SERVERS + 'client = { "linger.ms" = 0.5 }\n',
             "kafka.client.linger.ms: found a number, expected a text, a whole",
