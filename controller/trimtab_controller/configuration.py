@@ -206,6 +206,7 @@ def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
         handovers_in_flight=_or(preset.handovers_in_flight, fields, "handovers_in_flight", count),
         handovers_per_host=_or(preset.handovers_per_host, fields, "handovers_per_host", count),
         handovers_in_cluster=_or(preset.handovers_in_cluster, fields, "handovers_in_cluster", count),
+        adapt_pace=_or(preset.adapt_pace, fields, "adapt_pace", fields.flag),
         max_pause_s=_or(preset.max_pause_s, fields, "max_pause_s", seconds),
         max_lag_s=_or(preset.max_lag_s, fields, "max_lag_s", seconds),
         restores_at_first=_or(preset.restores_at_first, fields, "restores_at_first", count),

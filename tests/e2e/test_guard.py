@@ -10,7 +10,6 @@ Two empty workers join one that does everything, and a plan moves two thirds of 
 """
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,15 +25,13 @@ from flights.readback import read_topic
 from flights.watch import StatusWatch
 from tests.e2e.confirmed import Confirmed
 from tests.e2e.paced_run import CHANGELOG, Jobs, Run, backlog, counted
-from tests.paths import ROOT, python_path
+from tests.paths import ROOT
 from trimtab_protocol.messages.events import decode_event
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
-from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings
-from trimtab_sandbox.cpu import Part
-from trimtab_sandbox.processes import Child
+from trimtab_sandbox.configuration import SandboxSettings
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(1500)]
 
@@ -117,17 +114,6 @@ def running(status: Status) -> list[int]:
     return [row.key_groups for row in status.nodes if row.state is WorkerState.RUNNING]
 
 
-class Unpaced(Cluster):
-    """Its controller has no pace."""
-
-    def start_controller(self, *, act: bool) -> Child:
-        """Start it; it acts."""
-        assert act
-        arguments = ("controller", "run", "--config", str(self.write_controller_toml()), "--act")
-        command = [sys.executable, "-m", "tests.e2e.unpaced_controller", *arguments]
-        return self._run(CONTROLLER, Part.DECIDER, command, {"PYTHONUNBUFFERED": "1", "PYTHONPATH": python_path(ROOT)})
-
-
 def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, paced: bool) -> SandboxSettings:
     """Three workers, of which `slow`-NAME makes NAME wait at each job."""
     execution = {
@@ -137,7 +123,7 @@ def settings_of(job: Job, name: str, slow: Path, guard: Mapping[str, Any], *, pa
         "prepare_timeout_s": 300.0,
         "max_lag_s": 2.0,
         "max_pause_s": 5.0,
-        **({} if paced else {"restores_at_first": IN_FLIGHT}),
+        "adapt_pace": paced,
     }
     return SandboxSettings(
         app=job.app,
@@ -201,7 +187,7 @@ def play(job: Job, folder: Path, name: str, guard: Mapping[str, Any], *, paced: 
     files = [Path(f"{slow}-{worker}") for worker in job.slow]
     for each in files:
         each.touch()
-    cluster = (Cluster if paced else Unpaced)(settings_of(job, name, slow, guard, paced=paced), folder / name)
+    cluster = Cluster(settings_of(job, name, slow, guard, paced=paced), folder / name)
     with cluster_with(job, cluster, folder / name) as (run, jobs):
         run.trimtab("resume")
         run.until(lambda status: status.rounds, "a plan", 120.0)

@@ -28,6 +28,8 @@ class Limits:
     in which the app is behind by `max_lag_s` more than its plan found it (see `pace.py`, `lags.py`).  `guard`: what
     becomes of a plan from which a job suffers all the same.  A plan begins with `restores_at_first` restores, one on
     each host, and with more as windows show the job calm; as many as `handovers_in_flight`: at full speed at once.
+    Without `adapt_pace` none of this: the limits count from the begin, whatever the job bears, and the guard does not
+    wait until one hand-over at a time is in flight.
 
     Restores begin so that a host, and all hosts together, restore no more bytes per second on average (None: no limit;
     see `restore_rate.py`).
@@ -45,6 +47,7 @@ class Limits:
     handovers_in_flight: int = 32
     handovers_per_host: int = 8
     handovers_in_cluster: int = 128
+    adapt_pace: bool = True
     max_pause_s: float = 5.0
     max_lag_s: float = 10.0
     restores_at_first: int = 4

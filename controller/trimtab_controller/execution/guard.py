@@ -1,4 +1,4 @@
-"""The guard: it ends a plan from which its job suffers although the pace is at one hand-over at a time.  Pure.
+"""The guard: it ends a plan from which its job suffers although the pace cannot slow it any more.  Pure.
 
 A job suffers in a window in which it, or a worker that receives key groups, is behind by more than the limit
 (`lags.py`), and by a hand-over whose key groups paused for longer than the limit.  Several in a row end the plan, as
@@ -58,13 +58,13 @@ class Guard:
         actions: list[Action] = []
         for app, lag in lags.items():
             row = rounds.get(app)
-            at_least = pace.of(app) == 1
+            lowest = pace.is_lowest(app)
             if (changed := pace.see_window(step.now, app, seen, lag, row)) is not None:
                 actions.append(changed)
             if row is None or lag.grown_s is None:
                 continue
             suffers = lag.grown_s > self._limits.max_lag_s
-            self._windows[app] = self._windows.get(app, 0) + 1 if suffers and at_least else 0
+            self._windows[app] = self._windows.get(app, 0) + 1 if suffers and lowest else 0
             if self._windows[app] >= self._limits.guard.windows:
                 who = "the job" if lag.worst is None else f"{lag.worst}, which receives key groups,"
                 told = f"{who} is {lag.grown_s:.1f} s further behind than its plan found it"
@@ -79,7 +79,7 @@ class Guard:
             row = step.execution.rounds[each.app]
             if each.pause_s is None or row.ended_at is not None:
                 continue
-            suffers = each.pause_s > self._limits.max_pause_s and pace.of(each.app) == 1
+            suffers = each.pause_s > self._limits.max_pause_s and pace.is_lowest(each.app)
             self._pauses[each.app] = self._pauses.get(each.app, 0) + 1 if suffers else 0
             if self._pauses[each.app] >= self._limits.guard.windows:
                 told = f"{self._pauses[each.app]} hand-overs in a row paused key groups for more than"
@@ -102,7 +102,7 @@ class Guard:
         before = step.execution.guarded.get(row.app)
         again = before is not None and step.now <= before.until + REMEMBERED_S
         times = before.times + 1 if before is not None and again else 1
-        reason = f"ended by the guard: {told}, at one hand-over at a time"
+        reason = f"ended by the guard: {told}" + (", at one hand-over at a time" if self._limits.adapt_pace else "")
         step.set_round(replace(row, stopped=reason))
         for handover in row.handovers:
             handovers.stop(step, handover, reason)

@@ -70,9 +70,8 @@ class ExecutionMachine:
         self._rate = RestoreRate(limits, state.in_flight)
         self._standbys = StandbyRestores(self._costs, self._rate)
         self._releases, self._sites = Releases(), SeenSites()
-        self._pace = Pace(limits, state.in_flight)
+        self._pace, self._guard = Pace(limits, state.in_flight), guard.Guard(limits)
         self.budget = Budget.of(limits)
-        self._guard = guard.Guard(limits)
         self._told: list[Action] = []
         self._restore_at: float | None = None
         self._in_parts: dict[AppId, bool] = {}
@@ -343,6 +342,7 @@ class ExecutionMachine:
         if wanted.app in self.state.placements and wanted.app is not None:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
             self._standbys.forget(wanted.app)
+            self._pace.forget(wanted.app)
             resizing.forget(step, wanted.app)
             step.count(step.execution.disruption.without(wanted.app))
             proposing.forget(step, wanted.app)

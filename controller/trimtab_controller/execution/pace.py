@@ -14,6 +14,8 @@ Two numbers for each app, and for each worker that receives key groups whether i
 
 Hand-overs that were released before a number was halved say nothing of the new one, nor does a window that ended
 before.  Nothing of this is journalled: a new leader begins a plan slowly again.
+
+`adapt_pace = false` switches all of it off: the limits of the configuration count from the begin.
 """
 
 from collections.abc import Callable, Iterable
@@ -50,7 +52,7 @@ class Pace:
     def __init__(self, limits: Limits, taken_over: Iterable[Round] = ()) -> None:
         """`taken_over` = plans in flight that another leader began: nobody knows how their jobs bear them."""
         self._limits = limits
-        rows = tuple(taken_over)
+        rows = tuple(taken_over) if limits.adapt_pace else ()
         careful = max(1.0, limits.handovers_in_flight / 2.0)
         self._numbers: dict[AppId, float] = {row.app: careful for row in rows}
         self._halved_at: dict[AppId, float] = {}
@@ -62,12 +64,18 @@ class Pace:
 
         What a lost worker owned pauses already: its restores begin at once.
         """
-        paced = {row.app: row for row in rounds if not row.lost}
+        paced = {row.app: row for row in rounds if self._limits.adapt_pace and not row.lost}
         for app, row in paced.items():
             known = self._restores.get(app)
             if known is None or known.plan != row.plan:
                 self._restores[app] = _Restores(plan=row.plan, number=self.first(row), changed_at=now)
         self._restores = {app: each for app, each in self._restores.items() if app in paced}
+
+    def forget(self, app: AppId) -> None:
+        """The app is gone: one of its name begins anew."""
+        self._behind.discard(app)
+        for each in (self._numbers, self._halved_at, self._restores):
+            each.pop(app, None)
 
     def first(self, row: Round) -> int:
         """How many restores of a plan may be in flight at first."""
@@ -77,6 +85,10 @@ class Pace:
     def of(self, app: AppId) -> int:
         """How many hand-overs of the app may be in flight."""
         return int(self._numbers.get(app, self._limits.handovers_in_flight))
+
+    def is_lowest(self, app: AppId) -> bool:
+        """Whether the app cannot be slowed any more: one hand-over is in flight at a time, or no pace follows it."""
+        return not self._limits.adapt_pace or self.of(app) == 1
 
     def restores(self, app: AppId) -> int:
         """How many of them may be such whose targets have something to restore."""
@@ -99,7 +111,7 @@ class Pace:
 
     def see(self, now: float, handover: Handover) -> PaceChanged | None:
         """Learn from a hand-over that has ended; the change that follows.  An unknown pause says nothing."""
-        if handover.pause_s is None or handover.release is None:
+        if not self._limits.adapt_pace or handover.pause_s is None or handover.release is None:
             return None
         app, before = handover.app, self.of(handover.app)
         if handover.pause_s > self._limits.max_pause_s:
@@ -118,6 +130,8 @@ class Pace:
 
     def see_window(self, now: float, app: AppId, seen: JobsSeen, lag: Lag, row: Round | None) -> PaceChanged | None:
         """Learn from a window; `row` = the plan in flight.  What is unknown says nothing."""
+        if not self._limits.adapt_pace:
+            return None
         limit, grown_s = self._limits.max_lag_s, lag.grown_s
         self._rest(now, app, seen, lag)
         if lag.silent or (grown_s is not None and grown_s > CALM_SHARE * limit):
@@ -172,7 +186,7 @@ class Pace:
 
 def first_restores(limits: Limits, hosts: int) -> int:
     """How many restores of a plan may be in flight at first, if so many hosts have something to restore."""
-    if limits.restores_at_first >= limits.handovers_in_flight:
+    if not limits.adapt_pace or limits.restores_at_first >= limits.handovers_in_flight:
         return limits.handovers_in_flight
     return max(1, min(limits.restores_at_first, hosts))
 

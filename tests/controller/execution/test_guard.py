@@ -209,6 +209,16 @@ def test_windows_before_the_pace_was_at_one_do_not_count() -> None:
     assert len(acted(machine.on_event(T0 + 40, window(T0 + 38, 17.0)))) == 1
 
 
+def test_without_a_pace_the_guard_does_not_wait_for_it() -> None:
+    machine = started(*[W0] * 6, limits=replace(GUARDED, handovers_in_flight=2, adapt_pace=False))
+    machine.on_event(T0 - 5, window(T0 - 8, 1.0))
+    machine.on_event(T0, plan(*((number, W0, W1) for number in range(6))))
+    machine.on_event(T0 + 20, window(T0 + 18, 15.0))
+    [stop] = acted(machine.on_event(T0 + 30, window(T0 + 28, 16.0)))
+    assert "for 2 windows" in stop.detail
+    assert machine.state.rounds[APP].stopped == f"ended by the guard: {stop.detail}"
+
+
 def test_a_further_stop_doubles_the_wait_and_a_plan_that_goes_well_ends_that() -> None:
     machine = begun()
     suffered(machine)

@@ -20,7 +20,7 @@ from tests.controller.execution.execution_transcripts import (
     plan,
     started,
 )
-from trimtab_controller.execution.events import JobsSeen, Limits, PaceChanged, Resumed
+from trimtab_controller.execution.events import ForgetWanted, JobsSeen, Limits, PaceChanged, PlacementWanted, Resumed
 from trimtab_controller.execution.lags import JobWindow, Lag, Waiting
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.pace import Pace, slow_start_s
@@ -91,6 +91,34 @@ def test_a_plan_whose_key_groups_pause_for_long_goes_on_with_fewer_at_a_time() -
     assert in_flight(machine) == 2, "calm pauses say nothing of what restores do"
     machine.on_event(T0 + 32, calm_window(T0 + 31))
     assert in_flight(machine) == 3, "a window has raised it"
+
+
+def test_without_it_the_limits_alone_count_whatever_a_job_bears() -> None:
+    limits = replace(PACED, adapt_pace=False, restores_at_first=1)
+    late = JobWindow(whole=Waiting(backlog=1000.0, rate=10.0))
+    machine = started(*[W0] * 12, limits=limits)
+    machine.on_event(T0, plan(*((number, W0, W1) for number in range(12))))
+    assert in_flight(machine) == 4, "it begins at full speed"
+    assert hand_over(machine, T0 + 1, LONG_S) == []
+    assert in_flight(machine) == 4
+    actions = machine.on_event(T0 + 12, replace(window(T0 + 11), jobs={APP: late}))
+    assert not [each for each in actions if isinstance(each, PaceChanged)]
+    assert (in_flight(machine), machine.restores_allowed) == (4, {})
+    successor = ExecutionMachine(CLUSTER, limits, replace(machine.state, generation=2))
+    successor.on_event(T0 + 20, Resumed())
+    hand_over(successor, T0 + 21, 0.1)
+    assert in_flight(successor) == 4, "a new leader goes on as before"
+
+
+def test_an_app_that_is_forgotten_takes_its_numbers_along() -> None:
+    machine = started(*[W0] * 12, limits=PACED)
+    machine.on_event(T0, plan((0, W0, W1)))
+    assert hand_over(machine, T0 + 1, LONG_S), "the number has halved"
+    machine.on_event(T0 + 10, ForgetWanted(app=APP, answered=()))
+    machine.on_event(T0 + 20, PlacementWanted(app=APP, owners={kg(number): W0 for number in range(12)}))
+    machine.on_event(T0 + 21, plan(*((number, W0, W1) for number in range(12))))
+    machine.on_event(T0 + 42, calm_window(T0 + 41))
+    assert in_flight(machine) == 4, "an app of that name begins anew"
 
 
 def test_a_leader_that_takes_over_a_plan_goes_on_carefully() -> None:
