@@ -10,11 +10,10 @@ def signatures_text(status: Status) -> Text | None:
     found = status.signatures
     if found is None:
         return None
-    enforced = found.checking == "enforce"
     text = Text(f"{found.checking}: {found.enrolled} hosts have a key")
     if found.doubted:
         named = ", ".join(f"{host} ({fault})" for host, fault in sorted(found.doubted.items()))
-        what = "dropped" if enforced else "used"
+        what = "dropped" if found.enforced else "used"
         text.append(f"; in the last window reports were {what} that these had not signed: {named}", "yellow")
     if found.unsigned:
         counts = ", ".join(f"{name}: {count}" for name, count in sorted(found.unsigned.items()))

@@ -16,6 +16,7 @@ from trimtab_controller.intents.change import (
     unheard,
 )
 from trimtab_controller.intents.names import ZONE, Node
+from trimtab_controller.intents.revoked import STOP_THERE, check_heard, left_out, revoked_of, told_of_unheard
 from trimtab_controller.seen import SILENT_AFTER_S
 from trimtab_protocol.messages.intents import (
     MAX_WORKERS,
@@ -48,7 +49,9 @@ def drain(asked: Asked, node: Node) -> Change:
     if name not in known and (members := _on_host(asked, name)):
         return _drain_all(asked, name, members)
     if known and name not in known:
-        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; there are {first_few(known)}")
+        there = f"{first_few(known)}{told_of_unheard(asked)}"
+        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; there are {there}")
+    check_heard(asked, [name], STOP_THERE)
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
         f"{name} will be drained as the budget of each round allows, then stopped; `trimtab undrain {name}` cancels it"
@@ -83,6 +86,10 @@ def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
 
 def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
     """All workers of a host or a zone, also those that do not run: they are to stay off."""
+    unheard = revoked_of(asked, workers)
+    if not (heard := [worker for worker in workers if worker not in unheard]):
+        check_heard(asked, workers, STOP_THERE)
+    workers = heard
     drains = [Drain(worker=worker, by=asked.by, at=asked.at, reason=asked.reason) for worker in workers]
     text = (
         f"{len(workers)} workers of {where} will be drained as the budget of each round allows, then stopped: "
@@ -98,7 +105,7 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
         key=drains[0].key,
         records=tuple((each.key, each) for each in drains),
         text=text,
-        caveats=tuple(dict.fromkeys((*caveats, *told))),
+        caveats=tuple(dict.fromkeys((*left_out(unheard), *caveats, *told))),
     )
 
 

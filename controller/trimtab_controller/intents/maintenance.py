@@ -5,6 +5,7 @@ from collections.abc import Sized
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known
 from trimtab_controller.intents.names import Node
+from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_unheard
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import first_few
@@ -18,9 +19,11 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     old = check_known(asked, "maintenance")
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
-        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {first_few(sorted(hosts)) or 'none'}")
+        there = first_few(sorted(hosts)) or "none"
+        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {there}{told_of_unheard(asked)}")
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
+    check_heard(asked, here, STOP_THERE)
     kept = [each for each in here if is_lasting(asked.intents.get(drain_key(each)))]
     if not (workers := [each for each in here if each not in kept]):
         text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"

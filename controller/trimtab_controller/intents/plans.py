@@ -12,6 +12,7 @@ from trimtab_controller.decider.operators.moves import VALID_S, plan_of, possibl
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, not_now, one, unheard
 from trimtab_controller.intents.names import worker_named
+from trimtab_controller.intents.revoked import check_heard, revoked_of, told_of_unheard
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
@@ -72,7 +73,8 @@ def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
     wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
-        raise Refusal(Fault.UNKNOWN, f"no worker {target!r} reports; there are {first_few(known)}")
+        told = f"no worker {target!r} reports; there are {first_few(known)}{told_of_unheard(asked)}"
+        raise Refusal(Fault.UNKNOWN, told)
     what = f"{_groups(len(moves))} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
     change = _wanted(asked, wish, looked, what, f"; {stay}")
@@ -132,7 +134,15 @@ def _what_can(
         text = f"nothing is planned for {app} now, so it is not known which moves can be undone"
         raise Refusal(Fault.CONFLICT, f"{text}; `trimtab status` shows why")
     wish = MoveKeyGroups(moves=tuple(moves[:MAX_MOVES]), by=asked.by, at=asked.at, reason=asked.reason)
-    going, against = possible(looked.decider.view_to_plan(asked.at, view, wish), moves)
+    unheard = revoked_of(asked, {worker for each in moves for worker in _ends(each, looked)})
+    staying_at = {each.key_group for each in moves if not unheard.keys().isdisjoint(_ends(each, looked))}
+    heard = [each for each in moves if each.key_group not in staying_at]
+    going, against = possible(looked.decider.view_to_plan(asked.at, view, wish), heard)
+    if staying_at:
+        why = (
+            f"what is said of {first_few(unheard)} is dropped: the key of {first_few(set(unheard.values()))} is revoked"
+        )
+        against[why] = [each.key_group for each in moves if each.key_group in staying_at]
     staying = tuple(f"but not {_groups(len(rows))} ({first_few(rows)}): {why}" for why, rows in against.items())
     if not going:
         raise Refusal(Fault.CONFLICT, f"no key group can go back: {first_few(against)}")
@@ -140,6 +150,13 @@ def _what_can(
         told = f"but not {later} more: a plan has {MAX_MOVES} moves at most; `trimtab move` takes back the rest"
         staying = (*staying, told)
     return going[:MAX_MOVES], staying
+
+
+def _ends(each: Placing, looked: Looked) -> tuple[WorkerId, ...]:
+    """The workers between which a key group would move, as far as they are known."""
+    placement = looked.execution.placements.get(each.key_group.app)
+    owner = placement.of(each.key_group.operator, each.key_group.partition)[:1] if placement else ()
+    return (*owner, each.worker)
 
 
 def _groups(count: int) -> str:
@@ -163,6 +180,7 @@ def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: 
     caveats = not_now(asked, "it begins", "moves")
     if asked.mode_of(wish.app) == "dry-run":
         raise Refusal(Fault.CONFLICT, f"the mode of {wish.app} is dry-run: nothing of it moves, see [plans]")
+    check_heard(asked, (worker for each in wish.moves for worker in _ends(each, looked)))
     view = looked.known.views.get(wish.app)
     if view is None and looked.known.views:
         there = first_few(sorted(looked.known.views))

@@ -12,6 +12,7 @@ from trimtab_controller.intents.change import (
     one,
     take_back,
 )
+from trimtab_controller.intents.revoked import left_out, revoked_of
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, drain_key, restart_key
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
@@ -28,17 +29,20 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     if restart_key(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)
-    running = [row for row in asked.nodes if row.app == app and row.state is WorkerState.RUNNING]
+    unheard = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
+    ours = [row for row in asked.nodes if row.app == app and row.worker not in unheard]
+    running = [row for row in ours if row.state is WorkerState.RUNNING]
     drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.intents)
     rows = [row for row in running if row.startable and row.worker not in drained]
     if running and not any(row.startable for row in running):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
         raise Refusal(Fault.CONFLICT, text)
-    late = sorted(row.worker for row in asked.nodes if row.app == app and row.state in ON_THE_WAY and row.startable)
+    late = sorted(row.worker for row in ours if row.state in ON_THE_WAY and row.startable)
     if not 2 <= len(rows) <= MAX_WORKERS:
         text = f"{len(rows)} workers of {app} run and can be restarted: expected 2 to {MAX_WORKERS}"
         later = f"; {first_few(late)} do not run yet, ask again when they do" if late else ""
-        raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another{later}")
+        out = "".join(f"; {each}" for each in left_out(unheard))
+        raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another{later}{out}")
     if asked.mode_of(app) == "dry-run":
         raise Refusal(Fault.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
     hosts = {row.host for row in rows}
@@ -55,7 +59,15 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
     off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
     missed = (f"but without {first_few(late)}: they do not run yet",) if late else ()
-    notes = (*not_now(asked, "it begins", "restarts"), *old, *told, *off, *missed, *frozen_in(asked, {app}))
+    notes = (
+        *not_now(asked, "it begins", "restarts"),
+        *old,
+        *left_out(unheard),
+        *told,
+        *off,
+        *missed,
+        *frozen_in(asked, {app}),
+    )
     return one(intent, text, notes)
 
 

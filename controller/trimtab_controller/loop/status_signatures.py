@@ -1,7 +1,7 @@
 """Who speaks for a host, as the status shows it."""
 
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_protocol.messages.status_signatures import SignatureStatus
+from trimtab_protocol.messages.status_signatures import MAX_REVOKED, SignatureStatus
 from trimtab_protocol.signing.hosts import HostChecking
 
 
@@ -14,4 +14,5 @@ def signature_status(inbox: Inbox) -> SignatureStatus | None:
         enrolled=len(inbox.known_hosts.enrolled),
         unsigned={f"{topic}.{fault}": count for (topic, fault), count in inbox.unsigned.items()},
         doubted=inbox.doubted,
+        revoked=inbox.known_hosts.revoked[:MAX_REVOKED],
     )

@@ -60,6 +60,12 @@ class KnownHosts:
         """The hosts that have a key."""
         return frozenset(host for host, record in self._records.items() if record.keys)
 
+    @property
+    def revoked(self) -> tuple[HostId, ...]:
+        """The hosts that had a key and have none any more, the last ones first."""
+        gone = [record for record in self._records.values() if not record.keys]
+        return tuple(record.host for record in sorted(gone, key=lambda each: (-each.at, each.host)))
+
     def take(self, record: HostKeys) -> bool:
         """Note the keys of a host, whose signature the caller has checked; returns whether that changes something.
 

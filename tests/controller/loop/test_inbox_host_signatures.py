@@ -5,6 +5,7 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
+from trimtab_controller.loop.status_signatures import signature_status
 from trimtab_protocol.messages.commands import Ack, encode_ack
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, HostKeys, encode_host_keys
@@ -57,6 +58,17 @@ def test_while_it_warns_acks_without_a_signature_are_used_and_counted() -> None:
     assert [inbox.take(said(by)) for by in (HOST_KEY, OTHER_HOST, None)] == [AckSeen(ack=an_ack())] * 3
     assert inbox.unsigned == {(TOPICS.acks, Fault.UNKNOWN_KEY): 1, (TOPICS.acks, Fault.UNSIGNED): 1}
     assert not inbox.rejected
+
+
+def test_the_status_names_the_hosts_whose_keys_are_revoked_the_last_ones_first() -> None:
+    inbox = checking_inbox(HostChecking.ENFORCE)
+    inbox.take(host_keys(KEY_PAIR, at=2.0))
+    inbox.take(host_keys(KEY_PAIR, at=3.0, host="h2"))
+    inbox.take(host_keys(KEY_PAIR, HOST_KEY, at=3.0, host="h3"))
+    found = signature_status(inbox)
+    assert found is not None
+    assert (found.enforced, found.enrolled, found.revoked) == (True, 1, ("h2", "h1"))
+    assert signature_status(checking_inbox(HostChecking.OFF)) is None
 
 
 def test_a_flood_in_the_name_of_a_host_leaves_it_its_own_acks() -> None:
