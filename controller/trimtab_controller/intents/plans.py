@@ -4,11 +4,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView, NotReady
-from trimtab_controller.decider.operators.moves import VALID_S, plan_of, possible
+from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, not_now, one, unheard
 from trimtab_controller.intents.names import worker_named
@@ -77,7 +76,7 @@ def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
         raise Refusal(Fault.UNKNOWN, told)
     what = f"{_groups(len(moves))} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
-    change = _wanted(asked, wish, looked, what, f"; {stay}")
+    change = _wanted(asked, [wish], looked, what, f"; {stay}")
     return replace(change, caveats=(*change.caveats, *old))
 
 
@@ -108,7 +107,7 @@ def undo(asked: Asked, plan: str, looked: Looked, *, partly: bool = False) -> Ch
     whole = "undone" if len(going) == len(moves) and not unlisted else "undone in part"
     what = f"plan {plan} of {app} is {whole}: {_groups(len(going))} back"
     try:
-        change = _wanted(asked, _wish(asked, going, undoes=plan), looked, what, moved_on)
+        change = _wanted(asked, _portions(asked, going, plan), looked, f"{what}{_in_plans(going)}", moved_on)
     except Refusal as refusal:
         if partly or (some := _some_can(asked, app, moves, looked)) is None:
             raise
@@ -128,7 +127,7 @@ def _some_can(asked: Asked, app: AppId, moves: Sequence[Placing], looked: Looked
 def _what_can(
     asked: Asked, app: AppId, moves: Sequence[Placing], looked: Looked
 ) -> tuple[Sequence[Placing], tuple[str, ...]]:
-    """The moves that can be made now, at most as many as one plan may have, and why the others cannot."""
+    """The moves that can be made now, and why the others cannot."""
     view = looked.known.views.get(app)
     if not isinstance(view, AppView):
         text = f"nothing is planned for {app} now, so it is not known which moves can be undone"
@@ -139,17 +138,24 @@ def _what_can(
     heard = [each for each in moves if each.key_group not in staying_at]
     going, against = possible(looked.decider.view_to_plan(asked.at, view, wish), heard)
     if staying_at:
-        why = (
-            f"what is said of {first_few(unheard)} is dropped: the key of {first_few(set(unheard.values()))} is revoked"
-        )
+        hosts = first_few(sorted(set(unheard.values())))
+        why = f"what is said of {first_few(unheard)} is dropped: the key of {hosts} is revoked"
         against[why] = [each.key_group for each in moves if each.key_group in staying_at]
     staying = tuple(f"but not {_groups(len(rows))} ({first_few(rows)}): {why}" for why, rows in against.items())
     if not going:
         raise Refusal(Fault.CONFLICT, f"no key group can go back: {first_few(against)}")
-    if (later := len(going) - MAX_MOVES) > 0:
-        told = f"but not {later} more: a plan has {MAX_MOVES} moves at most; `trimtab move` takes back the rest"
-        staying = (*staying, told)
-    return going[:MAX_MOVES], staying
+    return going, staying
+
+
+def _portions(asked: Asked, moves: Sequence[Placing], plan: str) -> list[MoveKeyGroups]:
+    """The requests that take back these moves of a plan, each as large as a plan may be."""
+    parts = (moves[begin : begin + MAX_MOVES] for begin in range(0, len(moves), MAX_MOVES))
+    return [_wish(asked, part, undoes=plan) for part in parts]
+
+
+def _in_plans(moves: Sequence[Placing]) -> str:
+    count = -(-len(moves) // MAX_MOVES)
+    return f" in {count} plans, one after the other" if count > 1 else ""
 
 
 def _ends(each: Placing, looked: Looked) -> tuple[WorkerId, ...]:
@@ -175,12 +181,13 @@ def _wish(asked: Asked, moves: Sequence[Placing], undoes: str | None = None) -> 
     return wish
 
 
-def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: str) -> Change:
-    """The change, after the checks that the controller makes; it makes them again."""
+def _wanted(asked: Asked, wishes: Sequence[MoveKeyGroups], looked: Looked, what: str, then: str) -> Change:
+    """The change, after the checks that the controller makes; it makes them again, for each request by itself."""
+    wish, moves = wishes[0], [move for each in wishes for move in each.moves]
     caveats = not_now(asked, "it begins", "moves")
     if asked.mode_of(wish.app) == "dry-run":
         raise Refusal(Fault.CONFLICT, f"the mode of {wish.app} is dry-run: nothing of it moves, see [plans]")
-    check_heard(asked, (worker for each in wish.moves for worker in _ends(each, looked)))
+    check_heard(asked, (worker for each in moves for worker in _ends(each, looked)))
     view = looked.known.views.get(wish.app)
     if view is None and looked.known.views:
         there = first_few(sorted(looked.known.views))
@@ -189,17 +196,18 @@ def _wanted(asked: Asked, wish: MoveKeyGroups, looked: Looked, what: str, then: 
     if not isinstance(view, AppView):
         why = looked.known.not_ready if view is None else view
         told = f"{why.reason}: {why.detail}" if isinstance(why, NotReady) else "nothing is known of it"
-        return one(wish, f"{what}{then}", (*caveats, waits + told))
+        return _all_of(wishes, f"{what}{then}", (*caveats, waits + told))
     if looked.execution.busy(wish.app):
         caveats = (*caveats, f"but plan {looked.execution.rounds[wish.app].plan} is in flight: it begins after that")
-    match plan_of(asked.at, looked.decider.view_to_plan(asked.at, view, wish), wish, 0.0):
-        case Refused(detail=detail):
-            raise Refusal(Fault.CONFLICT, detail.rpartition("; asked for by")[0] or detail)
-        case Planned(plan=plan):
-            told = (
-                f"{what}: load distance {plan.before:.1f} -> {plan.planned:.1f}, {_cost_of_plan(asked, plan, looked)}"
-            )
-            return one(wish, told + then, caveats)
+    plan = plan_of_moves(looked.decider.view_to_plan(asked.at, view, *wishes), moves, kind_of(wish), asked.reason)
+    if isinstance(plan, str):
+        raise Refusal(Fault.CONFLICT, f"{wish.app}: {plan}")
+    told = f"{what}: load distance {plan.before:.1f} -> {plan.planned:.1f}, {_cost_of_plan(asked, plan, looked)}"
+    return _all_of(wishes, told + then, caveats)
+
+
+def _all_of(wishes: Sequence[MoveKeyGroups], text: str, caveats: tuple[str, ...]) -> Change:
+    return Change(key=wishes[0].key, records=tuple((each.key, each) for each in wishes), text=text, caveats=caveats)
 
 
 def _waiting(asked: Asked, plan: str) -> ProposalStatus:

@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import APP, W0, W1, kg
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, execution, only, window
 from trimtab_controller.decider.decision import Planned, Refused, Skip
-from trimtab_controller.decider.events import Action, Decided, IntentsChanged, SnapshotArrived, Solve
+from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView, Room
@@ -100,6 +102,28 @@ def test_nothing_moves_to_a_worker_that_drains() -> None:
 
 def test_a_move_that_cannot_begin_is_refused_after_a_while() -> None:
     detail = refusal(deciding(), TO_W1, now=1012.0 + VALID_S + 1)
+    assert detail == f"app: it could not begin within {VALID_S:.0f} s"
+
+
+def test_what_takes_a_large_plan_back_waits_for_the_part_before_it() -> None:
+    first, second = wish((0, W1), undoes="1.7"), wish((1, W0), undoes="1.7")
+    decider, late = deciding(), 1012.0 + 2 * VALID_S
+    assert isinstance(said(decider, first, second), Planned)
+    flying = replace(a_round(None), kind=PlanReason.UNDO)
+    decider.on_event(1013.0, ExecutionChanged(execution=execution(BALANCED, rounds={APP: flying})))
+    decider.on_event(late - 5.0, window(BALANCED, late - 10.0))
+    assert decider.intents == (second,), "its time has not begun"
+    over = execution(BALANCED, rounds={APP: replace(flying, ended_at=late)})
+    decider.on_event(late, ExecutionChanged(execution=over))
+    decision = decided(decider.on_event(late + 21.0, window(BALANCED, late + 20.0)))
+    assert isinstance(decision, Planned)
+    assert [(move.key_group, move.target) for move in decision.plan.moves] == [(kg(1), W0)]
+
+
+@pytest.mark.parametrize("changes", [{"kind": PlanReason.MOVE}, {"kind": PlanReason.UNDO, "ended_at": 1000.0}])
+def test_a_part_that_waits_for_nothing_of_the_kind_is_refused_after_a_while(changes: dict) -> None:
+    decider = deciding(rounds={APP: replace(a_round(None), **changes)})
+    detail = refusal(decider, wish((0, W1), undoes="1.7"), now=1012.0 + VALID_S + 1)
     assert detail == f"app: it could not begin within {VALID_S:.0f} s"
 
 

@@ -200,7 +200,8 @@ def test_undo_in_part_takes_back_what_the_events_list() -> None:
     assert change.caveats == ("but 1499 moves of the plan are not known: the events do not list them",)
 
 
-def test_undo_in_part_makes_a_plan_of_the_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("partly", [False, True])
+def test_undo_of_more_than_one_plan_may_have_is_several_plans(monkeypatch: pytest.MonkeyPatch, *, partly: bool) -> None:
     monkeypatch.setattr(plans, "MAX_MOVES", 2)
     owners = {**dict.fromkeys(map(kg, range(5)), W0), kg(5): W1}
     done = Handover(
@@ -208,11 +209,19 @@ def test_undo_in_part_makes_a_plan_of_the_largest_size(monkeypatch: pytest.Monke
         source_host=HostId("h1"), target_host=HostId("h0"), state_bytes=0, since=1.0, phase=HandoverPhase.DONE,
     )  # fmt: skip
     known = seen(owners, present=execution(owners, rounds={APP: replace(a_round(950.0), handovers=(done,))}))
-    told = refused(Fault.INVALID, plans.undo, asked(), "1.2", known)
-    assert told.startswith("found 5 key groups, expected 2 at most; 2 of 5 key groups can go back: `trimtab undo 1.2 -")
-    change = plans.undo(asked(), "1.2", known, partly=True)
-    assert [each.key_group for each in moves(change)] == [kg(0), kg(1)]
-    assert change.caveats == ("but not 3 more: a plan has 2 moves at most; `trimtab move` takes back the rest",)
+    change = plans.undo(asked(), "1.2", known, partly=partly)
+    parts = [intent.moves for _, intent in change.records if isinstance(intent, MoveKeyGroups)]
+    assert [[each.key_group for each in part] for part in parts] == [[kg(0), kg(1)], [kg(2), kg(3)], [kg(4)]]
+    assert {intent.undoes for _, intent in change.records if isinstance(intent, MoveKeyGroups)} == {"1.2"}
+    told = "plan 1.2 of app is undone: 5 key groups back in 3 plans, one after the other: load distance "
+    assert change.text.startswith(told)
+    assert ", 5 moves, " in change.text
+    assert change.caveats == ()
+
+
+def test_a_request_to_move_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MAX_MOVES", 1)
+    assert refused(Fault.INVALID, move, ["app/sums/0", "app/sums/1"], W1) == "found 2 key groups, expected 1 at most"
 
 
 def test_undo_in_part_is_refused_where_nothing_can_go_back_or_that_is_not_known() -> None:

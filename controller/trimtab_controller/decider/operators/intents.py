@@ -67,7 +67,7 @@ class OperatorIntents:
     def answer(self, now: float, execution: Execution, known: Known, plans: PlanSettings) -> Decision | None:
         """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
         return (
-            answer_to(now, self.in_force, execution.proposals, plans)
+            answer_to(now, self.in_force, execution, plans)
             or restarted(self.in_force, execution, known.snapshot)
             or maintenance_over(now, self.in_force)
         )

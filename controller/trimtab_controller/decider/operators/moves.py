@@ -13,7 +13,8 @@ from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.execution.proposal import HandMoved
-from trimtab_controller.plan import PlanReason
+from trimtab_controller.execution.state import Round
+from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
@@ -37,18 +38,36 @@ def kind_of(wish: MoveKeyGroups) -> PlanReason:
 def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Planned | Refused:
     """The plan that does what an operator asks for, or why it cannot be done; all of it is done, or nothing."""
     kind = kind_of(wish)
-    moves, wrong = _rows(view, wish)
-    if against := broken_by(view, moves):
-        wrong.append(against)
-    filled = filled_by(view, moves) if not wrong else []
-    wrong += [f"it would overfill {each}" for each in filled if each.overfills]
-    if wrong or not moves:
-        why = first_few(wrong) if wrong else "every key group is there already"
-        detail = f"{view.app}: {why}; asked for by {wish.by}: {wish.reason}"
-        return Refused(what=str(kind), detail=detail, answered=(wish.key,), app=view.app)
     what = f"undo plan {wish.undoes}" if wish.undoes else f"{wish.by} moves it"
-    detail = f"{what}: {wish.reason}{bottleneck_in(filled)}"[:4000]
-    return Planned(plan=plan_for(view, moves, filled, kind, detail), keep_until=now + keep_s, answered=(wish.key,))
+    plan = plan_of_moves(view, wish.moves, kind, f"{what}: {wish.reason}")
+    if isinstance(plan, str):
+        detail = f"{view.app}: {plan}; asked for by {wish.by}: {wish.reason}"
+        return Refused(what=str(kind), detail=detail, answered=(wish.key,), app=view.app)
+    return Planned(plan=plan, keep_until=now + keep_s, answered=(wish.key,))
+
+
+def plan_of_moves(view: AppView, moves: Sequence[Placing], kind: PlanReason, detail: str) -> Plan | str:
+    """The plan that makes all of these moves, or what is against it."""
+    rows, wrong = _rows(view, moves)
+    if against := broken_by(view, rows):
+        wrong.append(against)
+    filled = filled_by(view, rows) if not wrong else []
+    wrong += [f"it would overfill {each}" for each in filled if each.overfills]
+    if wrong or not rows:
+        return first_few(wrong) if wrong else "every key group is there already"
+    return plan_for(view, rows, filled, kind, f"{detail}{bottleneck_in(filled)}"[:4000])
+
+
+def is_too_late(now: float, wish: MoveKeyGroups, last: Round | None) -> bool:
+    """Whether it could not begin in time; `last` = the last plan of its app.
+
+    What takes back the moves of a large plan comes in several requests: each waits for the one before, and its time
+    begins with the end of that.
+    """
+    since = wish.at
+    if wish.undoes is not None and last is not None and last.kind is PlanReason.UNDO:
+        since = max(since, now if last.ended_at is None else last.ended_at)
+    return now > since + VALID_S
 
 
 def possible(view: AppView, moves: Sequence[Placing]) -> tuple[list[Placing], dict[str, list[KeyGroup]]]:
@@ -81,10 +100,10 @@ def _overfilled(view: AppView, moves: Mapping[int, WorkerId]) -> dict[HostId, st
     return {each.host: f"it would overfill {each}" for each in found}
 
 
-def _rows(view: AppView, wish: MoveKeyGroups) -> tuple[dict[int, WorkerId], list[str]]:
+def _rows(view: AppView, wanted: Sequence[Placing]) -> tuple[dict[int, WorkerId], list[str]]:
     """The moves as row -> target, without those that are done already; and what is wrong with the others."""
     moves, wrong = dict[int, WorkerId](), list[str]()
-    for each, place, why in _checked(view, wish.moves):
+    for each, place, why in _checked(view, wanted):
         if why is None and place >= 0:
             moves[place] = each.worker
         elif why is not None:

@@ -4,7 +4,7 @@ A plan fits as long as its key groups are where they were, its targets can take 
 distance that was shown.  If that changes by more than the band, it is withdrawn, and the app is solved again.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from trimtab_controller.decider.decision import Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
@@ -13,11 +13,12 @@ from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of, wish_for
+from trimtab_controller.decider.operators.moves import VALID_S, is_too_late, kind_of, plan_of, wish_for
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.execution.proposal import Proposal
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason, PlanWhy
 from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -49,10 +50,10 @@ def told(app: AppId, text: str) -> Skip:
 
 
 def answer_to(
-    now: float, intents: Iterable[Intent], proposals: Mapping[AppId, Proposal], settings: PlanSettings
+    now: float, intents: Iterable[Intent], execution: Execution, settings: PlanSettings
 ) -> ProposalEnded | Refused | None:
     """The answer to what operators say that needs no look at the cluster, and the end of what has waited too long."""
-    said, known = tuple(intents), {row.id: row for row in proposals.values()}
+    said, known = tuple(intents), {row.id: row for row in execution.proposals.values()}
     for row in known.values():
         if now >= row.expires_at:
             detail = _unheard(row, said) if row.waits else "its rejection has ended"
@@ -68,7 +69,7 @@ def answer_to(
             case MoveKeyGroups() if settings.of(intent.app) is PlanMode.DRY_RUN:
                 detail = f"{intent.app}: its mode is dry-run, so nothing moves"
                 return Refused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
-            case MoveKeyGroups() if now > intent.at + VALID_S:
+            case MoveKeyGroups() if is_too_late(now, intent, execution.rounds.get(intent.app)):
                 detail = f"{intent.app}: it could not begin within {VALID_S:.0f} s"
                 return Refused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
     return None
