@@ -53,7 +53,7 @@ function open(what, key) {
     const answer = await send("POST", `intents/${what.action}`, { ...body(), reason: "dry run", dry_run: true }).catch((error) => error);
     if (mine !== asked || !dialog.open) return;
     confirm.disabled = answer instanceof Error || !answer.intents.length;
-    told.replaceChildren(...(answer instanceof Error ? [h("p", { class: "fault" }, answer.message)] : lines(answer)));
+    told.replaceChildren(...(answer instanceof Error ? [h("p", { class: "fault" }, inline(answer.message))] : lines(answer)));
   }
 
   async function carryOut() {
@@ -163,7 +163,7 @@ export const undoButton = (plan) => actionButton("Undo", {
   action: "undo", title: `Undo plan ${plan}?`, label: `Undo plan ${plan}`, body: { plan }, danger: true,
   fields: () => {
     const partly = h("input", { id: "partly", type: "checkbox" });
-    return { elements: [h("label", { class: "check", for: "partly" }, partly, " Take back what can go back, if not all of it can")], body: () => ({ partly: partly.checked }) };
+    return { elements: [h("label", { class: "check", for: "partly" }, partly, "Take back what can go back, if not all of it can")], body: () => ({ partly: partly.checked }) };
   },
 });
 

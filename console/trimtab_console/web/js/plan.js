@@ -1,7 +1,7 @@
 // Plans: what moves and why, predicted and measured, how far it is.
 import { maybe, name, now } from "./api.js";
 import { ago, bytes, card, h, key, number, percent, plural, show, table, UNKNOWN } from "./dom.js";
-import { undoButton } from "./actions.js";
+import { stopButton, undoButton } from "./actions.js";
 import { arrowsOf, LEGEND } from "./arrows.js";
 import { when } from "./events.js";
 import { waiting } from "./proposals.js";
@@ -65,7 +65,7 @@ function about(row) {
     h("p", { class: "muted" }, `pause of a hand-over: median ${seconds(row.pause_median_s)}, longest ${seconds(row.pause_longest_s)}`),
     row.recovery_planned_s === null ? null : h("p", { class: "muted" }, `all warm after ${seconds(row.recovery_s)}; ${seconds(row.recovery_planned_s)} planned, bound ${seconds(row.recovery_bound_s)}`),
     h("p", { class: "muted" }, `solver: ${row.status}${row.fallback ? ", by the greedy method" : ""}`),
-    row.ended_at !== null && row.migrations ? h("p", {}, undoButton(row.plan)) : null,
+    row.ended_at === null ? h("p", {}, stopButton(row.app)) : row.migrations ? h("p", {}, undoButton(row.plan)) : null,
   ].filter(Boolean);
 }
 
