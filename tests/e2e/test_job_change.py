@@ -19,6 +19,7 @@ from tests.e2e.confirmed import ConfirmedProducer
 from tests.paths import ROOT
 from trimtab_controller.cli import main
 from trimtab_controller.seen import Seen
+from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.status import AppStatus, Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
@@ -31,8 +32,6 @@ WORKERS = 2
 PARTITIONS = 4
 RATE = 60.0
 """Orders per second."""
-
-DIFFER = "workers differ in their topics, tables or operators"
 
 Sums = dict[str, list[int]]
 """Customer or country -> number of orders, cents."""
@@ -175,7 +174,7 @@ class Job:
         """Upgrade one worker after the other to a version with other operators."""
         upgrade(self.cluster, 0, **environment)
         self.wait("half upgraded", lambda status: "operators_differ" in str([app.not_ready for app in status.apps]))
-        self.wait("why both only report", lambda s: [said(row.reason) for row in s.nodes] == [DIFFER] * WORKERS)
+        self.wait("why both only report", lambda s: [said(row.reason) for row in s.nodes] == [WORKERS_DIFFER] * WORKERS)
         upgrade(self.cluster, 1, **environment)
         self.is_steered("all upgraded", version)
 

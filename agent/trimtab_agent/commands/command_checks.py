@@ -90,14 +90,20 @@ def _check_stop(command: Command, state: HostState) -> Objection | None:
         if command.worker not in state.processes:
             return None  # not running: there is nothing to do
         return Refusal.WORKER_AWAY, "its process runs, but it is not connected: what it owns is unknown"
+    if not command.owning and (objection := _check_empty(worker)) is not None:
+        return objection
+    if worker.process is None:
+        return Refusal.FAILED, "its process is not visible to the agent"
+    return None
+
+
+def _check_empty(worker: ConnectedWorker) -> Objection | None:
     if worker.owned is None:
         return Refusal.NOT_EMPTY, "it has not reported yet: what it owns is unknown"
     if worker.owned:
         return Refusal.NOT_EMPTY, f"it owns {len(worker.owned)} key groups ({min(map(str, worker.owned))} ...)"
     if not worker.complete:
         return Refusal.NOT_EMPTY, "its last report was incomplete"
-    if worker.process is None:
-        return Refusal.FAILED, "its process is not visible to the agent"
     return None
 
 

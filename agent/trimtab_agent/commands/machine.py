@@ -196,7 +196,7 @@ class CommandMachine:
         if now >= self._hold_until or command.deadline <= now or command.kind is CommandKind.START:
             return False
         worker = self._connected.get(command.worker)
-        return worker is None or (command.kind is CommandKind.STOP and worker.owned is None)
+        return worker is None or (command.kind is CommandKind.STOP and worker.owned is None and not command.owning)
 
     def _retry_held(self, now: float, worker: WorkerId | None) -> Iterator[Action]:
         """Check held commands again: all of them, or those for one worker."""

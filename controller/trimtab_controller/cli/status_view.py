@@ -193,7 +193,9 @@ def restart_line(app: AppStatus) -> str:
         return ""
     now = f", now those on {found.host}" if found.host is not None else ""
     skipped = f"; left out: {first_few(found.skipped)}" if found.skipped else ""
-    return f"rolling restart: {found.done} of {found.workers} workers{now}{skipped}"
+    without = f"; without a drain, since nothing may move: {found.differ}" if found.differ is not None else ""
+    waits = f"; waits: {found.waits}" if found.waits is not None else ""
+    return f"rolling restart: {found.done} of {found.workers} workers{now}{skipped}{without}{waits}"
 
 
 def app_line(app: AppStatus) -> Text:

@@ -123,13 +123,17 @@ class PlanEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it."""
+    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.
+
+    `owning`: it is stopped although it may own key groups.
+    """
 
     kind: CommandKind
     worker: WorkerId
     host: HostId
     detail: str
     app: AppId | None = None
+    owning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

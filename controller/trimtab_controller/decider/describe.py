@@ -119,7 +119,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
         case MaintenanceEnded():
             return "end", "maintenance"
         case Scaled():
-            return str(decision.kind), "drain" if decision.app is None else "size"
+            wanted = "drain" if decision.app is None else "size"
+            return str(decision.kind), "restart" if decision.owning else wanted
         case Resized(start=start, drain=drain, short=short):
             return "resize", "in" if drain else "out" if start or short else "keep"
         case Forgotten(app=app, worker=worker):

@@ -22,9 +22,16 @@ def to_start(
             continue  # a start that nobody hears holds up the whole cluster until it expires
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         if scaling.stopped or (failed and now >= scaling.at + SCALING_PATIENCE_S):
-            detail = "the drain that had stopped it has ended"
+            again = scaling.command.owning
+            detail = "it was stopped to be restarted" if again else "the drain that had stopped it has ended"
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
+
+
+def is_to_start_soon(before: Execution, after: Execution) -> bool:
+    """Whether a worker has just been stopped that may be started again at once: its key groups wait for it."""
+    ended = (each for worker, each in after.scalings.items() if each.stopped and each != before.scalings.get(worker))
+    return any(each.command.owning for each in ended)
 
 
 def to_stop(view: AppView, execution: Execution, draining: frozenset[WorkerId]) -> Scaled | None:

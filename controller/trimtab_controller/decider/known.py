@@ -15,7 +15,7 @@ from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys.choice import Survival
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
@@ -32,7 +32,8 @@ class Known:
     tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
     bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
     `forecasts`: the demand to come of each app; `forecast_moves`: how good the forecasts are that moves may wait for.
-    `rules`: those of controller.toml and of operators.
+    `rules`: those of controller.toml and of operators.  `awaited`: the owners in placements that are away and may come
+    back any moment.
     """
 
     snapshot: Snapshot | None = None
@@ -53,11 +54,17 @@ class Known:
     forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
     forecast_moves: dict[AppId, str] = field(default_factory=dict)
     rules: tuple[KnownRule, ...] = ()
+    awaited: frozenset[WorkerId] = frozenset()
 
     @property
     def levels(self) -> Levels:
         """How busy workers and hosts are."""
         return levels_of(self.use, self.capacity.seen)
+
+    @property
+    def hosts(self) -> frozenset[HostId]:
+        """The hosts that report."""
+        return frozenset(row.host for row in self.snapshot.hosts) if self.snapshot is not None else frozenset()
 
     def without_news(self, now: float) -> NotReady:
         """Why nothing is known of any app when no window has arrived for long; `now` in epoch seconds."""

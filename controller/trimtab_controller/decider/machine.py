@@ -19,7 +19,7 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
     not_ready,
 )
-from trimtab_controller.decider.drained import to_start
+from trimtab_controller.decider.drained import is_to_start_soon, to_start
 from trimtab_controller.decider.drift import any_drift
 from trimtab_controller.decider.events import (
     Action,
@@ -95,7 +95,7 @@ class Decider:
         self._wanted: SolveWanted | None = None
         self._turns = Turns()
         self._stale_at: float | None = None
-        self._ended_at: float | None = None  # when a plan in flight ended: restores may wait for that
+        self._ended_at: float | None = None  # when a plan or stop ended: restores or a start may wait for that
 
     @property
     def known(self) -> Known:
@@ -140,7 +140,8 @@ class Decider:
                 if self._acting and at_once:
                     return self._at_once(now)
             case ExecutionChanged(execution=execution):
-                if any(not execution.busy(row.app) for row in self._execution.in_flight):
+                ended = any(not execution.busy(row.app) for row in self._execution.in_flight)
+                if ended or is_to_start_soon(self._execution, execution):
                     self._ended_at = now
                 self._execution = execution
             case HoldChanged(reason=reason):
@@ -154,12 +155,12 @@ class Decider:
         return []
 
     def on_tick(self, now: float) -> list[Action]:
-        """Name next owners as soon as a plan has ended for that; report once per interval that no window arrives."""
+        """Do at once what waited for the end of a plan or stop; report once per interval that no window arrives."""
         if self._stale_at is None:
             self._stale_at = now + self._needs.max_age_s
         if self._ended_at is not None and self._ended_at <= now:
             self._ended_at = None
-            return self._restored(now)
+            return self._restored(now, start=True)
         if now < self._stale_at:
             return []
         self._stale_at = now + self._needs.max_age_s
@@ -220,14 +221,14 @@ class Decider:
 
     def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
-        hosts = frozenset(row.host for row in self.known.snapshot.hosts) if self.known.snapshot else frozenset()
         decision = (
-            self._forget_wanted(hosts)
+            self._forget_wanted(self.known.hosts)
             or self._restore(now)
             or self._answer_operators(now)
             or self._admit_cluster()
             or self._seen.sizes.correct(self._execution, self.intents, self.known)
-            or to_start(now, self._execution, self.draining, hosts)
+            or to_start(now, self._execution, self.draining, self.known.hosts)
+            or self._operators.to_stop(now, self._execution, self.known, self.plans, self.budget)
         )
         if decision is not None:
             return decision
@@ -253,8 +254,10 @@ class Decider:
             self._seen.predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
         return found
 
-    def _restored(self, now: float) -> list[Action]:
+    def _restored(self, now: float, *, start: bool = False) -> list[Action]:
         found = self._restore(now)
+        if found is None and start and self._admit_cluster() is None:
+            found = to_start(now, self._execution, self.draining, self.known.hosts)
         return [] if found is None else [Decided(decision=found)]
 
     def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
@@ -264,16 +267,13 @@ class Decider:
         found = self._operators.to_forget(self._execution, self.known)
         if found is not None:
             self._seen.forget(found.app, found.worker, reporting)
-            self._operators.done_with(found)
         return found
 
     def _answer_operators(self, now: float) -> Decision | None:
         """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
         if not self._acting or self._held is not None:
             return None
-        found = self._operators.answer(now, self._execution, self.known, self.plans)
-        self._operators.done_with(found)
-        return found
+        return self._operators.answer(now, self._execution, self.known, self.plans)
 
     def _by_operators(self, now: float, view: AppView) -> Decision | None:
         """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""

@@ -161,6 +161,7 @@ class Observations:
                 *self._concerns(now, seen.snapshot, execution, views, off=off),
             ),
             rules=rules,
+            awaited=self.liveness.awaited(seen.snapshot.end_ms / 1000.0, self._needs.lost_worker_s),
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
             pool=dict(seen.pool),

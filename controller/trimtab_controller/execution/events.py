@@ -137,12 +137,16 @@ class StandbysWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingWanted:
-    """Stop an empty worker, or start a stopped one.  `app`: whose size this changes; None: an operator wants it."""
+    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.
+
+    `owning`: it may own key groups when it is stopped, and remains a standby, since it is started again at once.
+    """
 
     kind: CommandKind
     worker: WorkerId
     host: HostId
     app: AppId | None = None
+    owning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

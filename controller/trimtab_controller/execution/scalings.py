@@ -12,7 +12,7 @@ from trimtab_protocol.messages.names import WorkerId
 
 
 def command_scaling(step: Step, wanted: ScalingWanted) -> None:
-    """Stop or start a worker; a stopped worker is no longer a standby."""
+    """Stop or start a worker.  One that is stopped empty is no longer a standby."""
     command = Command(
         cluster=step.cluster,
         kind=wanted.kind,
@@ -22,10 +22,11 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
         app=wanted.app,
         issued_at=step.now,
         deadline=step.now + step.limits.prepare_timeout_s,
+        owning=wanted.owning,
     )
     step.commands.append(command)
     step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now))
-    if wanted.kind is CommandKind.STOP:
+    if wanted.kind is CommandKind.STOP and not wanted.owning:
         for placement in step.execution.placements.values():
             step.owners.update(without_standby(placement, wanted.worker))
 

@@ -1,5 +1,7 @@
 """An operator's request to restart the workers of an app, host by host.  All raise Refusal."""
 
+from trimtab_controller.decider.observing.fixed import is_of_differing
+from trimtab_controller.decider.operators.undrained import ON_THE_WAY
 from trimtab_controller.intents.actions import frozen_in
 from trimtab_controller.intents.change import (
     Asked,
@@ -18,8 +20,11 @@ from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.wording import first_few
 
-ON_THE_WAY = frozenset({WorkerState.REBALANCING, WorkerState.RECOVERING})
-"""What a worker is that will run in a moment."""
+OTHER_TABLES = (
+    "if the new version has other topics, tables or operators, the hosts after the first are not drained: "
+    "their workers are restarted one at a time"
+)
+WITHOUT_DRAIN = "without a drain, one worker at a time, since nothing may move"
 
 
 def rolling_restart(asked: Asked, app: AppId) -> Change:
@@ -53,15 +58,17 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     intent = RollingRestart(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
         f"{len(workers)} workers of {app} on {len(hosts)} hosts will be restarted, host by host: each is drained, "
-        "stopped, and started by its agent; `trimtab status` shows how far it is"
+        f"stopped, and started by its agent; {OTHER_TABLES}; `trimtab status` shows how far it is"
     )
     left = sorted(row.worker for row in running if not row.startable)
     told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
     off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
     missed = (f"but without {first_few(late)}: they do not run yet",) if late else ()
+    differ = tuple(f"but {WITHOUT_DRAIN}: {row.reason}" for row in running if is_of_differing(row))[:1]
     notes = (
         *not_now(asked, "it begins", "restarts"),
         *old,
+        *differ,
         *left_out(unheard),
         *told,
         *off,

@@ -14,6 +14,8 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.standstills import unmeasured
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
+from trimtab_controller.decider.operators.undrained import Allowed
+from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.execution.inheritance import Hold
@@ -38,7 +40,7 @@ from trimtab_protocol.messages.status import (
 )
 from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
 from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
-from trimtab_protocol.messages.status_restart import RestartStatus
+from trimtab_protocol.messages.status_restart import MAX_TEXT, RestartStatus
 from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
 
@@ -279,7 +281,7 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 remote_costs=_collocation(decider.known.together.get(app)),
                 not_ready=f"{view.reason}: {view.detail}" if isinstance(view, NotReady) else None,
                 mode=str(decider.plans.of(app)),
-                restart=_restart(under_way.get(app)),
+                restart=_restart(now, under_way.get(app), decider, execution),
                 disruption=disruption_status(
                     decider.budget.use(now, execution, app), None if silent is None else silent.get(app, 0)
                 ),
@@ -307,11 +309,18 @@ def _cost(cost: Cost | Unknown) -> RemoteCostStatus:
     return RemoteCostStatus(value=cost.value, error=cost.error, freedom=cost.freedom, significant=cost.significant)
 
 
-def _restart(found: Restarting | None) -> RestartStatus | None:
+def _restart(now: float, found: Restarting | None, decider: Decider, execution: Execution) -> RestartStatus | None:
     if found is None:
         return None
-    total = len(found.intent.workers)
-    return RestartStatus(workers=total, done=len(found.done), host=found.host, skipped=found.skipped)
+    waits = restart_waits(now, found, execution, decider.known, Allowed(plans=decider.plans, budget=decider.budget))
+    return RestartStatus(
+        workers=len(found.intent.workers),
+        done=len(found.done),
+        host=found.host,
+        skipped=found.skipped,
+        differ=found.differ and found.differ[:MAX_TEXT],
+        waits=waits and waits[:MAX_TEXT],
+    )
 
 
 def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:

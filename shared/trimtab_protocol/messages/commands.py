@@ -37,7 +37,7 @@ class CommandKind(StrEnum):
     ABANDON = "abandon"  # to the new owner's agent: close prepared state that it will not take over
     REJOIN = "rejoin"  # to any agent: its worker joins the group again, which rebalances by the placement
     START = "start"  # start a worker process
-    STOP = "stop"  # stop an empty worker process
+    STOP = "stop"  # stop a worker process: an empty one, unless the command says `owning`
 
 
 MIGRATIONS = frozenset({CommandKind.PREPARE, CommandKind.RELEASE, CommandKind.ABANDON})
@@ -51,6 +51,7 @@ class Command:
     Prepare, release and abandon set four fields, all other kinds none of them: `key_groups` move from worker `source`
     to worker `target`, and `handover` names the hand-over, the same in all its commands.
     `generation` (release only) = the group generation in which the prepare was answered.
+    `owning` (stop only): the worker may own key groups.  It ends in order, and the group gives these to other workers.
     """
 
     cluster: str
@@ -66,6 +67,7 @@ class Command:
     source: WorkerId | None = None
     target: WorkerId | None = None
     generation: int | None = None
+    owning: bool = False
 
     def __post_init__(self) -> None:
         migration = self.kind in MIGRATIONS
@@ -74,6 +76,8 @@ class Command:
             raise BadMessage(Fault.MISSING, "key_groups", parts, f"key groups, source, target, handover: {migration}")
         if (self.generation is not None) != (self.kind is CommandKind.RELEASE):
             raise BadMessage(Fault.MISSING, "generation", self.generation, "a generation with release only")
+        if self.owning and self.kind is not CommandKind.STOP:
+            raise BadMessage(Fault.RANGE, "owning", self.owning, "false, except in a stop")
         if self.deadline <= self.issued_at:
             raise BadMessage(Fault.RANGE, "deadline", self.deadline, f"after issued_at {self.issued_at}")
         if any(key_group.app != self.app for key_group in self.key_groups):
@@ -87,7 +91,7 @@ class Command:
         return CommandId(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
 
     def document(self) -> dict[str, Any]:
-        """The message as JSON types."""
+        """The message as JSON types.  `owning` is left out where it is false, since 0.1.0 does not know it."""
         return {
             "v": VERSION,
             "id": self.id,
@@ -104,7 +108,7 @@ class Command:
             "source": self.source,
             "target": self.target,
             "generation": self.generation,
-        }
+        } | ({"owning": True} if self.owning else {})
 
 
 def encode_command(command: Command) -> bytes:
@@ -137,6 +141,7 @@ def read_command(fields: Fields) -> Command:
         source=WorkerId(source) if source else None,
         target=WorkerId(target) if target else None,
         generation=fields.optional("generation", fields.integer),
+        owning=fields.optional("owning", fields.flag) or False,
     )
     if claimed != command.id:
         raise BadMessage(Fault.RANGE, "id", claimed, f"{command.id}, the hash of the content")

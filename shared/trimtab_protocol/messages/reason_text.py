@@ -6,6 +6,8 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, check_text
 
 REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
 """A reason in a report.  Spark SQL reads other JSON types as text too; this pattern tells real reasons from them."""
+WORKERS_DIFFER = "workers differ in their topics, tables or operators"
+"""How the reason of every worker begins while the workers of an app run versions that nothing may move between."""
 _NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9 .,:;%/()+<>=_*'-]")
 _SIMILAR = str.maketrans('"`[]{}', "''()()")
 

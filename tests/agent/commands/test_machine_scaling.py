@@ -137,6 +137,20 @@ def test_a_stop_needs_to_know_that_the_worker_is_empty(
     assert act(machine(*events), received(stop)) == admitted(stop, Phase.REFUSED, refusal=refusal, detail=detail)
 
 
+@pytest.mark.parametrize("events", [(connected(),), (connected(), owning(0, 1)), (connected(), owning(complete=False))])
+def test_a_stop_that_says_so_ends_a_worker_with_key_groups(events: tuple[Event, ...]) -> None:
+    m, stop = machine(*events), command(CommandKind.STOP, owning=True)
+
+    assert act(m, received(stop)) == [
+        Write(entry=ProcessNoted(worker=W0, process=PROCESS)),
+        *admitted(stop),
+        StopProcess(worker=W0, process=PROCESS),
+    ]
+    unseen = machine(connected(process=None), owning(0))
+    detail = "its process is not visible to the agent"
+    assert act(unseen, received(stop)) == admitted(stop, Phase.REFUSED, refusal=Refusal.FAILED, detail=detail)
+
+
 def test_a_worker_that_was_stopped_and_is_back_gets_commands_again() -> None:
     m, rejoin = machine(connected(), owning()), command(CommandKind.REJOIN, 6)
     act(m, received(command(CommandKind.STOP)))

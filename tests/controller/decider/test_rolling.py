@@ -9,7 +9,8 @@ from trimtab_controller.decider.operators.rolling import draining, restarted, re
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.intents import Drain, RollingRestart
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
@@ -161,3 +162,49 @@ def test_the_hosts_of_one_zone_follow_each_other() -> None:
     assert draining([wish], after(), now) == {B0}
     assert draining([wish], after(started(B0)), now) == {c0}, "a is in the other zone"
     assert draining([wish], after(started(B0), started(c0)), now) == {A0}
+
+
+DIFFER = f"{WORKERS_DIFFER}: a1, b0 against a0"
+
+
+def mixed(*rows: NodeWindow) -> list[NodeWindow]:
+    """The rows as workers report that differ from each other."""
+    return [replace(row, steering=False, reason=DIFFER) for row in rows]
+
+
+def test_a_version_with_other_tables_counts_as_back_and_the_next_worker_is_stopped_with_its_key_groups() -> None:
+    """The leader of the group tells all workers that they differ, and none of them takes commands."""
+    rows = mixed(*RUNNING)
+    [found] = restarts([WISH], after(started(A0)), seen(*rows))
+    assert (found.done, found.host, found.draining, found.undrained) == ((A0,), HostId("a"), frozenset(), (A1,))
+    assert found.differ == DIFFER
+    [found] = restarts([WISH], after(started(A0), started(A1)), seen(*rows))
+    assert (found.done, found.undrained) == ((A0, A1), (B0,))
+    [found] = restarts([WISH], after(started(A0), stopped(A1)), seen(*mixed(RUNNING[0], RUNNING[2]), away(RUNNING[1])))
+    assert (found.done, found.returning, found.undrained) == ((A0,), (A1,), ())
+    [found] = restarts([WISH], after(started(A0)), seen(*RUNNING))
+    assert (found.differ, found.draining, found.undrained) == (None, {A1}, ()), "they agree again"
+
+
+def test_workers_that_declare_other_operators_differ_too() -> None:
+    first, *others = (replace(row, operators={OperatorId("all"): 4}) for row in RUNNING)
+    first = replace(first, operators={OperatorId("sums"): 4})
+    [found] = restarts([WISH], after(started(A0)), seen(first, *others))
+    assert found.undrained == (A1,)
+    assert found.differ is not None
+    assert found.differ.startswith("its workers declare different operators")
+
+
+def test_a_worker_that_does_not_steer_for_another_reason_is_not_back() -> None:
+    reason = "tables in memory"
+    rows = [replace(RUNNING[0], steering=False, reason=reason), *RUNNING[1:]]
+    [found] = restarts([WISH], after(started(A0)), seen(*rows))
+    assert (found.done, found.returning, found.draining, found.undrained) == ((), (A0,), {A1}, ())
+
+
+def test_the_end_says_that_the_workers_still_differ() -> None:
+    told = restarted([WISH], after(started(A0), started(A1), started(B0)), seen(*mixed(*RUNNING)))
+    assert told is not None
+    assert told.detail == (
+        f"restarted 3 of 3 workers; but {DIFFER}: install one version on all hosts, and restart them again"
+    )

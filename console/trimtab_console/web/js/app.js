@@ -108,7 +108,9 @@ function sizeOf(row) {
 function restartOf(found) {
   if (!found) return [];
   const now = found.host ? `, now those on ${found.host}` : "", left = found.skipped.length ? `; left out: ${found.skipped.slice(0, 8).join(", ")}` : "";
-  return [h("h2", {}, "Rolling restart"), h("p", {}, `${found.done} of ${plural(found.workers, "worker")}${now}${left}.`)];
+  const without = found.differ ? h("p", {}, `Without a drain, since nothing may move: ${found.differ}.`) : null;
+  const waits = found.waits ? h("p", {}, `Waits: ${found.waits}.`) : null;
+  return [h("h2", {}, "Rolling restart"), h("p", {}, `${found.done} of ${plural(found.workers, "worker")}${now}${left}.`), without, waits].filter(Boolean);
 }
 
 // A button for each operator; a list of them where they are many.

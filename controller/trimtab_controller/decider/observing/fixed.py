@@ -20,8 +20,10 @@ from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
+from trimtab_protocol.messages.status import NodeStatus
 from trimtab_protocol.wording import first_few
 
 MEANING = {
@@ -90,6 +92,19 @@ def check_agreement(app: AppId, rows: Iterable[NodeWindow]) -> NotReady | None:
         told.append(f"{first_few(workers)}: {own or 'no more than the others'}")
     detail = f"its workers declare different operators; {'; '.join(told)}"
     return NotReady(reason=SkipReason.OPERATORS_DIFFER, detail=detail, app=app)
+
+
+def versions_differ(app: AppId, rows: Iterable[NodeWindow]) -> str | None:
+    """How the running workers of an app differ in topics, tables or operators, so that nothing may move; None: not."""
+    running = [row for row in rows if row.app == app and row.state is WorkerState.RUNNING]
+    told = next((row.reason for row in running if is_of_differing(row)), None)
+    found = check_agreement(app, running)
+    return told if found is None else told or found.detail
+
+
+def is_of_differing(row: NodeWindow | NodeStatus) -> bool:
+    """Whether the worker only reports because the workers of its app differ."""
+    return not row.steering and row.reason is not None and row.reason.startswith(WORKERS_DIFFER)
 
 
 def divide(reported: Reported, wanted: Mapping[OperatorId, int], placement: Placement | None) -> Divided | NotReady:

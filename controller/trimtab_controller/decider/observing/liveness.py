@@ -78,6 +78,10 @@ class Liveness:
         """
         return sorted(worker for worker, since in self.strangers.items() if end_s - since <= HOST_MEMORY_S)
 
+    def awaited(self, end_s: float, limit_s: float) -> frozenset[WorkerId]:
+        """Owners in the placement that have been absent for less than `limit_s`."""
+        return frozenset(worker for worker in self.absent_since if not self.gone(worker, end_s, limit_s))
+
     def gone(self, worker: WorkerId, end_s: float, limit_s: float) -> bool:
         """Whether the worker has been absent for `limit_s` and no longer counts."""
         since = self.absent_since.get(worker)

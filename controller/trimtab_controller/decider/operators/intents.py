@@ -22,6 +22,8 @@ from trimtab_controller.decider.operators.maintenance import maintenance_over
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.operators.proposals import answer_to, any_at_once, wanted_by_operators
 from trimtab_controller.decider.operators.rolling import draining, restarted
+from trimtab_controller.decider.operators.undrained import Allowed, to_stop_undrained
+from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause, RollingRestart
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -61,16 +63,29 @@ class OperatorIntents:
         return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
 
     def to_forget(self, execution: Execution, known: Known) -> Forgotten | None:
-        """What an operator wants forgotten."""
-        return to_forget(self.in_force, execution, known.snapshot, known.not_ready)
+        """What an operator wants forgotten; the intent ends with it."""
+        found = to_forget(self.in_force, execution, known.snapshot, known.not_ready)
+        self.done_with(found)
+        return found
 
     def answer(self, now: float, execution: Execution, known: Known, plans: PlanSettings) -> Decision | None:
-        """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
-        return (
+        """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done.
+
+        The intents end with it.
+        """
+        found = (
             answer_to(now, self.in_force, execution, plans)
             or restarted(self.in_force, execution, known.snapshot)
             or maintenance_over(now, self.in_force)
         )
+        self.done_with(found)
+        return found
+
+    def to_stop(
+        self, now: float, execution: Execution, known: Known, plans: PlanSettings, budget: Budget
+    ) -> Decision | None:
+        """The next worker that is stopped with its key groups, since no host of its app can be drained."""
+        return to_stop_undrained(now, self.in_force, execution, known, Allowed(plans=plans, budget=budget))
 
     def plan(
         self, now: float, view: AppView, execution: Execution, plans: PlanSettings, *, band: float

@@ -2,6 +2,10 @@
 
 The hosts of one zone follow each other.
 
+While workers differ in topics, tables or operators, nothing may move, so no host can be drained: a new version of the
+app may be like that.  Then the workers of the hosts that are left are stopped with their key groups, one at a time, as
+in a deployment without Trimtab (`undrained.py`).
+
 How far a restart is follows from the journal's stops and starts since the operator asked for it, and from the last
 window.  Nothing of its own is kept, so that a new leader goes on where its predecessor was.
 """
@@ -12,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from trimtab_controller.decider.decision import Restarted
+from trimtab_controller.decider.observing.fixed import is_of_differing, versions_differ
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
@@ -35,7 +40,9 @@ class Stage(Enum):
 class Restarting:
     """How far the rolling restart of an app is.  `host` = whose workers are restarted now; None: none, or not known.
 
-    `draining` = the workers of that host that are emptied and stopped next; `to_do` includes them.
+    `draining` = the workers of that host that are emptied and stopped next; `undrained` = those that are stopped with
+    their key groups, because the workers differ (`differ` says how); `to_do` includes both.  `returning` = workers that
+    are stopped, or started and not yet back.
     """
 
     intent: RollingRestart
@@ -44,6 +51,9 @@ class Restarting:
     to_do: tuple[WorkerId, ...]
     done: tuple[WorkerId, ...]
     skipped: tuple[WorkerId, ...]
+    undrained: tuple[WorkerId, ...] = ()
+    returning: tuple[WorkerId, ...] = ()
+    differ: str | None = None
 
     @property
     def app(self) -> AppId:
@@ -74,6 +84,8 @@ def restarted(intents: Iterable[Intent], execution: Execution, snapshot: Snapsho
         if not each.to_do and len(each.done) + len(each.skipped) == len(each.intent.workers):
             skipped = f"; left out: {first_few(each.skipped)}" if each.skipped else ""
             detail = f"restarted {len(each.done)} of {len(each.intent.workers)} workers{skipped}"
+            if each.differ is not None:
+                detail += f"; but {each.differ}: install one version on all hosts, and restart them again"
             return Restarted(app=each.app, detail=detail, answered=(each.intent.key,))
     return None
 
@@ -94,13 +106,18 @@ def _progress(intent: RollingRestart, execution: Execution, snapshot: Snapshot, 
     # A worker that was stopped and of which no host reports is not back yet: the next host has to wait for it.
     host = next(iter(begun), None if lost else next(iter(in_order), None))
     members = hosts[host] if host is not None else []
+    left = [worker for worker in members if stages[worker] in (Stage.TO_DO, Stage.STOPPING)]
+    differ = versions_differ(intent.app, snapshot.nodes)
     return Restarting(
         intent=intent,
         host=host,
-        draining=frozenset(worker for worker in members if stages[worker] in (Stage.TO_DO, Stage.STOPPING)),
+        draining=frozenset(left if differ is None else ()),
         to_do=tuple(worker for worker in intent.workers if stages[worker] not in (Stage.DONE, Stage.SKIPPED)),
         done=tuple(worker for worker in intent.workers if stages[worker] is Stage.DONE),
         skipped=tuple(worker for worker in intent.workers if stages[worker] is Stage.SKIPPED),
+        undrained=tuple(left if differ is not None else ()),
+        returning=tuple(worker for worker in intent.workers if stages[worker] is Stage.STARTING),
+        differ=differ,
     )
 
 
@@ -117,6 +134,7 @@ def _stage(
         return Stage.SKIPPED  # it has left, so that the app is smaller
     if scaling.command.kind is CommandKind.STOP:
         return Stage.STARTING if scaling.phase is ScalingPhase.DONE else Stage.STOPPING
-    back = row is not None and row.state is WorkerState.RUNNING and row.complete and row.steering
+    runs = row is not None and row.state is WorkerState.RUNNING and row.complete
+    back = runs and row is not None and (row.steering or is_of_differing(row))
     seen_since = snapshot.start_ms / 1000.0 >= scaling.at
     return Stage.DONE if scaling.phase is ScalingPhase.DONE and back and seen_since else Stage.STARTING

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -42,11 +43,24 @@ def test_the_stops_of_two_workers_in_one_publication_are_two_commands():
         {"deadline": 100.0},
         {"key_groups": (KeyGroup("other", "sums", 1),)},
         {"kind": CommandKind.STOP},
+        {"owning": True},
     ],
 )
 def test_a_command_that_makes_no_sense_cannot_exist(change):
     with pytest.raises(BadMessage):
         Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | change)
+
+
+def test_a_stop_of_a_worker_with_key_groups_says_so_and_all_other_commands_are_as_before():
+    empty = Command(
+        cluster="demo", kind=CommandKind.STOP, epoch=EPOCH, host="h1", worker="w1", app=None, issued_at=1.0,
+        deadline=2.0,
+    )  # fmt: skip
+    owning = replace(empty, owning=True)
+    for stop in (empty, owning):
+        assert commands.decode_command(commands.encode_command(stop)) == stop
+    assert "owning" not in empty.document()
+    assert owning.document() == empty.document() | {"owning": True}
 
 
 def test_a_refusal_has_a_reason_and_nothing_else_has_one():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member
 from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.wording import first_few
 
 MAX_NAMED = 3
@@ -89,7 +90,7 @@ def difference(layouts: Mapping[Member, Layout], names: Mapping[Member, str]) ->
     if len(versions) <= 1:
         return None
     sides = sorted(versions.values(), key=lambda side: (-len(side), sorted(side)))
-    return "workers differ in their topics, tables or operators: " + " against ".join(map(_first, sides[:MAX_NAMED]))
+    return f"{WORKERS_DIFFER}: " + " against ".join(map(_first, sides[:MAX_NAMED]))
 
 
 def _first(workers: list[str]) -> str:
