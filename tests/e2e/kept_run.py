@@ -18,8 +18,8 @@ WORKERS = 3
 
 
 @contextmanager
-def kept_run(folder: Path, name: str) -> Iterator[Run]:
-    """The job under load, with key groups on every worker."""
+def kept_run(folder: Path, name: str, **environment: str) -> Iterator[Run]:
+    """The job under load, with key groups on every worker; `environment` = more variables of the job."""
     wait = folder / "wait"
     settings = SandboxSettings(
         app="tests.e2e.paced_app:app",
@@ -27,7 +27,7 @@ def kept_run(folder: Path, name: str) -> Iterator[Run]:
         cluster=name,
         workers=WORKERS,
         app_id="paced",
-        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": "0.002", "WAIT": str(wait)},
+        environment={"PARTITIONS": str(PARTITIONS), "BURN_S": "0.002", "WAIT": str(wait), **environment},
         controller={"balance": {"min_interval_s": 5.0}},
     )
     with ExitStack() as stack:

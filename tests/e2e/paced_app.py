@@ -2,6 +2,9 @@
 
 Each job burns BURN_S seconds of CPU, and twice as much on the worker SLOW, as if its host were half as fast.  While
 the file WAIT exists, it also waits WAIT_S seconds, as for a database.
+
+A worker that starts while the file GROWN exists is of a later version: it has one more topic and table, in the same
+operator, or, if that is what the file says, `apart`.
 """
 
 import asyncio
@@ -19,6 +22,7 @@ PARTITIONS = int(os.environ["PARTITIONS"])
 BURN_S = float(os.environ["BURN_S"])
 SLOW = os.environ.get("SLOW")
 COST_S = 2.0 * BURN_S if os.environ.get("TRIMTAB_WORKER") == SLOW else BURN_S
+GROWN = Path(os.environ.get("GROWN", "/nowhere"))
 WAIT, WAIT_S = Path(os.environ.get("WAIT", "/nowhere")), float(os.environ.get("WAIT_S", "0.4"))
 
 disk: AbstractContextManager[object] = nullcontext()
@@ -31,7 +35,7 @@ app = faust.App(
     topic_replication_factor=1,
     consumer_auto_offset_reset="earliest",
     stream_wait_empty=True,
-    table_standby_replicas=0,
+    table_standby_replicas=int(os.environ.get("STANDBYS", "0")),
 )
 jobs = app.topic("jobs", key_serializer="raw", value_serializer="raw", partitions=PARTITIONS)
 counts = app.Table("counts", partitions=PARTITIONS)
@@ -50,4 +54,17 @@ async def count(stream: Any) -> None:
             counts[key] = (counts.get(key) or 0) + 1
 
 
-install(app, operators={"jobs": [jobs, counts]})
+named: list[Any] = [jobs, counts]
+if GROWN.exists():
+    refunds = app.topic("refunds", key_serializer="raw", value_serializer="raw", partitions=PARTITIONS)
+    refunded = app.Table("refunded", partitions=PARTITIONS)
+    named += [] if GROWN.read_text() == "apart" else [refunds, refunded]
+
+    @app.agent(refunds, name="refund")
+    async def refund(stream: Any) -> None:
+        async for event in stream.events():
+            key = event.key.decode()
+            refunded[key] = (refunded.get(key) or 0) + 1
+
+
+install(app, operators={"jobs": named})

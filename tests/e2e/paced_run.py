@@ -27,7 +27,8 @@ LIMIT_S = 90.0
 class Jobs:
     """Sends jobs to each partition at its rate (per second); `sent` = how many of each key the broker has confirmed."""
 
-    def __init__(self, bootstrap: str, rate: float, partitions: int = PARTITIONS) -> None:
+    def __init__(self, bootstrap: str, rate: float, partitions: int = PARTITIONS, topic: str = "jobs") -> None:
+        self._topic = topic
         self.rates = dict.fromkeys(range(partitions), rate)
         self.sent: Counter[str] = Counter()
         self._producer = ConfirmedProducer(bootstrap, self._confirmed)
@@ -44,7 +45,7 @@ class Jobs:
                 due[partition] += rate * (at - before)
                 while due[partition] >= 1.0:
                     due[partition] -= 1.0
-                    self._producer.send("jobs", "{}", f"key-{partition}", partition)
+                    self._producer.send(self._topic, "{}", f"key-{partition}", partition)
             self._producer.poll()
 
     def _confirmed(self, job: Confirmed) -> None:
@@ -123,10 +124,10 @@ def longest_pause(bootstrap: str, start_s: float, end_s: float) -> float:
     return longest
 
 
-def counted(bootstrap: str) -> dict[str, int]:
+def counted(bootstrap: str, changelog: str = CHANGELOG) -> dict[str, int]:
     """How many jobs of each key the job has counted, by its changelog."""
     found = {}
-    for row in read_topic(bootstrap, CHANGELOG):
+    for row in read_topic(bootstrap, changelog):
         if row.key is not None and row.value is not None:
             found[json.loads(row.key)] = json.loads(row.value)
     return found

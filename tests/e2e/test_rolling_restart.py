@@ -47,7 +47,9 @@ def test_every_host_has_its_turn_also_under_a_successor(world: World) -> None:
         stop = drained(world, begun)
         assert (stop.worker, worker in world.owners.values()) == (worker, False)
         told = world.status_when("its host", lambda status: bool(status["apps"][0]["restart"]))["apps"][0]["restart"]
-        assert told == {"workers": 2, "done": turn, "host": f"h{turn}", "skipped": []}
+        assert told == {
+            "workers": 2, "done": turn, "host": f"h{turn}", "skipped": [], "differ": None, "waits": None
+        }  # fmt: skip
         assert {each.worker for each in world.commands[begun:] if each.kind is CommandKind.STOP} == {worker}
         if turn == 0:
             assert "is being restarted already" in world.trimtab("rolling-restart", APP, code=1)

@@ -1,6 +1,6 @@
 """Rolling restarts while the workers of an app differ: what is stopped with its key groups, and what stands in the way.
 
-Pure.  A worker that is stopped like this ends in order: it commits, and the group gives its key groups to their standbys
+Pure.  A worker that is stopped like this ends in order: it commits, and the group gives its key groups to others
 until it is back.  Each of these stops and starts pauses the app for a rebalance, and its key groups lack a copy
 meanwhile.  So only one worker is away at a time, and the next one waits until everybody runs again.
 """
