@@ -72,8 +72,9 @@ RELEASE = Command(
     deadline=NOW + 60, handover="2.9-0", key_groups=(SUMS_1, SUMS_2), source=W0, target=W1, generation=4,
 )  # fmt: skip
 STOP = Command(
-    cluster=CLUSTER, kind=CommandKind.STOP, epoch=EPOCH, host=HOST, worker=W0, app=None, issued_at=NOW, deadline=NOW + 9
-)
+    cluster=CLUSTER, kind=CommandKind.STOP, epoch=EPOCH, host=HOST, worker=W0, app=None, issued_at=NOW,
+    deadline=NOW + 9, owning=True,
+)  # fmt: skip
 TOOK = Ack(
     cluster=CLUSTER, command_id=PREPARE.id, epoch=EPOCH, kind=PREPARE.kind, host=HOST, worker=W1, phase=Phase.TOOK,
     at=NOW, handover="2.9-0", detail="fine", generation=4, lag_records=0, state_bytes=1024, pause_s=0.12,
