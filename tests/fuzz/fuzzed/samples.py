@@ -1,5 +1,7 @@
 """One true value of every message, with as many fields set as it can have."""
 
+from dataclasses import replace
+
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
@@ -72,9 +74,9 @@ RELEASE = Command(
     deadline=NOW + 60, handover="2.9-0", key_groups=(SUMS_1, SUMS_2), source=W0, target=W1, generation=4,
 )  # fmt: skip
 STOP = Command(
-    cluster=CLUSTER, kind=CommandKind.STOP, epoch=EPOCH, host=HOST, worker=W0, app=None, issued_at=NOW,
-    deadline=NOW + 9, owning=True,
-)  # fmt: skip
+    cluster=CLUSTER, kind=CommandKind.STOP, epoch=EPOCH, host=HOST, worker=W0, app=None, issued_at=NOW, deadline=NOW + 9
+)
+STOP_OWNING = replace(STOP, owning=True)
 TOOK = Ack(
     cluster=CLUSTER, command_id=PREPARE.id, epoch=EPOCH, kind=PREPARE.kind, host=HOST, worker=W1, phase=Phase.TOOK,
     at=NOW, handover="2.9-0", detail="fine", generation=4, lag_records=0, state_bytes=1024, pause_s=0.12,

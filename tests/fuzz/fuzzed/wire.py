@@ -38,6 +38,7 @@ from tests.fuzz.fuzzed.samples import (
     STOP,
     STOP_ALL,
     STOP_APP,
+    STOP_OWNING,
     TOOK,
     UNDRAIN,
     W0,
@@ -238,7 +239,7 @@ DECODERS = (
     ),
     Decoder(
         name="command",
-        samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP))),
+        samples=tuple(map(encode_command, (PREPARE, RELEASE, STOP, STOP_OWNING))),
         decode=decode_command,
         encode=encode_command,
         seal=rehashed,
