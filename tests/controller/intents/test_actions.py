@@ -24,6 +24,7 @@ from trimtab_protocol.messages.intents import (
     encode_intent,
 )
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
+from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
@@ -135,6 +136,15 @@ def test_a_drain_says_which_rules_keep_key_groups() -> None:
         restart.rolling_restart(asked(ruled), APP),
     ):
         assert change.caveats == (told,)
+
+
+def test_a_restart_says_that_versions_that_differ_are_not_drained() -> None:
+    assert "the hosts after the first are not drained" in restart.rolling_restart(asked(STARTABLE), APP).text
+    reason = f"{WORKERS_DIFFER}: orders-1 against orders-2"
+    mixed = replace(STARTABLE, nodes=tuple(replace(row, steering=False, reason=reason) for row in STARTABLE.nodes))
+    change = restart.rolling_restart(asked(mixed), APP)
+    told = f"but without a drain, one worker at a time, since nothing may move: {reason}"
+    assert [each for each in change.caveats if "drain, one" in each] == [told]
 
 
 def test_workers_that_operators_drain_are_not_restarted() -> None:
