@@ -7,6 +7,7 @@ import pytest
 from tests.e2e.played_cluster import APP, World, key_group, wait_until_it_acts
 from tests.e2e.test_scale_command import drained, restart
 from trimtab_protocol.messages.commands import CommandKind, Phase
+from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
@@ -14,11 +15,12 @@ pytestmark = pytest.mark.light
 
 
 class Kept:
-    """Workers that agents keep for the app: those in `stopped` do not run."""
+    """Workers that agents keep for the app: those in `stopped` do not run; `differ` = how the others differ."""
 
     def __init__(self, world: World) -> None:
         self._plain = world.snapshot
         self.stopped: set[str] = set()
+        self.differ: str | None = None
         world.snapshot = self.snapshot  # type: ignore[method-assign]
 
     def snapshot(self) -> Snapshot:
@@ -27,7 +29,7 @@ class Kept:
 
     def _kept(self, row: NodeWindow) -> NodeWindow:
         if row.worker not in self.stopped:
-            return replace(row, declared=APP)
+            return replace(row, declared=APP, steering=self.differ is None, reason=self.differ)
         away = replace(row, declared=APP, app=None, state=WorkerState.AWAY, cpu=None, steering=False)
         return replace(away, operators=None, absence=Absence.STOPPED)
 
@@ -69,3 +71,38 @@ def test_every_host_has_its_turn_also_under_a_successor(world: World) -> None:
     events = world.trimtab("events", "--since", "1h")
     assert "restart 2 workers of app, host by host" in events
     assert "restarted 2 of 2 workers" in events
+
+
+def test_a_version_with_other_tables_is_restarted_without_a_drain(world: World) -> None:
+    world.workers = ["w0", "w1"]
+    world.owners = {key_group(p): f"w{p % 2}" for p in range(8)}
+    kept = Kept(world)
+    world.start()
+    wait_until_it_acts(world)
+    world.wait("placement", lambda: bool(world.placements), windows=True)
+    world.trimtab("rolling-restart", APP, "--reason", "new")
+    stop = drained(world, 0)
+    assert (stop.worker, stop.owning) == ("w0", False)
+    world.ack(stop, Phase.STOPPED, exit_code=0)
+    kept.stopped.add("w0")
+    begun = len(world.commands)
+    world.ack(world.next_command(CommandKind.START, windows=True), Phase.STARTED)
+    kept.stopped.remove("w0")
+    kept.differ = f"{WORKERS_DIFFER}: w0 against w1"
+
+    stop = world.next_command(CommandKind.STOP, begun, windows=True)
+    assert (stop.worker, stop.owning, set(world.owners.values())) == ("w1", True, {"w1"})
+    told = world.status_when("why", lambda status: bool(status["apps"][0]["restart"]))["apps"][0]["restart"]
+    assert (told["done"], told["host"], told["differ"]) == (1, "h1", kept.differ)
+    begun = len(world.commands)
+    world.ack(stop, Phase.STOPPED, exit_code=0)
+    kept.stopped.add("w1")
+    start = world.next_command(CommandKind.START, begun)
+    assert start.worker == "w1", "it is started at once, and not by the next window"
+    world.ack(start, Phase.STARTED)
+    kept.stopped.remove("w1")
+    kept.differ = None
+    world.wait("its end", lambda: "restarted 2 of 2 workers" in world.log_text(), windows=True)
+    assert all(row[0] == "w1" for rows in world.placements[-1].owners.values() for row in rows), "nothing moved"
+    events = world.trimtab("events", "--since", "1h")
+    assert "to restart it without a drain, since nothing may move: workers differ" in events
