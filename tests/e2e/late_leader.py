@@ -13,8 +13,7 @@ PRODUCE = 0
 FLEXIBLE = 9
 """The first version of a Produce request with lengths as varints."""
 NOT_LEADER = 6
-HOLD_S = 1.5
-"""How long the proxy waits for a second request before it refuses the first one."""
+HOLD_S = 1.0
 
 Partition = tuple[bytes, int]
 
@@ -84,6 +83,8 @@ class LateLeader:
     def __init__(self, behind: int, prefix: str) -> None:
         self._behind = behind
         self._prefix = prefix.encode()
+        self.hold_s = HOLD_S
+        """How long it waits for a second request before it refuses the first one."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -92,8 +93,8 @@ class LateLeader:
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def refused(self, topic: str) -> bool:
-        """Whether the first request to write to the topic was refused."""
+    def met(self, topic: str) -> bool:
+        """Whether the first request to write to the topic has come; it is or will be refused."""
         return any(name == topic.encode() for name, _ in self._held)
 
     def __enter__(self) -> Self:
@@ -140,7 +141,7 @@ class LateLeader:
                 timer.cancel()
                 timer.function(*timer.args)
             return False
-        timer = threading.Timer(HOLD_S, self._answer, (client, refusal(correlation, partition)))
+        timer = threading.Timer(self.hold_s, self._answer, (client, refusal(correlation, partition)))
         self._held[partition] = timer
         timer.start()
         return True
