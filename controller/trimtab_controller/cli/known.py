@@ -11,6 +11,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.events import read_events
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_cluster_state
+from trimtab_controller.seen import CALM
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.names import Topics
 
@@ -37,7 +38,7 @@ def read_decider(target: Target) -> tuple[Decider, float]:
     decider = informed(read_cluster_state(target.connection, configuration, now), configuration, now)
     missing = decider.known.not_ready
     if missing is not None:
-        raise CommandError(f"no complete snapshot: {missing.reason}: {missing.detail}")
+        raise _no_whole_window(missing)
     return decider, now
 
 
@@ -56,5 +57,12 @@ def view_of(known: Known, app: str | None, option: str) -> AppView:
         raise CommandError(f"which app? {option} is one of {', '.join(known.views) or 'none, no app reports'}")
     view = next(iter(views.values()))
     if isinstance(view, NotReady):
-        raise CommandError(f"no complete snapshot: {view.reason}: {view.detail}")
+        raise _no_whole_window(view)
     return view
+
+
+def _no_whole_window(missing: NotReady) -> CommandError:
+    """What is missing, and what to do about it."""
+    runbook = f"`trimtab runbook {missing.reason}` says what to do"
+    then = "ask again after the next window" if missing.reason in CALM else runbook
+    return CommandError(f"no complete snapshot: {missing.reason}: {missing.detail}; {then}")
