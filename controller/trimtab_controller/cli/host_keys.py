@@ -4,6 +4,7 @@ The controller's private key signs them, so these commands run where it is.
 """
 
 import argparse
+import os
 import secrets
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, Message
 
-from trimtab_controller.cli.operator import who
+from trimtab_controller.cli.operator import CONFIG_VARIABLE, who
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError, StoppedError
 from trimtab_controller.kafka.host_keys import read_keys
@@ -52,7 +53,7 @@ class Keyholder:
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
     try:
-        return int(FUNCTIONS[args.function](args, _keyholder(args.config)))
+        return int(FUNCTIONS[args.function](args, _keyholder(_path_of(args))))
     except (BadConfiguration, BadMessage) as error:
         print(f"trimtab keys: {error}", file=sys.stderr)
         return BAD_USAGE
@@ -63,6 +64,13 @@ def run(args: argparse.Namespace) -> int:
     except KafkaException as error:
         print(f"trimtab keys: {error.args[0].str()}", file=sys.stderr)
     return FAILED
+
+
+def _path_of(args: argparse.Namespace) -> Path:
+    named = args.config or os.environ.get(CONFIG_VARIABLE)
+    if not named:
+        raise BadConfiguration(f"name the cluster: --config FILE, or {CONFIG_VARIABLE}")
+    return Path(named)
 
 
 def run_enroll(args: argparse.Namespace, holder: Keyholder) -> int:
@@ -102,6 +110,10 @@ def run_revoke(args: argparse.Namespace, holder: Keyholder) -> int:
         "controllers follow within a second, the stream with its next window; with [signing] host_signatures = enforce,"
     )
     print("nothing counts from then on that no key of this host has signed")
+    if not left.keys:
+        print(
+            f"its workers go on with what they own, and nobody can move it: stop them on {host}, and others take over"
+        )
     return DONE
 
 

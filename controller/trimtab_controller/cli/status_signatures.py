@@ -12,7 +12,8 @@ def signatures_text(status: Status) -> Text | None:
         return None
     text = Text(f"{found.checking}: {found.enrolled} hosts have a key")
     if found.doubted:
-        named = ", ".join(f"{host} ({fault})" for host, fault in sorted(found.doubted.items()))
+        revoked = dict.fromkeys(found.revoked, "its key is revoked")
+        named = ", ".join(f"{host} ({revoked.get(host, fault)})" for host, fault in sorted(found.doubted.items()))
         what = "dropped" if found.enforced else "used"
         text.append(f"; in the last window reports were {what} that these had not signed: {named}", "yellow")
     if found.unsigned:

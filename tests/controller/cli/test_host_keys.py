@@ -108,6 +108,27 @@ def test_a_token_counts_for_a_time_that_makes_sense(seconds: str, capsys: pytest
     assert f"found '{seconds}', expected seconds, above 0 and up to 86400" in capsys.readouterr().err
 
 
+def test_the_status_says_whose_key_is_revoked() -> None:
+    dropped = {HostId("h2"): "unknown_key", HostId("h3"): "unsigned"}
+    told = SignatureStatus(checking="enforce", enrolled=2, doubted=dropped, revoked=(HostId("h2"),))
+    assert str(signatures_text(replace(STATUS, signatures=told))) == (
+        "enforce: 2 hosts have a key; in the last window reports were dropped that these had not signed: "
+        "h2 (its key is revoked), h3 (unsigned)"
+    )
+
+
+@pytest.mark.parametrize("command", [["hosts"], ["revoke", "h0"]])
+def test_the_cluster_may_be_named_by_the_environment(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TRIMTAB_CONFIG", raising=False)
+    assert main(["keys", *command]) == 2
+    assert capsys.readouterr().err == "trimtab keys: name the cluster: --config FILE, or TRIMTAB_CONFIG\n"
+    monkeypatch.setenv("TRIMTAB_CONFIG", "none.toml")
+    assert main(["keys", *command]) == 2
+    assert capsys.readouterr().err.startswith("trimtab keys: none.toml: ")
+
+
 def test_who_cannot_be_asked_approves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert not _says_yes("the same? ")

@@ -54,6 +54,6 @@ def _add_hosts(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     revoke.add_argument("--key", metavar="ID", help="this key only (16 hex digits), not all keys of the host")
     for name, action in (("enroll", enroll), ("approve", approve), ("revoke", revoke), ("hosts", hosts)):
         action.add_argument(
-            "--config", type=Path, metavar="FILE", required=True, help="controller.toml, with [signing]"
+            "--config", type=Path, metavar="FILE", help="controller.toml, with [signing] (default: TRIMTAB_CONFIG)"
         )
         action.set_defaults(run="trimtab_controller.cli.host_keys:run", function=name)
