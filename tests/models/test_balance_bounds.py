@@ -17,8 +17,9 @@ from trimtab_models.balance.bound import (
     stronger_bound,
 )
 from trimtab_models.balance.knapsack import KnapsackCondition, relative_prices
-from trimtab_models.balance.load_prices import Relaxation, plans_by_load_prices
+from trimtab_models.balance.load_prices import Detail, Relaxation
 from trimtab_models.balance.pieces import Pieces
+from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.balance.reach import ReachCondition
 from trimtab_models.solving import Never
 
@@ -46,6 +47,12 @@ def problems(draw: st.DrawFn) -> Problem:
         max_migrations=draw(st.integers(0, 4)) if count else None,
         max_cost_bytes=draw(st.floats(0, 20)) if cost else None,
     )  # fmt: skip
+
+
+details = st.builds(
+    Detail, cells=st.sampled_from([3, 50, 1_500]), classes=st.sampled_from([1, 7, 40]), knots=st.just(8),
+    beyond=st.sampled_from([0.0, 0.4, 1.0, 3.0]),
+)  # fmt: skip
 
 
 def optimum(problem: Problem) -> float:
@@ -101,13 +108,13 @@ def test_the_stronger_bound_is_between_the_bound_and_the_optimum(problem):
 
 
 @quick
-@given(problems(), st.lists(st.floats(-2, 2), min_size=60, max_size=60))
-def test_at_no_price_of_loads_nodes_pay_more_than_the_optimum_does(problem, prices):
+@given(problems(), st.lists(st.floats(-2, 2), min_size=60, max_size=60), details)
+def test_at_no_price_of_loads_nodes_pay_more_than_the_optimum_does(problem, prices, detail):
     """Prices may be anything, also below 0, but for key groups without load, which are free."""
     reached = optimum(problem)
     for price in relative_prices(problem):
         assume(problem.load[problem.movable & (problem.home >= 0)].any())
-        relaxation = Relaxation(problem, price, reached + 1.0)
+        relaxation = Relaxation(problem, price, reached + 1.0, detail)
         chosen = np.array([0.0, *prices[: relaxation.classes - 1]])
         assert relaxation.at(chosen).paid(reached + 1e-9) <= 1 + 1e-7
 
@@ -117,7 +124,7 @@ def test_at_no_price_of_loads_nodes_pay_more_than_the_optimum_does(problem, pric
 def test_the_bound_by_prices_of_loads_is_at_most_the_optimum(problem):
     reached = optimum(problem)
     weak = lower_bound(problem, reached, Never())
-    bounds = [bound for bound, _ in plans_by_load_prices(problem, weak, reached, Never())]
+    bounds = [bound for bound, _ in plans_by_load_prices(problem, weak, reached, np.random.default_rng(0), Never())]
     assert bounds == sorted(bounds)
     assert max(bounds, default=weak) <= reached + 1e-9
 

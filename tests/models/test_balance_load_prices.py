@@ -7,7 +7,7 @@ import pytest
 
 from trimtab_models.balance import Problem, evaluate, solve
 from trimtab_models.balance.bound import lower_bound, stronger_bound
-from trimtab_models.balance.load_prices import plans_by_load_prices
+from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Never
 
@@ -33,7 +33,7 @@ def test_a_node_that_must_lose_a_key_group_must_not_be_too_low_without_it() -> N
     """56 less 10 is 46: the key group of 3 that would fill it up is too dear, so no plan is nearer to 50 than 4."""
     problem = three_nodes()
     assert stronger_bound(problem, 0.0, 6.0, Never()) < 2.0
-    found = list(plans_by_load_prices(problem, 0.0, 6.0, Never()))
+    found = list(plans_by_load_prices(problem, 0.0, 6.0, np.random.default_rng(0), Never()))
     assert found[-1][0] == pytest.approx(4.0, abs=0.05)
     assert min(evaluate(problem, plan).load_distance for _, plan in found) == pytest.approx(4.0)
 
@@ -42,7 +42,7 @@ def test_a_middling_budget_of_bytes_is_proven_and_used_better() -> None:
     problem = by_bytes(20, 20, 0.005)
     start = evaluate(problem, problem.home).load_distance
     without = stronger_bound(problem, lower_bound(problem, start, Never()), start, Never())
-    found = list(plans_by_load_prices(problem, without, start, Never()))
+    found = list(plans_by_load_prices(problem, without, start, np.random.default_rng(0), Never()))
     assert [bound for bound, _ in found] == sorted(bound for bound, _ in found)
     assert found[-1][0] > without + 0.1
     allowed = [score for _, plan in found if (score := evaluate(problem, plan)).allowed]
@@ -52,14 +52,23 @@ def test_a_middling_budget_of_bytes_is_proven_and_used_better() -> None:
 
 def test_the_same_problem_gives_the_same_plans() -> None:
     problem = by_bytes(20, 50, 0.01)
-    once, again = (list(plans_by_load_prices(problem, 0.0, 20.0, Never())) for _ in range(2))
+    once, again = (list(plans_by_load_prices(problem, 0.0, 20.0, np.random.default_rng(0), Never())) for _ in range(2))
     assert [(bound, plan.tolist()) for bound, plan in once] == [(bound, plan.tolist()) for bound, plan in again]
 
 
-def test_without_a_budget_of_bytes_there_are_none() -> None:
-    problem = by_bytes(20, 80, 0.01)
-    by_number = replace(problem, max_cost_bytes=None, max_migrations=5)
-    assert list(plans_by_load_prices(by_number, 0.0, 40.0, Never())) == []
+def test_a_budget_of_migrations_is_bounded_but_not_planned() -> None:
+    """60 moves for 60 nodes: the conditions of the bound prove next to nothing, and search finds better plans."""
+    problem = replace(uneven_cluster(60, 1_200, 20, 0), max_migrations=60)
+    start = evaluate(problem, problem.home).load_distance
+    without = stronger_bound(problem, lower_bound(problem, start, Never()), start, Never())
+    found = list(plans_by_load_prices(problem, without, 0.3, np.random.default_rng(0), Never()))
+    assert found[-1][0] > without + 0.1
+    assert all((plan == problem.home).all() for _, plan in found)
+
+
+def test_without_a_budget_there_are_none() -> None:
+    problem = replace(by_bytes(20, 80, 0.01), max_cost_bytes=None)
+    assert list(plans_by_load_prices(problem, 0.0, 40.0, np.random.default_rng(0), Never())) == []
 
 
 def test_the_solver_uses_them() -> None:

@@ -15,7 +15,7 @@ Knapsack  Cost with indivisible key groups (`knapsack.py`).
 Class     see `class_bound.py`: where key groups may not be on all nodes.
 Reach     see `reach.py`.  Knapsack and Reach take the most time and are applied last.
 
-For budgets of bytes, `load_prices.py` proves more, in about a second, and finds plans by the way.
+`load_prices.py` proves more, in about a second, and for budgets of bytes finds plans by the way (`priced_plans.py`).
 
 Unplaced key groups are free.  Their load covers deficits first; S is then not used.
 """

@@ -10,6 +10,7 @@ from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
 
+BISECTIONS = 8
 WHOLE = 0.999  # pieces of which the deficits take a smaller share are left out
 
 
@@ -92,14 +93,14 @@ def _place_by_heap(problem: Problem, allocation: Ints, key_groups: Iterable[int]
     return []
 
 
-def construct(problem: Problem, start: Ints, d: float, stop: Stop, count: CountConditions) -> Ints:
+def construct(problem: Problem, start: Ints, d: float, reached: float, stop: Stop, count: CountConditions) -> Ints:
     """(K,) a plan within the budget, from the pieces that the bound (`count`) needs at load distance `d`.
 
-    When the budget is tight it is often optimal.
+    When the budget is tight it is often optimal.  With a budget of bytes the bound counts parts of key groups; if whole
+    ones cost too much, the load distance is the least one up to `reached` at which they do not.
     """
-    pieces = _by_cost(problem, d) if problem.max_cost_bytes is not None else _by_count(count, d)
-    chosen = affordable(problem, pieces, problem.allowances, stop)
-    return packed(problem, start, chosen)
+    pieces = _by_count(count, d) if problem.max_cost_bytes is None else _by_cost(problem, d, reached, stop)
+    return packed(problem, start, affordable(problem, pieces, problem.allowances, stop))
 
 
 def packed(problem: Problem, start: Ints, chosen: Ints) -> Ints:
@@ -146,16 +147,36 @@ def _by_count(conditions: CountConditions, d: float) -> Ints:
     return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
 
 
-def _by_cost(problem: Problem, d: float) -> Ints:
-    """The same for a budget of bytes, with the fewest bytes per load first."""
+def _by_cost(problem: Problem, d: float, reached: float, stop: Stop) -> Ints:
+    """The same for a budget of bytes, with the fewest bytes per load first, for the least affordable load distance."""
     assert problem.max_cost_bytes is not None
     conditions = CostConditions(problem, problem.max_cost_bytes)
+    pieces, low, high = _cheapest(conditions, d), d, reached
+    for _ in range(0 if is_affordable(problem, pieces) else BISECTIONS):
+        if stop():
+            break
+        middle = 0.5 * (low + high)
+        trial = _cheapest(conditions, middle)
+        if is_affordable(problem, trial):
+            pieces, high = trial, middle
+        else:
+            low = middle
+    return pieces
+
+
+def _cheapest(conditions: CostConditions, d: float) -> Ints:
+    """The mandatory pieces, then complete offers with the fewest bytes per load until they cover the deficits."""
     pieces = conditions.pieces
     mandatory, offers = conditions.mandatory(d), conditions.offers(d)
     missing = conditions.deficit(d) - float(offers[mandatory].sum())
     further = conditions.cheapest
     further = further[~mandatory[further] & (offers[further] > 0) & (offers[further] >= WHOLE * pieces.load[further])]
     return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
+
+
+def is_affordable(problem: Problem, chosen: Ints) -> bool:
+    """Whether all `chosen` key groups can move within the budgets."""
+    return bool((problem.prices[:, chosen].sum(axis=1) <= problem.allowances).all())
 
 
 def _until(ordered: Ints, offers: Floats, missing: float) -> Ints:

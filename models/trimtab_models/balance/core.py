@@ -22,7 +22,7 @@ from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
 SPARE = 1
 TIGHT = 0.75  # least share of the budget that the necessary moves must use
 BOOLEANS = 12_000
-BINDS_PP = 0.3  # below, a budget of bytes is not tight, and search does better
+BINDS_PP = 1.0  # below, a budget of bytes is not tight, and prices of loads and search do better
 AMPLE = 2.0  # times the load that must move
 
 

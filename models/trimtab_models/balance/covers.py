@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trimtab_models.balance.construct import packed
+from trimtab_models.balance.construct import is_affordable, packed
 from trimtab_models.balance.knapsack import relative_prices
 from trimtab_models.balance.leveling import levelled
 from trimtab_models.balance.losses import LARGEST, Losses
@@ -23,16 +23,19 @@ from trimtab_models.solving.stop import Stop
 MARGINS_PP = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 MIXTURES = (0.5, 0.2, 0.8)  # shares of the budget of migrations
 PACKING = 0.5  # of the largest key group
+AMPLE_PP, NEAR_PP = 0.05, 0.02
 BISECTIONS = 14
 
 
 def plans_by_price(problem: Problem, start: Ints, least: float, reached: float, stop: Stop) -> Iterator[Ints]:
     """(K,) plans for load distances from `least` on, below `reached`; budgets are kept, limits may not be.
 
-    None where there is no budget of bytes, or where a plan that reaches `reached` is off by no more than packing is.
+    None where there is no budget of bytes, or where a plan that reaches `reached` is near enough to `least`: for an
+    ample budget that is off by no more than packing is.
     """
     packing = PACKING * float(problem.load.max(initial=0.0)) / float(problem.capacity[problem.kept].min())
-    if problem.max_cost_bytes is None or reached - least <= packing or len(problem.load) > LARGEST:
+    near = reached - least <= (packing if least < AMPLE_PP else NEAR_PP)
+    if problem.max_cost_bytes is None or near or len(problem.load) > LARGEST:
         return
     for price in relative_prices(problem, MIXTURES):
         if stop():
@@ -43,19 +46,15 @@ def plans_by_price(problem: Problem, start: Ints, least: float, reached: float, 
             if stop():
                 return
             middle = 0.5 * (low + high)
-            low, high = (low, middle) if _is_affordable(problem, covers.chosen(middle)) else (middle, high)
+            low, high = (low, middle) if is_affordable(problem, covers.chosen(middle)) else (middle, high)
         for margin in MARGINS_PP:
             if stop() or high + margin >= reached:
                 break
             chosen = covers.chosen(high + margin)
-            if _is_affordable(problem, chosen):
+            if is_affordable(problem, chosen):
                 plan = packed(problem, start, chosen)
                 yield plan
                 yield levelled(problem, plan, stop)
-
-
-def _is_affordable(problem: Problem, chosen: Ints) -> bool:
-    return bool((problem.prices[:, chosen].sum(axis=1) <= problem.allowances).all())
 
 
 class Covers:

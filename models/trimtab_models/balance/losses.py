@@ -155,17 +155,21 @@ class _Table:
 class Sets:
     """The cheapest set of n key groups for each number of grid steps; `least` is infinite where there is none."""
 
-    def __init__(self, steps: Ints, price: Floats, load: Floats | None = None) -> None:
-        """`steps`, `price` (n,) of the key groups; with `load` (n,), `carried` is what the sets really carry."""
+    def __init__(self, steps: Ints, price: Floats, load: Floats | None = None, *, most: int | None = None) -> None:
+        """`steps`, `price` (n,) of the key groups; with `load` (n,), `carried` is what the sets really carry.
+
+        Sets of more than `most` steps are left out.
+        """
         self._steps: list[int] = steps.tolist()
         self._taken: list[Bools] = []
-        self.least: Floats = np.full(sum(self._steps) + 1, np.inf)
+        most = sum(self._steps) if most is None else min(most, sum(self._steps))
+        self.least: Floats = np.full(most + 1, np.inf)
         self.least[0] = 0.0
         self.carried: Floats = np.zeros(len(self.least) if load is not None else 0)
         reach = 0
         for place, (width, cost) in enumerate(zip(self._steps, price.tolist(), strict=True)):
-            reach += width
-            before, after = slice(0, reach + 1 - width), slice(width, reach + 1)
+            reach = min(reach + width, most)
+            before, after = slice(0, max(0, reach + 1 - width)), slice(width, reach + 1)
             with_it = self.least[before] + cost
             cheaper = with_it < self.least[after]
             if load is not None:

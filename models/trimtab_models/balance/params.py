@@ -21,5 +21,9 @@ class Params:
     polish: Effort = POLISH_EFFORT  # for the second side and after draining
     certify: bool = False  # use CP-SAT at once for small problems; for larger ones all of the time, CP-SAT and search
 
+    def shortest(self, nodes: int) -> Effort:
+        """The brief effort for a cluster of `nodes`, or all of it if that is less."""
+        return min(self.brief, self.effort, key=lambda effort: effort.total(nodes))
+
 
 DEFAULT_PARAMS = Params()

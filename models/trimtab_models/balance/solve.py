@@ -31,9 +31,9 @@ from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
-from trimtab_models.balance.load_prices import plans_by_load_prices
 from trimtab_models.balance.mending import mended
 from trimtab_models.balance.params import DEFAULT_PARAMS, OPTIMAL_PP, Params
+from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.balance.problem import Bools, Ints, Problem, infeasible
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
@@ -43,6 +43,7 @@ from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop, part_of
 
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
+COVERED_AT_ONCE = 5_000  # key groups; for more, covers are not part of the first plan
 CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
 LOADING_S, BUILDING_S = 0.5, 5e-5  # seconds to load OR-Tools, and per Boolean of the model
 SMALL_BOOLEANS = 4_000  # key groups x nodes; below, the exact model beats any search
@@ -51,8 +52,9 @@ FULL_WORK = 300.0
 PACKING_S = 1.5  # least time for which it is worth trying
 CORE_WORK = 2.5
 ENDLESS = 10**9
-PRICING_S, PRICING_SHARE = 2.5e-4, 0.7  # least time for prices of loads, per key group, and their share of it
-WORTH_PRICING_PP = 0.05
+PRICING_S = 2.5e-4  # least time for prices of loads, per key group
+PRICING_SHARE, BOUNDING_SHARE = 0.7, 0.3  # of the time: for prices of loads with a budget of bytes, and without
+WORTH_PRICING_PP, LITTLE_PP = 0.05, 0.1  # least gap; a lower bound than LITTLE_PP promises that search comes near it
 SEARCH_ON_SHARE = 0.8  # of the time that is left after the search and CP-SAT
 FLUX_SHARE = 0.2  # of the time, where copies matter
 SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
@@ -162,8 +164,7 @@ class _Solver:
 
     def _is_stuck(self) -> bool:
         """Whether no key group may move, so that a search is useless."""
-        problem = self.problem
-        free: Bools = problem.movable & (problem.prices <= problem.allowances[:, None]).all(axis=0)
+        free: Bools = self.problem.movable & (self.problem.prices <= self.problem.allowances[:, None]).all(axis=0)
         return not free.any()
 
     def _ceiling(self) -> float:
@@ -186,10 +187,11 @@ class _Solver:
             return
         self.offer(baseline, Stage.CONSTRUCTED)
         target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
-        plan = construct(self.problem, start, target, self._stop, self._conditions)
+        plan = construct(self.problem, start, target, self._score.load_distance, self._stop, self._conditions)
         self.offer(plan, Stage.CONSTRUCTED)
-        for plan in plans_by_price(self.problem, start, target, self._score.load_distance, self._stop):
-            self.offer(plan, Stage.CONSTRUCTED)
+        if len(self.problem.load) <= COVERED_AT_ONCE or self._params.effort.total(1):
+            for plan in plans_by_price(self.problem, start, target, self._score.load_distance, self._stop):
+                self.offer(plan, Stage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Search until the load distance is at most `enough` or near the bound."""
@@ -215,9 +217,7 @@ class _Solver:
             return False
         if self._enumerate(FEW_CELLS):
             return True
-        nodes = len(self.problem.capacity)
-        brief = min(self._params.brief, self._params.effort, key=lambda effort: effort.total(nodes))
-        self._improve(0.0, brief, returning=True)
+        self._improve(0.0, self._params.shortest(len(self.problem.capacity)), returning=True)
         return self._score.load_distance > self._goal() and self._enumerate(CELLS)
 
     def _enumerate(self, cells: int) -> bool:
@@ -250,15 +250,18 @@ class _Solver:
         self._stop = whole
 
     def _price_loads(self) -> None:
-        """Bound and plans by prices of loads (`load_prices.py`), unless a brief search comes near the bound."""
-        effort = min(self._params.brief, self._params.effort, key=lambda effort: effort.total(1))
-        enough = self._left_s() >= PRICING_S * len(self.problem.load)
-        if self.problem.max_cost_bytes is None or not effort.total(1) or not enough:
+        """Bound and plans by prices of loads (`priced_plans.py`), unless a brief search comes near the bound."""
+        effort = self._params.shortest(len(self.problem.capacity))
+        by_bytes, enough = self.problem.max_cost_bytes is not None, self._left_s() >= PRICING_S * len(self.problem.load)
+        wanted = enough and (by_bytes or self._params.certify) and bool(effort.total(1))
+        if not wanted or self._score.load_distance <= self._goal():
             return
-        self._improve(0.0, effort, returning=True)
-        stop, reached = part_of(self._stop, PRICING_SHARE), self._score.load_distance
+        self._raise_bound()
+        if not by_bytes or self._bound < LITTLE_PP:
+            self._improve(0.0, effort, returning=True)
+        stop, reached = part_of(self._stop, PRICING_SHARE if by_bytes else BOUNDING_SHARE), self._score.load_distance
         if reached > max(self._goal(), self._bound + WORTH_PRICING_PP):
-            for bound, plan in plans_by_load_prices(self.problem, self._bound, reached, stop):
+            for bound, plan in plans_by_load_prices(self.problem, self._bound, reached, self._random, stop):
                 self._bound = bound
                 self.offer(plan, Stage.CONSTRUCTED)
 
@@ -287,12 +290,10 @@ class _Solver:
     def _certify(self, largest: float, work: float) -> None:
         """Raise the bound or improve the plan by CP-SAT."""
         certificate = self._certificate(largest, work)
-        if certificate is None:
-            return
-        self._stage = Stage.CERTIFIED
-        self._bound = certificate.lower_bound
-        if certificate.allocation is not None:
-            self.offer(certificate.allocation, Stage.CERTIFIED)
+        if certificate is not None:
+            self._stage, self._bound = Stage.CERTIFIED, certificate.lower_bound
+            if certificate.allocation is not None:
+                self.offer(certificate.allocation, Stage.CERTIFIED)
 
     def _certificate(self, largest: float, work: float) -> Answer | None:
         """The answer of CP-SAT; None if it is not wanted, or too little time is left."""
