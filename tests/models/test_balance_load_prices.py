@@ -1,11 +1,12 @@
 """Prices of loads prove and find what knapsacks alone cannot: what leaves a node must come to another one."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from trimtab_models.balance import Problem, evaluate, solve
+from trimtab_models.balance import BalanceResult, Problem, evaluate, solve
 from trimtab_models.balance.bound import lower_bound, stronger_bound
 from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.simulation import uneven_cluster
@@ -75,3 +76,17 @@ def test_the_solver_uses_them() -> None:
     problem = three_nodes()
     found = solve(problem, stop=Never(), seed=0)
     assert found.score.load_distance == pytest.approx(4.0)  # type: ignore[union-attr]
+
+
+def test_a_linear_program_that_cannot_go_on_from_the_last_solution_is_solved_from_scratch() -> None:
+    """Found by hypothesis: three key groups without load, one that is nowhere yet, and no byte to spend."""
+    problem = Problem(
+        load=np.array([0.0, 0.0, 0.0, 10.0, 10.0, 10.0]), cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, -1]),
+        pinned=np.zeros(6, bool), in_flight=np.zeros(6, bool), capacity=np.full(2, 0.5), removing=np.zeros(2, bool),
+        usage=np.zeros((0, 6)), limit=np.zeros((0, 2)), max_cost_bytes=0.0,
+    )  # fmt: skip
+    with patch("trimtab_models.balance.enumeration.PAIRS", -1):  # else it is small enough to be enumerated
+        result = solve(problem, stop=Never(), seed=0)
+    assert isinstance(result, BalanceResult)
+    assert result.score.load_distance == pytest.approx(10.0)  # three equal key groups on two nodes: 40 and 20
+    assert result.lower_bound <= 10.0 + 1e-9

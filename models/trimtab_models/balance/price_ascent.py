@@ -40,6 +40,9 @@ class Ascent:
         self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
         self._prices = [solver.NumVar(0.0, 0.0, "") for _ in self._knots]
         self._paid = [solver.NumVar(-LARGEST, LARGEST, "") for _ in relaxation.cells]
+        self._go_on, self._from_scratch = (pywraplp.MPSolverParameters() for _ in range(2))
+        incrementality = pywraplp.MPSolverParameters.INCREMENTALITY
+        self._from_scratch.SetIntegerParam(incrementality, pywraplp.MPSolverParameters.INCREMENTALITY_OFF)
         objective = solver.Objective()
         objective.SetMaximization()
         for variable in self._paid:
@@ -91,12 +94,10 @@ class Ascent:
 
     def _solve(self, stop: Stop) -> bool:
         """Solve the linear program, from scratch if going on from the last solution fails."""
-        for again in (False, True):
-            if again:
-                self._solver.Reset()
+        for parameters in (self._go_on, self._from_scratch):
             if isinstance(stop, Deadline):
                 self._solver.SetTimeLimit(max(1, int(1000 * stop.left_wall_s())))
-            if self._solver.Solve() == self._solver.OPTIMAL:
+            if self._solver.Solve(parameters) == self._solver.OPTIMAL:
                 return True
             if stop():
                 break
