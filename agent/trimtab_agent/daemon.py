@@ -255,6 +255,7 @@ class Agent:
         if statistics.breaches:
             self._state_breached(worker, statistics.breaches)
         self._metrics.offsets_reset.labels(worker).set(bool(statistics.reset))
+        self._metrics.records_lost.labels(worker).set(bool(statistics.lost))
         owned = frozenset(sample.key_group for sample in statistics.key_groups)
         self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))
 

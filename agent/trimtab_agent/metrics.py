@@ -74,6 +74,11 @@ class Metrics:
         )
         self.offsets_reset = self._gauge("worker_offsets_reset", text, "worker")
         text = (
+            "1 for an hour after the worker found that inputs, or changes of its tables, were deleted before it read "
+            "them, else 0."
+        )
+        self.records_lost = self._gauge("worker_records_lost", text, "worker")
+        text = (
             "Tuples that the worker sent between key groups: local = skipped the broker, remote = went through it; "
             "unknown = its plug-in is too old to tell."
         )
@@ -102,8 +107,8 @@ class Metrics:
         from_zero(self.worker_sends, (worker,), SENT)
 
     def forget_worker(self, worker: WorkerId) -> None:
-        """Drop what a worker refused, sent and said of its offsets, because its connection has ended."""
-        for metric in (self.worker_refused, self.worker_sends, self.offsets_reset):
+        """Drop what a worker refused, sent, and said of its offsets and losses, because its connection has ended."""
+        for metric in (self.worker_refused, self.worker_sends, self.offsets_reset, self.records_lost):
             metric.remove_by_labels({"worker": worker})
 
     def see_sends(self, worker: WorkerId, pairs: Iterable[PairSample]) -> None:

@@ -124,16 +124,22 @@ def test_each_worker_that_ended_before_its_state_was_overwritten_counts_once(
     assert [record.levelname for record in caplog.records].count("CRITICAL") == 2
 
 
-def test_a_worker_that_processes_inputs_again_shows_in_a_metric_until_it_is_gone(agent: Agent) -> None:
+@pytest.mark.parametrize(
+    ("field", "metric"),
+    [("reset", "trimtab_agent_worker_offsets_reset"), ("lost", "trimtab_agent_worker_records_lost")],
+)
+def test_what_goes_wrong_with_inputs_and_state_shows_in_a_metric_until_the_worker_is_gone(
+    agent: Agent, field: str, metric: str
+) -> None:
     shown = []
     agent.worker_connected(hello("w0"), None)
-    for reset in (None, True, None):
-        agent.worker_reported(WorkerId("w0"), replace(statistics({}), reset=reset))
-        shown.append(value(agent, "trimtab_agent_worker_offsets_reset", worker="w0"))
+    for told in (None, True, None):
+        agent.worker_reported(WorkerId("w0"), replace(statistics({}), **{field: told}))
+        shown.append(value(agent, metric, worker="w0"))
     agent.worker_gone(WorkerId("w0"))
 
     assert shown == [0, 1, 0]
-    assert value(agent, "trimtab_agent_worker_offsets_reset", worker="w0") is None
+    assert value(agent, metric, worker="w0") is None
 
 
 def test_a_worker_whose_process_cannot_be_looked_at_is_welcome_and_measured(

@@ -11,7 +11,9 @@ from trimtab_agent.plugin_server import check_statistics
 from trimtab_protocol.messages.local import PROTOCOL, Statistics
 from trimtab_protocol.messages.report import WorkerState
 
-LATER_FIELDS = frozenset({"standbys", "unknown", "breaches", "copies", "following_s", "paused_s", "paused", "reset"})
+LATER_FIELDS = frozenset(
+    {"standbys", "unknown", "breaches", "copies", "following_s", "paused_s", "paused", "reset", "lost"}
+)
 """Of statistics, since protocol 2."""
 
 

@@ -151,6 +151,12 @@ class WorkerStatus(Protocol):
         False if that is unknown.
         """
 
+    @property
+    def lost(self) -> bool:
+        """Whether, within the last hour, it found that records were deleted before it read them: inputs, or changes
+        of its tables.  False if that is unknown.
+        """
+
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""
 

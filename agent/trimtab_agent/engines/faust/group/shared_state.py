@@ -10,6 +10,7 @@ from collections import Counter
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.standstill import Standstill
+from trimtab_agent.engines.faust.group.troubles import Troubles
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -62,9 +63,8 @@ class PluginState:
         generation."""
         self.not_local: str | None = None
         """Why events of a topic that should be local go by the broker; None = nothing is known against it."""
-        self.read_again: tuple[str, float] | None = None
-        """Which inputs are read again although tables have their state, and until when that is reported (monotonic
-        seconds); None = none that is known."""
+        self.troubles = Troubles()
+        """What has gone wrong with inputs or state."""
         self._trust = trust
         self._writing = threading.Lock()
 

@@ -10,6 +10,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
+from trimtab_agent.engines.faust.group.troubles import Trouble
 from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
@@ -22,8 +23,6 @@ from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
 
 log = logging.getLogger(__name__)
 
-READ_AGAIN_TOLD_S = 3600.0
-"""How long a worker reports that its offsets were reset; its log keeps it."""
 NamedTopics = Callable[[], Mapping[OperatorId, frozenset[str]]]
 """Returns the topics of the named operators.  Called when the app is complete."""
 StateCheck = Callable[[Collection[str]], Awaitable[bool]]
@@ -75,7 +74,7 @@ class GroupWatcher:
         gc.collect()
         gc.freeze()
         replace_damaged(app)
-        other_logs.watch(app)
+        other_logs.watch(app, self.tell)
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()
         limit_s = self._parts.settings.placement_load_limit_s
@@ -130,7 +129,11 @@ class GroupWatcher:
     def _read_again(self, found: Again) -> None:
         """Log that inputs are read again, and report it for a while."""
         log.warning("%s", found.text)
-        self._parts.shared.read_again = found.short, time.monotonic() + READ_AGAIN_TOLD_S
+        self.tell(Trouble.READ_AGAIN, found.short)
+
+    def tell(self, trouble: Trouble, text: str) -> None:
+        """Report a trouble for a while."""
+        self._parts.shared.troubles.tell(trouble, text)
 
     def _committed(self) -> dict[TP, int | None]:
         """The offsets at which this generation goes on, of the sources of key groups that this worker owns."""

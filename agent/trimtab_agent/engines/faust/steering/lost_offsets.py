@@ -14,13 +14,13 @@ know what the offsets were before.
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.group.troubles import minute
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import KeyGroup
 from trimtab_protocol.wording import first_few
@@ -103,7 +103,7 @@ async def tell_of_reset(
             "the consumer group begins at the first record of their topics, but their tables have state of later ones"
         )
         read = {
-            tp: f"from {firsts[tp].offset} on, of {_minute(firsts[tp].at_s)}"
+            tp: f"from {firsts[tp].offset} on, of {minute(firsts[tp].at_s)}"
             for tp in ownership.sources(found) & firsts.keys()
         }
         tell(Again(text=_describe(found, what), short=_short(clock(), "offsets were reset", read, found)))
@@ -115,13 +115,9 @@ def _short(now: float, what: str, read: Mapping[TP, str], found: Iterable[KeyGro
     more = f" (and {len(partitions) - 1} more partitions)" if len(partitions) > 1 else ""
     first = partitions[0]
     return (
-        f"{what}, seen {_minute(now)}: reads {first.topic}/{first.partition} {read[first]}{more}; "
+        f"{what}, seen {minute(now)}: reads {first.topic}/{first.partition} {read[first]}{more}; "
         f"the tables of {first_few(sorted(found), most=1)} have later state"
     )
-
-
-def _minute(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _describe(found: Iterable[KeyGroup], what: str) -> str:

@@ -47,7 +47,7 @@ class FaustSteering:
         self._app = app
         self._shared = shared
         ownership, reader = Ownership(app, shared.app), ChangelogReader(connection)
-        self.standbys = Standbys(app, ownership, reader)
+        self.standbys = Standbys(app, ownership, reader, shared.troubles.tell)
         self._handover = Handover(app, ownership, self.standbys, settings)
         self._work, pending = BackgroundWork(), PendingHandovers()
         self._copies = Copies(app, shared, ownership, self._work.start)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 
+from trimtab_agent.engines.faust.group.troubles import Trouble
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
@@ -36,10 +37,11 @@ class FaustWorkerStatus:
     def waits_for(self) -> str | None:
         """What is not as it should be, the worst only.
 
-        Inputs are read again; parts of the newest placement, topics or local topics are missing.
+        Inputs are read again, inputs or state are lost; parts of the newest placement, topics or local topics are
+        missing.
         """
-        if (again := self._read_again()) is not None:
-            return again
+        if (trouble := self._shared.troubles.worst()) is not None:
+            return trouble
         if self._shared.flaw is not None:
             return NOT_WHOLE
         missing = sorted(self._ownership.missing)
@@ -113,12 +115,12 @@ class FaustWorkerStatus:
     @property
     def reset(self) -> bool:
         """Whether, within the last hour, it began at the first records of topics that its tables have counted."""
-        return self._read_again() is not None
+        return self._shared.troubles.worst(Trouble.READ_AGAIN) is not None
 
-    def _read_again(self) -> str | None:
-        """Which inputs are read again although tables have counted them; None = none in the last hour that is known."""
-        again = self._shared.read_again
-        return again[0] if again is not None and time.monotonic() < again[1] else None
+    @property
+    def lost(self) -> bool:
+        """Whether, within the last hour, it found that records were deleted before it read them."""
+        return self._shared.troubles.worst(Trouble.INPUTS_LOST, Trouble.STATE_LOST) is not None
 
     def owned(self) -> frozenset[KeyGroup]:
         """Key groups this worker owns now."""

@@ -6,11 +6,13 @@ The changelog of a windowed table deletes by design.
 """
 
 import logging
+import time
 from collections.abc import Collection
 from typing import Any
 
 from faust.types import TP
 
+from trimtab_agent.engines.faust.group.troubles import Tell, Trouble, minute
 from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
@@ -29,9 +31,13 @@ def gap(tp: TP, table: Any, start: int | None) -> str | None:
     )
 
 
-def tell(gaps: Collection[str]) -> None:
-    """Log what tables lack."""
+def report(gaps: Collection[str], tell: Tell) -> None:
+    """Log what tables lack, and tell it."""
     if gaps:
+        more = f" (and {len(gaps) - 1} more)" if len(gaps) > 1 else ""
+        tell(
+            Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: changes were deleted of {min(gaps)}{more}"
+        )
         log.warning(
             "state is lost: records of changelogs were deleted before this worker read them: %s. Keys that were not "
             "written since lack their values here, and deleted ones may be back. `trimtab doctor` looks at the "

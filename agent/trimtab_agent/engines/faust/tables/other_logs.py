@@ -18,8 +18,9 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
+from trimtab_agent.engines.faust.group.troubles import Tell
 from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
-from trimtab_agent.engines.faust.tables.lost_changes import gap, starts_of, tell
+from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +30,16 @@ LIMIT_S = 3.0
 """How long the broker may take to answer; databases are not checked otherwise."""
 
 
-def watch(app: Any) -> None:
+def watch(app: Any, tell: Tell) -> None:
     """Check every database that Faust opens at a rebalance.  Call it once, when all tables are known."""
     for table in app.tables.values():
         if isinstance(table.data, Store):
-            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance)
+            table.data.on_rebalance = _open_or_begin_anew(app, table, table.data.on_rebalance, tell)
 
 
-def _open_or_begin_anew(app: Any, table: Any, on_rebalance: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+def _open_or_begin_anew(
+    app: Any, table: Any, on_rebalance: Callable[..., Awaitable[None]], tell: Tell
+) -> Callable[..., Any]:
     async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
         tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
         closed = [tp for tp in tables if tp.partition not in table.data._dbs]
@@ -45,7 +48,7 @@ def _open_or_begin_anew(app: Any, table: Any, on_rebalance: Callable[..., Awaita
         opened = [tp for tp in closed if tp.partition in table.data._dbs]
         first, starts = await asyncio.gather(first_since(app.consumer, written), starts_of(app.consumer, opened))
         await _replace_those_of_other_logs(tables, first)
-        tell([found for tp in opened if (found := gap(tp, table, starts.get(tp)))])
+        report([found for tp in opened if (found := gap(tp, table, starts.get(tp)))], tell)
 
     return open_or_begin_anew
 

@@ -9,9 +9,10 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.group.troubles import Tell
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
-from trimtab_agent.engines.faust.tables.lost_changes import gap, tell
+from trimtab_agent.engines.faust.tables.lost_changes import gap, report
 from trimtab_agent.engines.faust.tables.other_logs import first_since, last_writes
 from trimtab_protocol.messages.names import KeyGroup
 
@@ -24,8 +25,9 @@ Check = Callable[[], None]
 class Standbys:
     """Key groups that this worker does not own, but keeps warm."""
 
-    def __init__(self, app: Any, ownership: Ownership, reader: ChangelogReader) -> None:
+    def __init__(self, app: Any, ownership: Ownership, reader: ChangelogReader, tell: Tell) -> None:
         self._app = app
+        self._tell = tell
         self._ownership = ownership
         self._reader = reader
 
@@ -58,7 +60,7 @@ class Standbys:
             if applied > ends[tp] - 1:
                 raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
             self._reader.follow(tp, table, applied)
-        tell(gaps)
+        report(gaps, self._tell)
 
     async def _open(self, table: Any, partition: int, end: int, since: int | None, check: Check) -> None:
         """Open one database in an executor: it takes 35 to 70 ms, and longer if an old one is deleted first."""

@@ -1,10 +1,12 @@
 """Says that inputs are lost, because the broker no longer has the record that a worker is to read next.
 
-aiokafka goes on elsewhere and logs that at level INFO only, without a number.
+aiokafka goes on elsewhere and logs that at level INFO only, without a number.  The worker logs it as a warning, and
+reports it for a while.
 """
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from trimtab_agent.engines.faust.group.troubles import Tell, Trouble, minute
 from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
@@ -30,22 +33,35 @@ class Missed:
     end: int
 
 
-def describe_lost(missed: Collection[Missed]) -> Iterator[str]:
-    """What to tell of partitions whose next record is gone."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """What is lost: `text` for the worker's log, `short` for its report."""
+
+    text: str
+    short: str
+
+
+def describe_lost(missed: Collection[Missed], now: float) -> Iterator[Lost]:
+    """What to tell of partitions whose next record is gone; `now` in epoch seconds.  What matters most comes last."""
+    shorter = sorted(
+        f"{_name(each)} ({each.end} instead of {each.offset})" for each in missed if each.offset > each.end
+    )
+    if shorter:
+        yield Lost(
+            text=f"logs end before what was processed already: {first_few(shorter)}. They have lost records (an "
+            "unclean leader election, a broker's disk), or their offsets were set by mistake. New records count as "
+            "processed until the logs are as long as before",
+            short=f"inputs may be lost, seen {minute(now)}: logs end before what was processed, "
+            f"{first_few(shorter, most=1)}",
+        )
     deleted = {_name(each): each.start - each.offset for each in missed if each.offset < each.start}
     if deleted:
-        yield (
-            f"{sum(deleted.values())} inputs are lost: they were deleted before this worker read them, from "
-            f"{first_few(sorted(deleted))}. Do the topics keep records for longer than the app may be stopped or "
-            "behind (retention.ms, retention.bytes)?"
-        )
-    shorter = [each for each in missed if each.offset > each.end]
-    if shorter:
-        names = first_few(sorted(f"{_name(each)} ({each.end} instead of {each.offset})" for each in shorter))
-        yield (
-            f"logs end before what was processed already: {names}. They have lost records (an unclean leader "
-            "election, a broker's disk), or their offsets were set by mistake. New records count as processed until "
-            "the logs are as long as before"
+        lost, names = sum(deleted.values()), sorted(deleted)
+        yield Lost(
+            text=f"{lost} inputs are lost: they were deleted before this worker read them, from {first_few(names)}. Do "
+            "the topics keep records for longer than the app may be stopped or behind (retention.ms, retention.bytes)?",
+            short=f"{lost} inputs are lost, seen {minute(now)}: deleted before they were read, from "
+            f"{first_few(names, most=1)}",
         )
 
 
@@ -59,9 +75,10 @@ class LostInputs:
     A changelog may begin behind the offset that Faust seeks; that is no loss.
     """
 
-    def __init__(self, consumer: Any, counts: Callable[[str], bool]) -> None:
+    def __init__(self, consumer: Any, counts: Callable[[str], bool], tell: Tell) -> None:
         self._consumer = consumer
         self._counts = counts
+        self._report = tell
         self._asking: set[asyncio.Task[None]] = set()
         self._told: dict[TopicPartition, int] = {}
         """The last offset told of each partition: Faust seeks it a second time when it has restored its tables."""
@@ -103,7 +120,11 @@ class LostInputs:
                 ends = await self._consumer.end_offsets(list(offsets))
         except (KafkaError, TimeoutError) as fault:
             log.warning("inputs may be lost: the broker no longer has the next record of %s (%r)", names, fault)
+            self._report(
+                Trouble.INPUTS_LOST, f"inputs may be lost, seen {minute(time.time())}: next records of {names}"
+            )
             return
         missed = [Missed(partition=tp, offset=at, start=starts[tp], end=ends[tp]) for tp, at in offsets.items()]
-        for text in describe_lost(missed):
-            log.warning("%s", text)
+        for lost in describe_lost(missed, time.time()):
+            log.warning("%s", lost.text)
+            self._report(Trouble.INPUTS_LOST, lost.short)

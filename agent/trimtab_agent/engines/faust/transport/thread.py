@@ -70,7 +70,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         await super().on_start()
         coordinator = self._consumer._coordinator
         known = self._topics = TopicMetadata(self._consumer._client)
-        LostInputs(self._consumer, lambda topic: topic not in self.app.tables.changelog_topics)
+        watcher, tables = self.transport.watcher, self.app.tables
+        LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
 

@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from typing import Protocol
 
+from trimtab_agent.engines.faust.group.troubles import Trouble
+
 
 class Watcher(Protocol):
     """Receives the events of the consumer group, on the app's event loop."""
@@ -18,6 +20,9 @@ class Watcher(Protocol):
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
+
+    def tell(self, trouble: Trouble, text: str) -> None:
+        """Something has gone wrong with inputs or state.  Called from any thread."""
 
     def breached(self) -> None:
         """The worker ends because a changelog was about to overwrite its state.  Called from any thread."""

@@ -9,6 +9,7 @@ import pytest
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.group.troubles import TOLD_S, Trouble
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 
@@ -50,15 +51,34 @@ def test_topics_that_the_broker_does_not_know_are_told(known: set[str], told: st
     assert {topic for each in ownership.operators().values() for topic in each.topics} == known
 
 
-def test_that_inputs_are_read_again_is_told_for_a_while_and_first() -> None:
+def test_what_has_gone_wrong_with_inputs_and_state_is_told_for_an_hour_and_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ownership, facts = a_worker(set())
     ownership.learn(Layout(named={}, sources=frozenset({"orders"}), changelogs=frozenset()))
-    now = time.monotonic()
+    now, troubles = 5000.0, facts._shared.troubles
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    seen = []
+    for trouble in (None, Trouble.STATE_LOST, Trouble.INPUTS_LOST, Trouble.READ_AGAIN):
+        if trouble is not None:
+            troubles.tell(trouble, trouble.value)
+        seen.append((facts.waits_for, facts.reset, facts.lost))
+        now += 10.0
 
-    facts._shared.read_again = "offsets were reset", now + 3600.0
-    assert facts.waits_for == "offsets were reset"
-    facts._shared.read_again = "offsets were reset", now
-    assert facts.waits_for == "the broker does not know these topics: orders"
+    missing = "the broker does not know these topics: orders"
+    assert seen == [
+        (missing, False, False),
+        ("state_lost", False, True),
+        ("inputs_lost", False, True),
+        ("read_again", True, True),
+    ]
+    now = 5010.0 + TOLD_S  # what was told first is over
+    assert (facts.waits_for, facts.lost) == ("read_again", True)
+    troubles.tell(Trouble.INPUTS_LOST, "7 more")
+    now = 5030.0 + TOLD_S
+    assert (facts.waits_for, facts.reset, facts.lost) == ("7 more", False, True)
+    now = 5010.0 + 2 * TOLD_S
+    assert (facts.waits_for, facts.lost) == (missing, False)
 
 
 def test_of_many_missing_topics_a_few_are_named() -> None:

@@ -43,6 +43,7 @@ class FakeStatus:
     following_s: float | None = None
     paused: tuple[float, int] | None = None
     reset: bool = False
+    lost: bool = False
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -147,14 +148,16 @@ def test_standstills_are_told_once_also_those_from_before_the_first_interval():
     assert (unknown.paused_s, unknown.paused) == (None, None)
 
 
-def test_that_inputs_were_set_back_is_said_while_it_holds_and_to_newer_agents_only():
-    status = FakeStatus({group("sums", 0)}, reset=True)
+@pytest.mark.parametrize("trouble", ["reset", "lost"])
+def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds_and_to_newer_agents_only(trouble):
+    status = FakeStatus({group("sums", 0)}, **{trouble: True})
     collector = Collector(FakeSensor(Taken(), Taken()), status, worker=W0)
     said = collector.collect(at_ms=5000, interval_s=1.0)
-    status.reset = False
-    assert (said.reset, collector.collect(at_ms=6000, interval_s=1.0).reset) == (True, None)
+    setattr(status, trouble, False)
+    later = collector.collect(at_ms=6000, interval_s=1.0)
+    assert (getattr(said, trouble), getattr(later, trouble)) == (True, None)
     assert decode_frame(encode_frame(said)) == said
-    assert said.for_protocol(1).reset is None
+    assert getattr(said.for_protocol(1), trouble) is None
 
 
 def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair():

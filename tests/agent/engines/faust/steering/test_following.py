@@ -7,6 +7,7 @@ from typing import Any
 
 from faust.types import TP
 
+from trimtab_agent.engines.faust.group.troubles import Troubles
 from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, StandbyReconciler
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
@@ -114,7 +115,7 @@ class Situation:
         self.tail = ChangelogReader({})
         ownership: Any = Ownership(partitions)
         self.prepared: list[KeyGroup] = []
-        standbys = Standbys(App(), ownership, self.tail)
+        standbys = Standbys(App(), ownership, self.tail, Troubles().tell)
         self.following = StandbyReconciler(
             self.shared,
             ownership,

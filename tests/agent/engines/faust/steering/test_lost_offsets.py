@@ -12,6 +12,7 @@ from faust.types import TP
 from tests.agent.engines.faust.steering.test_commands_to_worker import Windows, Worker
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.group.troubles import TOLD_S
 from trimtab_agent.engines.faust.steering import group_watcher
 from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
@@ -143,7 +144,7 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
         worker = begun(**reasons)
         assert worker.status.reset
         assert worker.status.waits_for == AGAIN.short
-        later = time.monotonic() + group_watcher.READ_AGAIN_TOLD_S
+        later = time.monotonic() + TOLD_S
         with monkeypatch.context() as patched:
             patched.setattr(time, "monotonic", lambda later=later: later)
             assert not worker.status.reset

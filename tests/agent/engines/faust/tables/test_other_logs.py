@@ -11,6 +11,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
+from trimtab_agent.engines.faust.group.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.tables.other_logs import SKEW_S, watch
 
 LOG, OTHER = TP("ks-sums-changelog", 0), TP("ks-other-changelog", 0)
@@ -36,13 +37,13 @@ class Broker:
         return dict.fromkeys(tps, self.start)
 
 
-def a_worker(folder: Path, broker: Broker) -> Any:
+def a_worker(folder: Path, broker: Broker, troubles: Troubles | None = None) -> Any:
     """The store of a table whose worker has just started."""
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder))
     table = app.Table("sums", partitions=1)
     app._consumer = SimpleNamespace(thread=broker)
     app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
-    watch(app)
+    watch(app, (troubles or Troubles()).tell)
     return table.data
 
 
@@ -119,12 +120,15 @@ def test_records_that_a_changelog_has_lost_are_told(
 ) -> None:
     if old_disk:
         with_state(tmp_path)
-    store = a_worker(tmp_path, Broker(None, start=start))
+    troubles = Troubles()
+    store = a_worker(tmp_path, Broker(None, start=start), troubles)
 
     asyncio.run(assigned(store))
 
     told = [record.getMessage() for record in caplog.records if "state is lost" in record.getMessage()]
     assert told == [] if said is None else said in told[0]
+    reported = troubles.worst(Trouble.STATE_LOST)
+    assert reported is None if said is None else reported is not None and said in reported
     store._dbs.pop(0).close()
 
 
@@ -134,7 +138,7 @@ def test_a_changelog_that_deletes_by_design_has_lost_nothing(tmp_path: Path, cap
     broker = Broker(None, start=5)
     app._consumer = SimpleNamespace(thread=broker)
     app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
-    watch(app)
+    watch(app, Troubles().tell)
 
     asyncio.run(assigned(table.data))
 

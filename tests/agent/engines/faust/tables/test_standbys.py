@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from trimtab_agent.engines.faust.group.troubles import Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
@@ -56,7 +57,7 @@ def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
     tail = ChangelogReader({})
     ownership: Any = Ownership()
 
-    asyncio.run(Standbys(App(), ownership, tail).warm([OWNED, OTHER], lambda: None))
+    asyncio.run(Standbys(App(), ownership, tail, Troubles().tell).warm([OWNED, OTHER], lambda: None))
 
     assert tail.followed == {TP("log", 1)}
     assert tail.applied(TP("log", 1)) == 4
@@ -68,7 +69,7 @@ def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
     ownership.table = lambda _: table
     tail.follow(TP("log", 1), table, 4)
 
-    Standbys(App(), ownership, tail).cool([OWNED, OTHER])
+    Standbys(App(), ownership, tail, Troubles().tell).cool([OWNED, OTHER])
 
     assert set(table._dbs) == {OWNED.partition}
     assert tail.followed == frozenset()
@@ -79,7 +80,7 @@ def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed(
     ownership: Any = Ownership()
     ownership.of_faust = frozenset({TP("log", 1)})
     ownership.table = lambda _: table
-    standbys = Standbys(App(), ownership, tail)
+    standbys = Standbys(App(), ownership, tail, Troubles().tell)
 
     asyncio.run(standbys.warm([OTHER], lambda: None))
     standbys.cool([OTHER])

@@ -10,8 +10,10 @@ from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.structs import TopicPartition
 
+from trimtab_agent.engines.faust.group.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs, Missed, describe_lost
 
+NOW = 1e9
 ORDERS, OTHER, LOG = TopicPartition("orders", 3), TopicPartition("orders", 4), TopicPartition("log", 3)
 
 
@@ -21,21 +23,25 @@ def test_deleted_records_are_counted() -> None:
         Missed(partition=OTHER, offset=7, start=8, end=8),
     ]
 
-    [text] = describe_lost(missed)
+    [lost] = describe_lost(missed, NOW)
 
-    assert text.startswith(
+    assert lost.text.startswith(
         "121 inputs are lost: they were deleted before this worker read them, from orders/3, orders/4."
+    )
+    assert lost.short == (
+        "121 inputs are lost, seen 2001-09-09 01:46 UTC: deleted before they were read, from orders/3 and 1 more"
     )
 
 
 def test_a_log_that_has_become_shorter_is_told() -> None:
-    [text] = describe_lost([Missed(partition=ORDERS, offset=100, start=0, end=60)])
+    [lost] = describe_lost([Missed(partition=ORDERS, offset=100, start=0, end=60)], NOW)
 
-    assert "orders/3 (60 instead of 100)" in text
+    assert "orders/3 (60 instead of 100)" in lost.text
+    assert "orders/3 (60 instead of 100)" in lost.short
 
 
 def test_a_partition_that_is_in_range_is_not_told() -> None:
-    assert not list(describe_lost([Missed(partition=ORDERS, offset=100, start=0, end=100)]))
+    assert not list(describe_lost([Missed(partition=ORDERS, offset=100, start=0, end=100)], NOW))
 
 
 class Consumer:
@@ -59,14 +65,14 @@ class Consumer:
         return dict.fromkeys(tps, 50)
 
 
-def fetched(consumer: Consumer) -> bool:
+def fetched(consumer: Consumer, troubles: Troubles) -> bool:
     """Fetch all partitions from offset 10, as aiokafka does."""
 
     async def fetch() -> bool:
         assignment = Assignment({ORDERS, OTHER, LOG})
         for tp in (ORDERS, OTHER, LOG):
             assignment.state_value(tp).seek(10)
-        LostInputs(consumer, lambda topic: topic != LOG.topic)
+        LostInputs(consumer, lambda topic: topic != LOG.topic, troubles.tell)
         request = SimpleNamespace(topics=[("orders", [(3, 10, 1000), (4, 10, 1000)]), ("log", [(3, 10, 1000)])])
         answer: bool = await consumer._fetcher._proc_fetch_request(assignment, 1, request)
         await asyncio.sleep(0.01)
@@ -87,17 +93,20 @@ def fetched(consumer: Consumer) -> bool:
     ],
 )
 def test_fetches_are_watched(consumer: Consumer, said: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    assert fetched(consumer)
+    troubles = Troubles()
+    assert fetched(consumer, troubles)
 
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == len(said)
     assert all(text.startswith(begin) for text, begin in zip(told, said, strict=True))
+    reported = troubles.worst(Trouble.INPUTS_LOST)
+    assert reported is None if not said else reported is not None and reported.startswith(said[0].rstrip(": "))
 
 
 def test_the_same_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async def fetch_twice() -> None:
         consumer = Consumer({ORDERS})
-        LostInputs(consumer, lambda _: True)
+        LostInputs(consumer, lambda _: True, Troubles().tell)
         for offset in (10, 10, 12):
             assignment = Assignment({ORDERS})
             assignment.state_value(ORDERS).seek(offset)
@@ -116,7 +125,7 @@ def test_the_same_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_fetch_that_waits_for_the_broker_ends_with_the_worker() -> None:
     async def end() -> bool:
         fetcher = SimpleNamespace(_proc_fetch_request=lambda *_: asyncio.sleep(3600.0))
-        LostInputs(SimpleNamespace(_fetcher=fetcher), lambda _: True)
+        LostInputs(SimpleNamespace(_fetcher=fetcher), lambda _: True, Troubles().tell)
         fetch = asyncio.ensure_future(fetcher._proc_fetch_request(Assignment({ORDERS}), 1, None))
         await asyncio.sleep(0)
         fetch.cancel()

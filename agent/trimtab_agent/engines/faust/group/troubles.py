@@ -1,0 +1,49 @@
+"""What has gone wrong with a worker's inputs or state: told in its reports for a while, as operators read no logs."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+
+TOLD_S = 3600.0
+"""How long a trouble is told after it was last seen."""
+
+
+class Trouble(StrEnum):
+    """The kinds, the worst one first."""
+
+    READ_AGAIN = "read_again"
+    """Inputs are processed again that tables have counted."""
+    INPUTS_LOST = "inputs_lost"
+    """Inputs were deleted before this worker read them."""
+    STATE_LOST = "state_lost"
+    """Records of a changelog were deleted that a table here has not seen."""
+
+
+Tell = Callable[[Trouble, str], None]
+"""Takes a line of at most 200 characters; what matters most comes first."""
+
+
+class Troubles:
+    """The newest line of each kind.  Any thread may call it."""
+
+    def __init__(self) -> None:
+        self._told: dict[Trouble, tuple[str, float]] = {}
+
+    def tell(self, trouble: Trouble, text: str) -> None:
+        """Tell this from now on, instead of what was told of the same kind."""
+        self._told[trouble] = text, time.monotonic() + TOLD_S
+
+    def worst(self, *among: Trouble) -> str | None:
+        """The line of the worst trouble that is told now, among these or of all kinds; None: there is none."""
+        now = time.monotonic()
+        for trouble in Trouble:
+            told = self._told.get(trouble)
+            if told is not None and now < told[1] and (not among or trouble in among):
+                return told[0]
+        return None
+
+
+def minute(at: float) -> str:
+    """A time (epoch seconds) as operators read it."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
