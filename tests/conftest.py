@@ -2,16 +2,14 @@
 
 import gc
 import resource
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.paths import END_TO_END, LONGEST, ROOT
+from tests.paths import END_TO_END, ROOT
 from tests.shown import PROPERTY, Show, rows_of, table
 
 # How long an example takes says nothing on a machine that others use too.
@@ -25,16 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("e2e") and not any(folder in item.path.parents for folder in folders):
             raise pytest.UsageError(f"{item.nodeid}: end-to-end tests are expected in {', '.join(END_TO_END)}")
-    if all(item.get_closest_marker("e2e") for item in items):
-        order = files_in_turn([item.path for item in items])
-        items.sort(key=lambda item: order.index(item.path))
-
-
-def files_in_turn(of_tests: Sequence[Path]) -> list[Path]:
-    """The files of some end-to-end tests in the order in which they begin: the longest, then those with most tests."""
-    first = {ROOT / name: rank for rank, name in enumerate(LONGEST)}
-    counts = Counter(of_tests)
-    return sorted(counts, key=lambda file: (first.get(file, len(first)), -counts[file]))
 
 
 def pytest_collection_finish() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 END_TO_END = ("tests/faults", "tests/e2e", "tests/fuzz")
-"""The folders of the end-to-end tests: importing all the others takes longer than some of these tests."""
-LONGEST = ("tests/faults/test_faults.py", "tests/e2e/test_job_change.py")
-"""Files of end-to-end tests that take minutes, though they have few tests.  They begin first: begun last, they would
-run when all others have ended."""
+"""The folders of the end-to-end tests: importing all the others takes longer than some of these tests.
+
+The first has the longest test: begun last, it would run when all others have ended.
+"""
 
 
 def python_path(*folders: Path) -> str:

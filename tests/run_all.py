@@ -70,14 +70,12 @@ def static_checks() -> Lane:
 def stages() -> list[list[Lane]]:
     """Stages, one after the other, of lanes that run at the same time.  Only the fast tests need no jars."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
-    # xdist would begin files with one test last, however long it takes; `conftest.files_in_turn` has a better order.
-    beside = ("-n3", "--dist=loadfile", "--no-loadscope-reorder")
     jars = Part("jars", ("make", "--no-print-directory", "jars"), live=True)
     return [
         [
             [
                 Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=600")),
-                Part("end-to-end tests", (*tests, HEAVY, *beside, *END_TO_END), live=True, after=jars),
+                Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True, after=jars),
             ],
             [jars, Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],
