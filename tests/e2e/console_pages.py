@@ -68,7 +68,7 @@ class Asker:
 
 
 def wait_for_windows(asker: Asker, workers: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         try:
             found = asker.get("cluster")

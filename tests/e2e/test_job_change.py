@@ -25,9 +25,9 @@ from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
-pytestmark = pytest.mark.timeout(900)  # windows come late on a busy machine, and each change waits for some
+pytestmark = pytest.mark.timeout(1800)  # windows come late on a busy machine, and each change waits for some
 
-LIMIT_S = 240.0
+LIMIT_S = 600.0
 WORKERS = 2
 PARTITIONS = 4
 RATE = 60.0

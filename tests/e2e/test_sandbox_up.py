@@ -56,7 +56,7 @@ def hosts_of(mark: str, folder: Path) -> list[dict[str, float]]:
     return found
 
 
-def wait_for(condition: Callable[[], object], limit_s: float = 60.0, *, every_s: float = 0.05) -> None:
+def wait_for(condition: Callable[[], object], limit_s: float = 240.0, *, every_s: float = 0.05) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"

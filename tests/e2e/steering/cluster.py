@@ -247,7 +247,7 @@ class Cluster:
         if not await until(running, limit_s):
             raise TimeoutError(f"not all run after {limit_s} s: {self.generations()}")
 
-    async def worked_off(self, limit_s: float = 90.0) -> None:
+    async def worked_off(self, limit_s: float = 240.0) -> None:
         """Wait until the backlog is gone."""
 
         def left() -> int:

@@ -16,8 +16,11 @@ from trimtab_protocol.messages.names import WorkerId
 
 T = TypeVar("T")
 
-ROUND_LIMIT_S = 90.0
-"""From a shift of the load to the round it causes; three windows when all is well."""
+ROUND_LIMIT_S = 240.0
+"""From a shift of the load to the round it causes; three windows when all is well.
+
+On a slow and busy machine Spark's first window has come after 250 s.  No promise says how long this takes.
+"""
 TRIES = 3
 REQUEST_LIMIT_S = 10.0
 
