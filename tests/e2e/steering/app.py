@@ -66,7 +66,7 @@ if "follows what it owns" in SETUP["planted"]:
             return getattr(self._ownership, name)
 
     keep_warm = standby.Standbys.__init__
-    standby.Standbys.__init__ = lambda self, app, owned, tail: keep_warm(self, app, Blind(owned), tail)  # type: ignore[method-assign, assignment, arg-type, misc]
+    standby.Standbys.__init__ = lambda self, app, owned, *others: keep_warm(self, app, Blind(owned), *others)  # type: ignore[method-assign, assignment, arg-type, misc]
     ownership.Ownership.holds = lambda *_: False  # type: ignore[method-assign]
     apply = changelog_reader.ChangelogReader._apply
 

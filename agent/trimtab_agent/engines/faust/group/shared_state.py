@@ -10,7 +10,7 @@ from collections import Counter
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.standstill import Standstill
-from trimtab_agent.engines.faust.group.troubles import Troubles
+from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault

@@ -1,1 +1,1 @@
-"""Stops a worker before it can damage state: fence and store guard."""
+"""Stops a worker before it can damage state (fence, store guard), and tells what has gone wrong all the same."""

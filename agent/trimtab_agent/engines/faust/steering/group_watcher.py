@@ -10,7 +10,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
-from trimtab_agent.engines.faust.group.troubles import Trouble
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until

@@ -20,7 +20,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.troubles import minute
+from trimtab_agent.engines.faust.safety.troubles import minute
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import KeyGroup
 from trimtab_protocol.wording import first_few

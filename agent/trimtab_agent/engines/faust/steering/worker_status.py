@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 
-from trimtab_agent.engines.faust.group.troubles import Trouble
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault

@@ -12,7 +12,7 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.troubles import Tell, Trouble, minute
+from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
 from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)

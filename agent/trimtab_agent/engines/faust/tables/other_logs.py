@@ -18,7 +18,7 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.troubles import Tell
+from trimtab_agent.engines.faust.safety.troubles import Tell
 from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
 from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
 

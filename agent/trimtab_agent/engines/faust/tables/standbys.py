@@ -9,7 +9,7 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.troubles import Tell
+from trimtab_agent.engines.faust.safety.troubles import Tell
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
 from trimtab_agent.engines.faust.tables.lost_changes import gap, report

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from trimtab_agent.engines.faust.group.troubles import Trouble
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 
 
 class Watcher(Protocol):

@@ -9,7 +9,7 @@ import pytest
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.group.troubles import TOLD_S, Trouble
+from trimtab_agent.engines.faust.safety.troubles import TOLD_S, Trouble
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.troubles import Troubles
+from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_agent.engines.faust.steering.standby_reconciler import WARMED_AT_ONCE, StandbyReconciler
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys

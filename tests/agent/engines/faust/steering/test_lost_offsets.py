@@ -12,7 +12,7 @@ from faust.types import TP
 from tests.agent.engines.faust.steering.test_commands_to_worker import Windows, Worker
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.group.troubles import TOLD_S
+from trimtab_agent.engines.faust.safety.troubles import TOLD_S
 from trimtab_agent.engines.faust.steering import group_watcher
 from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.transport.thread import FirstRecord

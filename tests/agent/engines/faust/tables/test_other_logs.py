@@ -11,7 +11,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.troubles import Trouble, Troubles
+from trimtab_agent.engines.faust.safety.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.tables.other_logs import SKEW_S, watch
 
 LOG, OTHER = TP("ks-sums-changelog", 0), TP("ks-other-changelog", 0)

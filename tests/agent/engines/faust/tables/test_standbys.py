@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.troubles import Troubles
+from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys

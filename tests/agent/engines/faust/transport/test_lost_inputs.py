@@ -10,7 +10,7 @@ from aiokafka.consumer.subscription_state import Assignment
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.structs import TopicPartition
 
-from trimtab_agent.engines.faust.group.troubles import Trouble, Troubles
+from trimtab_agent.engines.faust.safety.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs, Missed, describe_lost
 
 NOW = 1e9
