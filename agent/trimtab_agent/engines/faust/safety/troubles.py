@@ -21,7 +21,7 @@ class Trouble(StrEnum):
 
 
 Tell = Callable[[Trouble, str], None]
-"""Takes a line of at most 200 characters; what matters most comes first."""
+"""Takes a line of at most 200 characters that begins with a letter; what matters most comes first."""
 
 
 class Troubles:
