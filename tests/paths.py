@@ -6,10 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 END_TO_END = ("tests/faults", "tests/e2e", "tests/fuzz")
-"""The folders of the end-to-end tests: importing all the others takes longer than some of these tests.
-
-The first has the longest test: begun last, it would run when all others have ended.
-"""
+"""The folders of the end-to-end tests: importing all the others takes longer than some of these tests."""
 
 
 def python_path(*folders: Path) -> str:
