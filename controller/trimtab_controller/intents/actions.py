@@ -12,6 +12,7 @@ from trimtab_controller.intents.change import (
     check_reports,
     not_now,
     one,
+    several,
     take_back,
     unheard,
 )
@@ -101,12 +102,7 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
     told = (
         caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, leaving))
     )
-    return Change(
-        key=drains[0].key,
-        records=tuple((each.key, each) for each in drains),
-        text=text,
-        caveats=tuple(dict.fromkeys((*left_out(unheard), *caveats, *told))),
-    )
+    return several(drains, text, tuple(dict.fromkeys((*left_out(unheard), *caveats, *told))))
 
 
 def undrain(asked: Asked, node: Node) -> Change:

@@ -1,6 +1,6 @@
 """What an operator's request becomes: intents to write with a text that says what follows, or a refusal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -94,7 +94,12 @@ class Change:
 
 def one(intent: Intent, text: str, caveats: tuple[str, ...] = ()) -> Change:
     """A change that writes this intent."""
-    return Change(key=intent.key, records=((intent.key, intent),), text=text, caveats=caveats)
+    return several((intent,), text, caveats)
+
+
+def several(intents: Sequence[Intent], text: str, caveats: tuple[str, ...] = ()) -> Change:
+    """A change that writes these intents, at least one."""
+    return Change(key=intents[0].key, records=tuple((each.key, each) for each in intents), text=text, caveats=caveats)
 
 
 def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:

@@ -3,7 +3,7 @@
 from collections.abc import Sized
 
 from trimtab_controller.intents.actions import drain, undrain
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, several
 from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_unheard
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
@@ -36,12 +36,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
         f"round allows, then stopped, and started again at its end: {first_few(workers)}; "
         f"`trimtab maintenance {host} --end` ends it earlier"
     )
-    return Change(
-        key=drains[0].key,
-        records=tuple((each.key, each) for each in drains),
-        text=text,
-        caveats=(*drain(asked, Node(host)).caveats, *old, *_stay_off(kept)),
-    )
+    return several(drains, text, (*drain(asked, Node(host)).caveats, *old, *_stay_off(kept)))
 
 
 def _stay_off(kept: list[WorkerId]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, not_now, one, unheard
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, not_now, one, several, unheard
 from trimtab_controller.intents.names import worker_named
 from trimtab_controller.intents.revoked import check_heard, revoked_of, told_of_unheard
 from trimtab_controller.plan import Plan
@@ -196,18 +196,14 @@ def _wanted(asked: Asked, wishes: Sequence[MoveKeyGroups], looked: Looked, what:
     if not isinstance(view, AppView):
         why = looked.known.not_ready if view is None else view
         told = f"{why.reason}: {why.detail}" if isinstance(why, NotReady) else "nothing is known of it"
-        return _all_of(wishes, f"{what}{then}", (*caveats, waits + told))
+        return several(wishes, f"{what}{then}", (*caveats, waits + told))
     if looked.execution.busy(wish.app):
         caveats = (*caveats, f"but plan {looked.execution.rounds[wish.app].plan} is in flight: it begins after that")
     plan = plan_of_moves(looked.decider.view_to_plan(asked.at, view, *wishes), moves, kind_of(wish), asked.reason)
     if isinstance(plan, str):
         raise Refusal(Fault.CONFLICT, f"{wish.app}: {plan}")
     told = f"{what}: load distance {plan.before:.1f} -> {plan.planned:.1f}, {_cost_of_plan(asked, plan, looked)}"
-    return _all_of(wishes, told + then, caveats)
-
-
-def _all_of(wishes: Sequence[MoveKeyGroups], text: str, caveats: tuple[str, ...]) -> Change:
-    return Change(key=wishes[0].key, records=tuple((each.key, each) for each in wishes), text=text, caveats=caveats)
+    return several(wishes, told + then, caveats)
 
 
 def _waiting(asked: Asked, plan: str) -> ProposalStatus:

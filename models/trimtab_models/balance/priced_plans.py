@@ -37,7 +37,8 @@ def plans_by_load_prices(
 ) -> Iterator[tuple[float, Ints]]:
     """Lower bounds (pp), never falling from `proven` on, each with a plan (K,), which may not be allowed.
 
-    `reached` = the load distance of the best plan so far.  None without a budget of bytes, or if the problem is large.
+    `reached` = the load distance of the best plan so far.  Where there is no budget of bytes, only bounds, each with
+    the allocation at home.  None without a budget, or if the problem is large.
     """
     movable = problem.load[problem.movable & (problem.home != UNPLACED)]
     if len(problem.load) > LARGEST or movable.max(initial=0.0) <= NOTHING:

@@ -173,8 +173,7 @@ class Statistics:
         """The message as JSON types."""
         later: dict[str, Any] = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
         later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None, "following_s": self.following_s}
-        later |= {"paused_s": self.paused_s, "paused": self.paused, "reset": self.reset}
-        later |= {"lost": self.lost}
+        later |= {"paused_s": self.paused_s, "paused": self.paused, "reset": self.reset, "lost": self.lost}
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:

@@ -134,7 +134,12 @@ def _stage(
         return Stage.SKIPPED  # it has left, so that the app is smaller
     if scaling.command.kind is CommandKind.STOP:
         return Stage.STARTING if scaling.phase is ScalingPhase.DONE else Stage.STOPPING
-    runs = row is not None and row.state is WorkerState.RUNNING and row.complete
-    back = runs and row is not None and (row.steering or is_of_differing(row))
     seen_since = snapshot.start_ms / 1000.0 >= scaling.at
-    return Stage.DONE if scaling.phase is ScalingPhase.DONE and back and seen_since else Stage.STARTING
+    return Stage.DONE if scaling.phase is ScalingPhase.DONE and _is_back(row) and seen_since else Stage.STARTING
+
+
+def _is_back(row: NodeWindow | None) -> bool:
+    """Whether a worker that was restarted does what it can: where workers differ, none is steered."""
+    if row is None or row.state is not WorkerState.RUNNING or not row.complete:
+        return False
+    return row.steering or is_of_differing(row)

@@ -58,11 +58,12 @@ def waits(now: float, found: Restarting, execution: Execution, known: Known, all
     if snapshot is None:
         return None
     rows = {row.worker: row for row in snapshot.nodes}
-    for worker in found.returning:
+    if found.returning:
+        worker = found.returning[0]
         return f"{worker} is not back: {_absence(worker, rows.get(worker), execution)}"
-    for worker in found.undrained[:1]:
+    if found.undrained:
         return (
-            _failed(worker, snapshot, execution)
+            _failed(found.undrained[0], snapshot, execution)
             or _others(found, rows, execution, known)
             or _not_allowed(now, found, execution, allowed)
         )
@@ -99,11 +100,11 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
 
 def _others(found: Restarting, rows: dict[WorkerId, NodeWindow], execution: Execution, known: Known) -> str | None:
     """Which workers of the app do not run yet: one more would be too many."""
-    placements = [placement for app, placement in execution.placements.items() if app == found.app]
     busy = sorted(row.worker for row in rows.values() if row.app == found.app and row.state in ON_THE_WAY)
     if busy:
         return f"{first_few(busy)} must run again first: {rows[busy[0]].state}"
-    away = sorted(worker for worker in known.awaited if owned_by(placements, worker))
+    placement = execution.placements.get(found.app)
+    away = sorted(worker for worker in known.awaited if placement is not None and owned_by([placement], worker))
     return f"{first_few(away)} must be back first: away, with key groups in the placement" if away else None
 
 

@@ -34,10 +34,8 @@ def gap(tp: TP, table: Any, start: int | None) -> str | None:
 def report(gaps: Collection[str], tell: Tell) -> None:
     """Log what tables lack, and tell it."""
     if gaps:
-        more = f" (and {len(gaps) - 1} more)" if len(gaps) > 1 else ""
-        tell(
-            Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: changes were deleted of {min(gaps)}{more}"
-        )
+        lacking, seen = first_few(sorted(gaps), most=1), minute(time.time())
+        tell(Trouble.STATE_LOST, f"state is lost, seen {seen}: changes were deleted of {lacking}")
         log.warning(
             "state is lost: records of changelogs were deleted before this worker read them: %s. Keys that were not "
             "written since lack their values here, and deleted ones may be back. `trimtab doctor` looks at the "
