@@ -205,7 +205,8 @@ class Broker:
         """
         if not topics:
             return
-        admin = AdminClient(for_librdkafka(self.kafka))
+        # Silent: what goes wrong is raised, and what the client says of its own end is nothing to act on.
+        admin = AdminClient({**for_librdkafka(self.kafka), "log_level": 0})
         new = [NewTopic(topic.name, topic.partitions, 1, config=dict(topic.settings)) for topic in topics]
         for name, created in admin.create_topics(new, operation_timeout=limit_s).items():
             try:
