@@ -17,7 +17,7 @@ from trimtab_controller.cli.operator import DONE, console, print_json, read_docu
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.kafka.reader import passing, reading, since
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.replay.alternatives import alternatives
+from trimtab_controller.replay.alternatives import AS_CONFIGURED, alternatives
 from trimtab_controller.replay.cluster import Pace
 from trimtab_controller.replay.outcome import Outcome, Tally, count_events, measured_pauses
 from trimtab_controller.replay.placed import evenness_of
@@ -128,14 +128,18 @@ def _outcomes(tallies: Mapping[AppId, Tally]) -> dict[AppId, Outcome]:
 
 
 def show(apps: Sequence[AppId], columns: Mapping[str, Mapping[AppId, Outcome]], period: str, out: Console) -> None:
-    """Print one table per app."""
+    """Print one table per app.  Other settings have numbers for headings, as their names are as long as they like."""
+    others = [name for name in columns if name not in (AS_DONE, AS_CONFIGURED)]
+    headings = {name: f"set {number}" for number, name in enumerate(others, 1)}
     for app in apps:
-        rows = {name: found[app] for name, found in columns.items() if app in found}
+        rows = {headings.get(name, name): found[app] for name, found in columns.items() if app in found}
         out.print(f"{app}: {next(iter(rows.values())).windows:,} windows, {period}")
+        for name, heading in headings.items():
+            out.print(Text(f"{heading}: {name}"))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("")
         for name in rows:
-            table.add_column(Text(name), justify="right", overflow="fold")
+            table.add_column(name, justify="right")
         for label, cell in ROWS:
             table.add_row(label, *(cell(row) for row in rows.values()))
         out.print(table)

@@ -11,6 +11,7 @@ from trimtab_protocol.messages.decode import BadMessage
 
 SECTIONS = ("balance", "execution", "forecast", "scaling")
 """The sections whose keys a replay may set; the others do not change what is decided about recorded windows."""
+AS_CONFIGURED = "as configured"
 MAX_ALTERNATIVES = 8
 """Settings that one replay tries, besides those of the configuration."""
 NEXT_KEY = re.compile(r",(?=\s*[a-z_]+\.[a-z_]+\s*=)")
@@ -19,7 +20,7 @@ BARE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """A column of a replay: its heading, and the configuration that it replays with."""
+    """Settings that a replay tries: AS_CONFIGURED or the text of --set, and the configuration that they make."""
 
     name: str
     configuration: Configuration
@@ -29,7 +30,7 @@ def alternatives(document: Mapping[str, Any], settings: list[str]) -> list[Alter
     """The configuration as it is, then one alternative for each of `settings`.  Raises BadConfiguration."""
     if len(settings) > MAX_ALTERNATIVES:
         raise BadConfiguration(f"found {len(settings)} times --set, expected at most {MAX_ALTERNATIVES}")
-    found = [Alternative(name="as configured", configuration=_decoded("", document))]
+    found = [Alternative(name=AS_CONFIGURED, configuration=_decoded("", document))]
     for text in settings:
         changed = dict(document)
         for section, values in _parsed(text).items():

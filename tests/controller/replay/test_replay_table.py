@@ -26,10 +26,12 @@ def test_each_setting_has_a_column_beside_what_was_done() -> None:
         "balance.load_distance=10,balance.max_migrations=5": {APP: outcome(None, 6.0)},
     }
     out = StringIO()
-    show([APP], columns, "Monday to Tuesday", Console(file=out, width=160, highlight=False, markup=False))
-    title, heading, *lines = out.getvalue().splitlines()
+    show([APP], columns, "Monday to Tuesday", Console(file=out, width=100, highlight=False, markup=False))
+    title, first, second, heading, *lines = out.getvalue().splitlines()
     assert title == "orders: 2,880 windows, Monday to Tuesday"
-    assert [name for name in columns if name in heading] == list(columns)
+    assert first == "set 1: balance.load_distance=2"
+    assert second == "set 2: balance.load_distance=10,balance.max_migrations=5"
+    assert heading.split() == ["as", "done", "as", "configured", "set", "1", "set", "2"]
     rows = {label: next(line for line in lines if line.startswith(label)).split()[-4:] for label, _ in ROWS}
     assert rows["key groups moved"] == ["10", "12", "40", "-"]
     assert rows["load distance, mean (pp)"] == ["4.00", "3.00", "1.50", "6.00"]
