@@ -10,7 +10,7 @@ from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.taken_back import TakenBack
 
@@ -28,6 +28,13 @@ class IntentsChanged:
 
     intents: tuple[Intent, ...]
     taken_back: Mapping[str, TakenBack] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostsRevoked:
+    """All hosts whose key is revoked now, so that what is said for them is dropped; none unless that is enforced."""
+
+    hosts: frozenset[HostId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,16 @@ class RestoresLearned:
     learned: LearnedRestores
 
 
-Event = SnapshotArrived | IntentsChanged | ExecutionChanged | RestoresLearned | HoldChanged | SolverAnswered | HookEnded
+Event = (
+    SnapshotArrived
+    | IntentsChanged
+    | HostsRevoked
+    | ExecutionChanged
+    | RestoresLearned
+    | HoldChanged
+    | SolverAnswered
+    | HookEnded
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ class Known:
     bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
     `forecasts`: the demand to come of each app; `forecast_moves`: how good the forecasts are that moves may wait for.
     `rules`: those of controller.toml and of operators.  `awaited`: the owners in placements that are away and may come
-    back any moment.
+    back any moment.  `revoked`: hosts whose key is revoked, so that what is said for them is dropped.
     """
 
     snapshot: Snapshot | None = None
@@ -55,6 +55,7 @@ class Known:
     forecast_moves: dict[AppId, str] = field(default_factory=dict)
     rules: tuple[KnownRule, ...] = ()
     awaited: frozenset[WorkerId] = frozenset()
+    revoked: frozenset[HostId] = frozenset()
 
     @property
     def levels(self) -> Levels:
@@ -63,8 +64,9 @@ class Known:
 
     @property
     def hosts(self) -> frozenset[HostId]:
-        """The hosts that report."""
-        return frozenset(row.host for row in self.snapshot.hosts) if self.snapshot is not None else frozenset()
+        """The hosts that report, and whose word counts."""
+        found = (row.host for row in self.snapshot.hosts) if self.snapshot is not None else ()
+        return frozenset(found) - self.revoked
 
     def without_news(self, now: float) -> NotReady:
         """Why nothing is known of any app when no window has arrived for long; `now` in epoch seconds."""

@@ -12,7 +12,6 @@ from trimtab_controller.decider.budget import as_a_whole, change_of_workers, hel
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
-    Forgotten,
     Planned,
     Proposed,
     Skip,
@@ -28,6 +27,7 @@ from trimtab_controller.decider.events import (
     ExecutionChanged,
     HoldChanged,
     HookEnded,
+    HostsRevoked,
     IntentsChanged,
     RestoresLearned,
     RoundMeasured,
@@ -38,6 +38,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.guarded import roll_back
+from trimtab_controller.decider.hosts.revoked import in_vain
 from trimtab_controller.decider.judgement import blocked_drains, judge_now, noted
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.observations import Observations, Recalled, too_early
@@ -59,7 +60,7 @@ from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -146,6 +147,9 @@ class Decider:
                 self._execution = execution
             case HoldChanged(reason=reason):
                 self._held = reason
+            case HostsRevoked(hosts=hosts):
+                self._seen.revoke(hosts)
+                return self._restored(now)
             case HookEnded(app=app, failure=failure):
                 self._seen.sizes.hook_ended(app, failure)
             case RestoresLearned(learned=learned):
@@ -222,9 +226,7 @@ class Decider:
     def _decide(self, now: float) -> Decision | SolveWanted:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
         decision = (
-            self._forget_wanted(self.known.hosts)
-            or self._restore(now)
-            or self._answer_operators(now)
+            (self._owed(now) if self._acting and self._held is None else None)
             or self._admit_cluster()
             or self._seen.sizes.correct(self._execution, self.intents, self.known)
             or to_start(now, self._execution, self.draining, self.known.hosts)
@@ -245,35 +247,31 @@ class Decider:
             return standbys
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
 
+    def _owed(self, now: float) -> Decision | None:
+        """What comes before plans: what operators want forgotten, restores, and answers that need no plan."""
+        if (found := self._operators.to_forget(self._execution, self.known)) is not None:
+            self._seen.forget(found.app, found.worker, self.known.hosts)
+            return found
+        return self._restore(now) or self._operators.answer(now, self._execution, self.known, self.plans)
+
     def _restore(self, now: float) -> Decision | None:
-        """Next owners for orphans, before anything else: a key group without an owner is an outage."""
-        if not self._acting or self._held is not None or self.paused is not None or self.known.not_ready is not None:
+        """Next owners for orphans, before anything else, since a key group without one is an outage.
+
+        Before that, a plan in flight ends that can no longer be carried out.
+        """
+        if not self._acting or self._held is not None or self.known.snapshot is None:
             return None
-        found = self._seen.orphans.place(self._execution, self._learned, self._seen.standbys.promised(now))
-        if found is not None:
-            self._seen.predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
-        return found
+        if (ended := in_vain(self._execution, self.known.revoked)) is not None:
+            return ended
+        if self.paused is not None or self.known.not_ready is not None:
+            return None
+        return self._seen.next_owners(now, self._execution, self._learned)
 
     def _restored(self, now: float, *, start: bool = False) -> list[Action]:
         found = self._restore(now)
         if found is None and start and self._admit_cluster() is None:
             found = to_start(now, self._execution, self.draining, self.known.hosts)
         return [] if found is None else [Decided(decision=found)]
-
-    def _forget_wanted(self, reporting: frozenset[HostId]) -> Forgotten | None:
-        """Forget what an operator wants forgotten; `reporting` = hosts that report."""
-        if not self._acting or self._held is not None:
-            return None
-        found = self._operators.to_forget(self._execution, self.known)
-        if found is not None:
-            self._seen.forget(found.app, found.worker, reporting)
-        return found
-
-    def _answer_operators(self, now: float) -> Decision | None:
-        """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done."""
-        if not self._acting or self._held is not None:
-            return None
-        return self._operators.answer(now, self._execution, self.known, self.plans)
 
     def _by_operators(self, now: float, view: AppView) -> Decision | None:
         """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""

@@ -11,13 +11,14 @@ from trimtab_controller.decider.collocation.sends import local_sends
 from trimtab_controller.decider.collocation.trial import trial_in
 from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
-from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.pay_back import Costs
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
 from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
+from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
 from trimtab_controller.decider.judgement import still_free
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.demand import Demands, follow_demand
@@ -96,6 +97,7 @@ class Observations:
 
         `draining` = workers to empty, `settled` = apps for which a plan was last sought in vain.
         """
+        snapshot = not_steered(snapshot, self.known.revoked)
         rules = known_rules(self._own_rules, intents, snapshot.end_ms / 1000.0)
         self._rules = followed(rules)
         self.history.forget_before(snapshot.start_ms / 1000.0)
@@ -115,7 +117,8 @@ class Observations:
         views = self.history.smoothed(raw)
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
         filled = fill_gaps(known, self.history.last, self._needs.max_unknown)
-        self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, demands.workers)
+        workers, revoked = demands.workers, self.known.revoked
+        self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, workers, revoked)
         raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
         evaluations = self.history.evaluated(views)
         self.standbys.see(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
@@ -162,6 +165,7 @@ class Observations:
             ),
             rules=rules,
             awaited=self.liveness.awaited(seen.snapshot.end_ms / 1000.0, self._needs.lost_worker_s),
+            revoked=self.known.revoked,
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
             pool=dict(seen.pool),
@@ -200,6 +204,23 @@ class Observations:
         yield from budget_concerns(now, self.budget, execution, views)
         ran = {worker: row.app for worker, row in self.liveness.ran.items()}
         yield from crash_concerns(snapshot, ran, off=off)
+
+    def next_owners(
+        self, now: float, execution: Execution, learned: LearnedRestores
+    ) -> Planned | StandbysPlaced | PlanEnded | None:
+        """Next owners for the orphans of an app, or the end of a plan that they would have to wait for."""
+        found = self.orphans.place(execution, learned, self.standbys.promised(now))
+        if found is not None:
+            self.predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
+        return found
+
+    def revoke(self, hosts: frozenset[HostId]) -> None:
+        """Hear which hosts have no key any more; what the last window showed of them does not count any longer."""
+        known, new = self.known, hosts - self.known.revoked
+        known.revoked = hosts
+        if known.snapshot is not None:
+            known.not_ready = known.not_ready or too_late_for(known.snapshot, new)
+            known.snapshot = not_steered(known.snapshot, new)
 
     def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
         """Forget an app or a worker that is gone for good; `reporting` = hosts that report."""

@@ -134,6 +134,7 @@ class ControlLoop:
         self._telemetry.execution(self._execution.state)
         self._see_hold(self._hold)
         self._hear(self._recovered.intents)
+        self._decide(self._inbox.revoked)
         if not self._acting:
             log.info("dry run: nothing moves; start with --act to move key groups")
         elif self._recovered.hold is None:
@@ -207,6 +208,8 @@ class ControlLoop:
                 self._telemetry.snapshot(snapshot, self._decider)
             case deciding.IntentsChanged():
                 self._hear(event)
+            case deciding.HostsRevoked():
+                self._decide(event)
             case Placement() | JournalEntry():
                 self._look_on(event)
             case _:

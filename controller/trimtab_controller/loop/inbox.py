@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from confluent_kafka import Message
 
-from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.events import HostsRevoked, IntentsChanged, SnapshotArrived
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry, decode_entry
@@ -45,7 +45,7 @@ MAX_HOSTS = 100_000
 MAX_INTENTS = 10_000
 """Maximum number of operators' intents."""
 
-Received = SnapshotArrived | AckSeen | IntentsChanged | Placement | JournalEntry
+Received = SnapshotArrived | AckSeen | IntentsChanged | HostsRevoked | Placement | JournalEntry
 T = TypeVar("T")
 
 
@@ -96,6 +96,12 @@ class Inbox:
     def refused_hosts(self) -> RefusedHosts:
         """In whose name reports and acks came that were refused."""
         return self._refused_reports.joined(self._refused_acks.found)
+
+    @property
+    def revoked(self) -> HostsRevoked:
+        """The hosts whose word does not count any more."""
+        enforces = self.checking is HostChecking.ENFORCE
+        return HostsRevoked(hosts=frozenset(self.known_hosts.revoked if enforces else ()))
 
     def know(self, hosts: Iterable[HostId]) -> None:
         """Set the known hosts; each snapshot does so too."""
@@ -187,9 +193,10 @@ class Inbox:
             message.topic(), Signed(key=message.key() or b"", digest=digest, signatures=signatures)
         )
 
-    def _read_keys(self, message: Message) -> None:
+    def _read_keys(self, message: Message) -> HostsRevoked:
         assert self._trusted is not None, "the keys of hosts are read only where the controller has a key"
         take_keys(self.known_hosts, self._trusted, message)
+        return self.revoked
 
     def _read_intent(self, message: Message) -> IntentsChanged:
         key, value = message.key(), message.value()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.decision import Decision
-from trimtab_controller.decider.events import HoldChanged, IntentsChanged, SnapshotArrived
+from trimtab_controller.decider.events import HoldChanged, HostsRevoked, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution.budget import Budget
@@ -75,6 +75,9 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))
     if (hold := state.found.hold) is not None:
         decider.on_event(now, HoldChanged(reason=hold.reason))
+    signatures = state.found.acted.signatures if state.found.acted is not None else None
+    if signatures is not None and signatures.enforced:
+        decider.on_event(now, HostsRevoked(hosts=frozenset(signatures.revoked)))
     # A restarted stream publishes a window twice; the later one counts.
     windows = {snapshot.end_ms: snapshot for snapshot in state.snapshots}
     for end_ms in sorted(windows):

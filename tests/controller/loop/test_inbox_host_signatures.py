@@ -1,6 +1,9 @@
 """Who speaks for a host: acks, and the keys of hosts, as the controller reads them."""
 
+import pytest
+
 from tests.controller.loop.inbox_records import KEY_PAIR, NOW, STRANGER, TOPICS, TRUSTED, Headers, Record, an_ack
+from trimtab_controller.decider.events import HostsRevoked
 from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
@@ -34,8 +37,8 @@ HOST_KEY, OTHER_HOST = SigningKey.generate(), SigningKey.generate()
 def checking_inbox(checking: HostChecking) -> Inbox:
     inbox = Inbox(TOPICS, lambda: NOW, trusted=TRUSTED, checking=checking)
     inbox.know([HostId("h1")])
-    assert inbox.take(host_keys(KEY_PAIR, HOST_KEY)) is None
-    assert inbox.take(host_keys(KEY_PAIR, OTHER_HOST, host="h2")) is None
+    assert inbox.take(host_keys(KEY_PAIR, HOST_KEY)) == HostsRevoked(hosts=frozenset())
+    assert inbox.take(host_keys(KEY_PAIR, OTHER_HOST, host="h2")) == HostsRevoked(hosts=frozenset())
     return inbox
 
 
@@ -69,6 +72,18 @@ def test_the_status_names_the_hosts_whose_keys_are_revoked_the_last_ones_first()
     assert found is not None
     assert (found.enforced, found.enrolled, found.revoked) == (True, 1, ("h2", "h1"))
     assert signature_status(checking_inbox(HostChecking.OFF)) is None
+
+
+@pytest.mark.parametrize(
+    ("checking", "hosts"), [(HostChecking.ENFORCE, {"h1"}), (HostChecking.WARN, set()), (HostChecking.OFF, set())]
+)
+def test_the_decider_hears_whose_keys_are_revoked_where_that_is_enforced(
+    checking: HostChecking, hosts: set[str]
+) -> None:
+    inbox = checking_inbox(checking)
+    assert inbox.take(host_keys(KEY_PAIR, at=2.0)) == HostsRevoked(hosts=frozenset(map(HostId, hosts)))
+    assert inbox.revoked.hosts == hosts, "what a new leader begins with"
+    assert inbox.take(host_keys(KEY_PAIR, HOST_KEY, at=3.0)) == HostsRevoked(hosts=frozenset())
 
 
 def test_a_flood_in_the_name_of_a_host_leaves_it_its_own_acks() -> None:

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from tests.controller.cli.status_examples import STATUS
 from trimtab_controller.configuration import decode
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
@@ -15,6 +18,7 @@ from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.status_signatures import SignatureStatus
 
 CONFIGURATION = decode(
     {
@@ -85,6 +89,15 @@ def test_windows_count_in_the_order_of_their_ends() -> None:
         informed(ClusterState(found=FOUND, snapshots=(*others, first)), CONFIGURATION, 1062.0).known.snapshot
         == others[-1]
     )
+
+
+@pytest.mark.parametrize(("checking", "expected"), [("enforce", False), ("warn", True)])
+def test_a_host_that_the_controller_has_revoked_is_not_planned_with(checking: str, *, expected: bool) -> None:
+    told = replace(STATUS, signatures=SignatureStatus(checking=checking, enrolled=0, revoked=(HOST,)))
+    state = ClusterState(found=replace(FOUND, acted=told), snapshots=(window(1060),))
+    seen = informed(state, CONFIGURATION, 1062.0).known.snapshot
+    assert seen is not None
+    assert [row.steering for row in seen.nodes] == [expected] * 2
 
 
 def test_without_a_window_and_with_a_stale_one_nothing_is_decided() -> None:

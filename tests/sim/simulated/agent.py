@@ -4,7 +4,7 @@ The journal is the real one in a real file; what a crash leaves of it is decided
 what was written after that as much as chance has it, to the middle of a line.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tests.sim.simulated.broker import Broker, Unsent
+from tests.sim.simulated.broker import Broker, Headers, Unsent
 from tests.sim.simulated.kafka_client import Killed
 from tests.sim.simulated.machine import CAPACITY_CORES, Machine, Worker
 from tests.sim.simulated.network import Network
@@ -221,11 +221,11 @@ class AgentProcess:
         key: str,
         payload: bytes,
         done: Callable[[str | None], None],
-        headers: Sequence[object] = (),
+        headers: Headers = (),
         partition: int | None = None,
     ) -> None:
         """The daemon's KafkaLink.produce."""
-        record = Unsent(topic=topic, key=key.encode(), value=payload)
+        record = Unsent(topic=topic, key=key.encode(), value=payload, headers=headers)
         self._network.send(self.machine.host, record, lambda fault: self._own(done, fault)())
 
     def _poll_soon(self) -> None:
@@ -361,9 +361,9 @@ def simulated_hosts() -> Iterator[None]:
 
 
 def agent_configuration(
-    cluster: str, machine: Machine, interval_s: float, workers: list[WorkerId], trust: Path
+    cluster: str, machine: Machine, interval_s: float, workers: list[WorkerId], trust: Path, key: Path | None = None
 ) -> Configuration:
-    """Its agent.toml."""
+    """Its agent.toml; `key`: that of the host, if it has one."""
     return Configuration(
         cluster=cluster,
         host=machine.host,
@@ -372,6 +372,7 @@ def agent_configuration(
         state_dir=machine.folder,
         socket=machine.folder / "agent.sock",
         trust=trust,
+        key=key,
         kafka=KafkaSettings(bootstrap_servers="simulated:9092"),
         workers={
             worker: WorkerConfiguration(worker=worker, capacity=CAPACITY_CORES, command=("worker",))

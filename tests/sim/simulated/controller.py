@@ -202,7 +202,7 @@ class ControllerProcess:
         self._controller.begin()
         if (hold := resources.recovered.hold) is not None:
             raise Violation(f"the journal cannot be restored: {hold.flaw}, {hold.detail}")
-        for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents):
+        for topic in (self._topics.acks, self._topics.snapshots, self._topics.intents, self._topics.keys):
             self.broker.watch(topic, self.wake)
 
     def end_term(self) -> None:

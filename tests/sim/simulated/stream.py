@@ -10,14 +10,17 @@ from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_controller.stream.measures import BASES, READS_PARTS, STATES, STEERS, Kind, Row
 from trimtab_controller.stream.rows import table_of
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.names import Topics
+from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.messages.report import KeyGroupSample, Report, WorkerSample, decode_report
 
 Measures = tuple[list[float | None], list[float]]
 
 
 class StreamModel:
-    """One run of the stream; after a restart it begins with the windows that were not published."""
+    """One run of the stream; after a restart it begins with the windows that were not published.
+
+    Reports of hosts `revoked` are dropped, as the real one does by their signatures.
+    """
 
     def __init__(self, cluster: str, settings: StreamSettings, timeline: Timeline, broker: Broker) -> None:
         self._cluster = cluster
@@ -29,6 +32,7 @@ class StreamModel:
         self._waits = False
         self._run = 0
         self.alive = False
+        self.revoked: set[HostId] = set()
         broker.watch(self._topics.reports, self._stop_waiting)
         self.start()
 
@@ -66,6 +70,8 @@ class StreamModel:
         rows: dict[tuple[object, ...], Row] = {}
         for record in self._broker.read(self._topics.reports, self._read_from):
             self._read_from = record.offset + 1
+            if record.key.decode() in self.revoked:
+                continue
             try:
                 report = decode_report(record.value)
             except BadMessage as error:

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.sim.simulated import kafka_client
@@ -39,11 +39,16 @@ from tests.sim.simulated.traits import (
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.zoned import ZoneCheck, zone_of_host
 from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE
+from trimtab_controller.kafka.publisher import Record, headers_of
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
+from trimtab_process.credential_files import load_or_make_key, load_signing_key
+from trimtab_protocol.messages.host_keys import HostKeys, encode_host_keys
 from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, drain_key, encode_intent
 from trimtab_protocol.messages.local import Welcome
 from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId
+from trimtab_protocol.signing.hosts import HostChecking
+from trimtab_protocol.signing.keys import SigningKey
 
 SILENT_S, FORGOTTEN_S = 40.0, 500.0
 """A host that is silent for so long is known to be lost by whoever saw it before, and not yet forgotten."""
@@ -71,8 +76,12 @@ class World:
         worker_type: type[WorkerProcess] = WorkerProcess,
         *,
         many_key_groups: int | None = None,
+        enforces: bool = False,
     ) -> None:
-        """`many_key_groups`: so many, which are as busy together as the few that there are otherwise."""
+        """`many_key_groups`: so many, which are as busy together as the few that there are otherwise.
+
+        `enforces`: hosts have keys, and what they have not signed is dropped.
+        """
         self.timeline = Timeline(seed)
         self.random: random.Random = self.timeline.random
         self.broker = Broker(self.timeline)
@@ -97,7 +106,10 @@ class World:
         key_groups = many_key_groups or few
         self.traits = traits_of(seed, key_groups)
         self.standbys = self.traits.standbys
-        self._configuration = configuration(self.keys, self.traits, balance=BALANCE, limits=LIMITS)
+        self._enforces = enforces
+        checking = HostChecking.ENFORCE if enforces else HostChecking.OFF
+        settings = configuration(self.keys, self.traits, balance=BALANCE, limits=LIMITS)
+        self._configuration = replace(settings, host_signatures=checking)
         self.operator = self._operator(seed) if self.traits.asking else None
         self.group = Group(self.timeline, APP, {OPERATOR: key_groups})
         self._open_accounts(key_groups, few / key_groups)
@@ -216,6 +228,8 @@ class World:
         machine.start_worker = lambda worker: self.start_worker(name, worker)
         names = [WorkerId(f"w{len(self.hosts)}{letter}") for letter in "ab"[: self.random.choice((1, 1, 1, 2))]]
         self.hosts[name] = Host(machine=machine, names=names)
+        if self._enforces:
+            self._say_keys(name, load_or_make_key(machine.folder / "host.pem"))
         self.start_host(name)
         return name
 
@@ -238,7 +252,8 @@ class World:
         host = self.hosts[name]
         if host.left or (host.agent is not None and host.agent.alive):
             return
-        settings = agent_configuration(CLUSTER, host.machine, WINDOW_S, host.names, trust_file(host.machine))
+        key = host.machine.folder / "host.pem" if self._enforces else None
+        settings = agent_configuration(CLUSTER, host.machine, WINDOW_S, host.names, trust_file(host.machine), key)
         host.agent = AgentProcess(host.machine, settings, self.timeline, self.broker, self.network)
 
     def start_worker(self, name: HostId, worker: WorkerId) -> WorkerProcess:
@@ -325,6 +340,18 @@ class World:
     def send_trust(self, machine: Machine) -> None:
         """The operator copies the trust file to a host."""
         trust_file(machine).write_bytes(self.keys.trust.read_bytes())
+
+    def _say_keys(self, host: HostId, *keys: SigningKey) -> None:
+        raw = tuple(key.public.raw for key in keys)
+        found = HostKeys(cluster=CLUSTER, host=host, keys=raw, at=self.timeline.now, by="operator")
+        record = Record(topic=self.topics.keys, key=host.encode(), value=encode_host_keys(found), signed=True)
+        headers = headers_of(record, load_signing_key(self.keys.key))
+        self.broker.store(Unsent(topic=record.topic, key=record.key, value=record.value, headers=headers))
+
+    def revoke(self, host: HostId) -> None:
+        """`trimtab keys revoke`."""
+        self._say_keys(host)
+        self.stream.revoked.add(host)
 
     def say(self, intent: Intent) -> None:
         """The operator states an intent."""

@@ -17,7 +17,7 @@ group without an owner is an outage.  This is then a concern.  DynDL may choose 
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -78,9 +78,14 @@ class Orphans:
         placements: Mapping[AppId, Placement],
         hosts: HostsSeen,
         demands: Mapping[WorkerId, WorkerDemand],
+        revoked: Collection[HostId] = (),
     ) -> None:
-        """Find the orphans in a window; `views` have an assumed load for what was not measured."""
-        here = {row.worker for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+        """Find the orphans in a window; `views` have an assumed load for what was not measured.
+
+        Workers on hosts `revoked` count as away: they will not be heard any more.
+        """
+        heard = (row for row in snapshot.nodes if row.host not in revoked)
+        here = {row.worker for row in heard if row.state is not WorkerState.AWAY}
         owners = {worker for view in views.values() for worker in view.kept_table.workers}
         self._away = {worker: self._away.get(worker, 0) + 1 for worker in owners - here}
         here |= {worker for worker, windows in self._away.items() if windows < WINDOWS}
