@@ -4,8 +4,7 @@ This module coordinates rounds, placements and scalings; `handovers.py` has the 
 is published together with the new state, so a new leader that reads the journal continues from the same point.
 """
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from trimtab_controller.execution import guard, handovers, proposing, resizing, scalings, standstills
@@ -30,19 +29,17 @@ from trimtab_controller.execution.events import (
     ProposalDropped,
     ReadersSeen,
     ResizeWanted,
-    RestoreEnded,
     Resumed,
     ScalingWanted,
     StandbysWanted,
     StopWanted,
 )
+from trimtab_controller.execution.handover_restores import HandoverRestores
 from trimtab_controller.execution.pace import Pace
+from trimtab_controller.execution.placement_forms import PlacementForms, publish_again
 from trimtab_controller.execution.releases import Releases
-from trimtab_controller.execution.restore_order import Room, schedule
-from trimtab_controller.execution.restore_rate import RestoreRate
-from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
+from trimtab_controller.execution.restores import LearnedRestores
 from trimtab_controller.execution.sites import SeenSites
-from trimtab_controller.execution.standby_restores import StandbyRestores
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -66,15 +63,14 @@ class ExecutionMachine:
     def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
         self._cluster = cluster
         self._limits = limits
-        self._costs = RestoreCosts()
-        self._rate = RestoreRate(limits, state.in_flight)
-        self._standbys = StandbyRestores(self._costs, self._rate)
         self._releases, self._sites = Releases(), SeenSites()
         self._pace, self._guard = Pace(limits, state.in_flight), guard.Guard(limits)
+        self._restores = HandoverRestores(limits, state, self._releases, self._pace)
+        self._standbys = self._restores.standbys
+        self._forms = PlacementForms(limits.key_groups_per_part)
         self.budget = Budget.of(limits)
         self._told: list[Action] = []
         self._restore_at: float | None = None
-        self._in_parts: dict[AppId, bool] = {}
         self.state = state
 
     @property
@@ -119,17 +115,17 @@ class ExecutionMachine:
                 self._hear(step, ack)
             case OwnershipSeen():
                 self._resolve(step, event)
-            case HostsSeen(start_s=start_s, hosts=hosts, sites=sites):
+            case HostsSeen(start_s=start_s, sites=sites):
                 self._sites.see(start_s, sites)
-                self._costs.links.see(start_s, hosts, {*self._restoring_on(), *self._standbys.running(now)})
+                self._restores.see_hosts(now, self.state, event)
             case JobsSeen():
                 self._told += self._guard.see(step, event, self._pace)
             case PausesSeen():
                 standstills.count(step, event)
             case ReadersSeen(in_parts=in_parts):
-                self._see_readers(step, in_parts)
+                self._forms.see_readers(step, in_parts)
             case PlacementsLost():
-                self._publish_again(step)
+                publish_again(step)
             case Resumed(answered=answered):
                 step.answered = answered
                 step.commands = list(self.state.commands_in_flight())
@@ -165,19 +161,19 @@ class ExecutionMachine:
         self._told += self._guard.see_ended(step, step.ended, self._pace)
         self._told += [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
         self._pace.begin(step.now, step.execution.in_flight)
-        self._start_waiting(step, gate)
-        self._standbys.name_due(step, self._restoring_on(step.execution))
+        self._restores.start_waiting(step, gate)
+        self._standbys.name_due(step, self._restores.running_on(step.execution))
         proposing.let_go(step)
         guard.forgive(step)
         actions = step.close()
         self.state = step.execution
         told, self._told = self._told, []
-        self._restore_at = self._next_restore(step.now)
+        self._restore_at = self._restores.next_at(self.state, step.now)
         return [*actions, *told]
 
-    def _handovers(self, execution: Execution | None = None) -> tuple[Handover, ...]:
-        """The hand-overs of all rounds in flight, at present unless another state is given."""
-        return tuple(handover for row in (execution or self.state).in_flight for handover in row.handovers)
+    def _handovers(self) -> tuple[Handover, ...]:
+        """The hand-overs of all rounds in flight."""
+        return tuple(handover for row in self.state.in_flight for handover in row.handovers)
 
     def _check_idle(self, app: AppId) -> None:
         if self.state.busy(app):
@@ -223,49 +219,7 @@ class ExecutionMachine:
 
     def _scheduled(self, now: float, row: Round, cores: Mapping[HostId, float]) -> Round:
         """The round with its hand-overs in the order in which their targets should restore."""
-        waiting = [each for each in row.handovers if each.phase is HandoverPhase.WAITING]
-        if not self._limits.schedule_restores or not waiting:
-            return row
-        begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
-        known = {**self._costs.links.cores, **cores}
-        found = schedule(
-            now,
-            waiting,
-            self._restoring(),
-            known,
-            self._limits,
-            self._costs,
-            self._standbys.running(now),
-            lost=row.lost,
-            window_s=self._guard.window_s,
-        )
-        return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
-
-    def _restoring(self, execution: Execution | None = None) -> list[Handover]:
-        preparing = (each for each in self._handovers(execution) if each.phase is HandoverPhase.PREPARING)
-        return [each for each in preparing if not self._releases.is_warm(each)]
-
-    def _restoring_on(self, execution: Execution | None = None) -> Counter[HostId]:
-        """How many hand-overs restore on each host."""
-        return Counter(each.target_host for each in self._restoring(execution))
-
-    def _start_waiting(self, step: Step, gate: Gate) -> None:
-        """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
-        building = {host: len(left) for host, left in self._standbys.running(step.now).items()}
-        limits, warm, rate = self._limits, self._releases.is_warm, self._rate
-        room = Room(step.execution, limits, warm, building, pace=self._pace, gate=gate, rate=rate, now=step.now)
-        for row in step.execution.in_flight:
-            for handover in row.handovers:
-                ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
-                if ready and room.has(row, handover):
-                    handovers.prepare(step, handover)
-                    room.take(row, handover)
-
-    def _next_restore(self, now: float) -> float | None:
-        """When the bytes per second, or the rest of a worker, allow the next restore; None if none waits for that."""
-        rows = ((row, each) for row in self.state.in_flight for each in row.handovers)
-        by_rate = self._rate.next_at((pair for pair in rows if pair[1].phase is HandoverPhase.WAITING), now)
-        return min((at for at in (by_rate, self._pace.next_at(now)) if at is not None), default=None)
+        return self._restores.scheduled(now, row, cores, self._restores.running(self.state), self._guard.window_s)
 
     def _hear(self, step: Step, ack: Ack) -> None:
         """Process an agent's ack."""
@@ -278,26 +232,15 @@ class ExecutionMachine:
         handover = self.state.handover_of(ack.command_id)
         if handover is None or handover.phase in ENDED:
             return
-        restoring = self._restoring()
+        restoring = self._restores.running(self.state)
         if not self._releases.hear(handover, ack):
             handovers.hear(step, handover, ack)
         elif handover in restoring:
-            self._see_restored(step, handover, restoring)
-
-    def _see_restored(self, step: Step, handover: Handover, restoring: Sequence[Handover]) -> None:
-        """A restore has ended: learn from it, and note that its round has got so far."""
-        row = step.execution.rounds[handover.app]
-        self._costs.learn(step.now, handover, restoring)
-        self._told.append(RestoreEnded(handover=handover, seconds=step.now - handover.since))
-        if row.recovery is not None:
-            step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))
+            self._told.append(self._restores.ended(step, handover, restoring))
 
     def learned(self) -> LearnedRestores:
         """What restores cost, as far as it was measured, and what new standbys restore now."""
-        building: dict[HostId, list[int]] = {}
-        for each in self._standbys.building:
-            building.setdefault(each.host, []).append(each.lacking_bytes)
-        return replace(self._costs.learned(self._limits.handovers_per_host), building=building)
+        return self._restores.learned()
 
     @property
     def lags_s(self) -> Mapping[AppId, float]:
@@ -370,31 +313,6 @@ class ExecutionMachine:
     def _adopt(self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId]) -> None:
         self._check_idle(app)
         previous = self.state.placements.get(app)
-        part_size = self._part_size(app, len(owners))
+        part_size = self._forms.part_size(self.state, app, len(owners))
         step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
         step.changed = True
-
-    # --- how placements are published -----------------------------------------------------------------------------
-
-    def _part_size(self, app: AppId, key_groups: int) -> int | None:
-        """Key groups per part of the app's placement; None: it is published in one record."""
-        previous = self.state.placements.get(app)
-        in_parts = self._in_parts.get(app, previous is not None and previous.part_size is not None)
-        size = self._limits.key_groups_per_part
-        return size if in_parts and size and key_groups > size else None
-
-    def _see_readers(self, step: Step, in_parts: Mapping[AppId, bool]) -> None:
-        """Publish placements again whose workers need another form now.  Owners and standbys stay as they are."""
-        self._in_parts.update(in_parts)
-        for app in in_parts.keys() & self.state.placements.keys():
-            placement = self.state.placements[app]
-            part_size = self._part_size(app, sum(map(len, placement.owners.values())))
-            if part_size != placement.part_size:
-                step.adopted[app] = replace(placement, epoch=step.epoch, part_size=part_size)
-                step.changed = True
-
-    def _publish_again(self, step: Step) -> None:
-        """Publish all placements whole, under a new epoch: nothing is known to be on the topic."""
-        step.afresh = step.changed = True
-        for app, placement in self.state.placements.items():
-            step.adopted[app] = replace(placement, epoch=step.epoch)

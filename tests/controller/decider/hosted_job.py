@@ -225,7 +225,7 @@ class HostedJob:
             plan="1.2", app=app, reason="r", status="optimal", fallback=False, before=9.0, planned=1.0,
             lower_bound=1.0, started_at=0.0, handovers=(handover,),
         )  # fmt: skip
-        execution = replace(decider._execution, rounds={app: row})
+        execution = replace(decider._situation.execution, rounds={app: row})
         decider.on_event(WINDOW_S * self.number, ExecutionChanged(execution=execution))
 
     def round(self, decider: Decider) -> list[Decision]:

@@ -36,7 +36,7 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
         detail="operators gone: sums; new: totals; of another size: counts (2 key groups before, now 1): the placement "
         "follows the reports",
     )
-    adopted = placement_of("c", APP, Epoch(1, 2), decision.owners, made._execution.placements[APP])
+    adopted = placement_of("c", APP, Epoch(1, 2), decision.owners, made._situation.execution.placements[APP])
     assert adopted.owners == {TOTALS: ((W0,),), counts: ((W1,),)}
 
 
@@ -60,4 +60,4 @@ def test_what_key_groups_did_is_forgotten_with_them() -> None:
     decision = only(made.on_event(1031.0, declared(window(renamed, 1030.0), *[{TOTALS: 3}] * 2)))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.TOO_FEW_WINDOWS
-    assert made._seen.history[APP].windows == 1
+    assert made._situation.seen.history[APP].windows == 1

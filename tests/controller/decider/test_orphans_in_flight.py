@@ -43,7 +43,7 @@ class Growing:
         self.made = decider(standbys or {}, band=60.0 if busy else 5.0)
         self.busy = busy
         self.execution = ExecutionMachine(
-            "c", Limits(key_groups_per_handover=1, restores_at_first=100), self.made._execution
+            "c", Limits(key_groups_per_handover=1, restores_at_first=100), self.made._situation.execution
         )
         self.number = -1
 

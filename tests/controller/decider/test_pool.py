@@ -55,7 +55,7 @@ def test_a_worker_adds_what_its_host_has_left_for_it() -> None:
         PoolWorker(worker=WorkerId(f"w{number}"), host=host, capacity=1.0)
         for number, host in ((5, H0), (6, H0), (7, H1), (8, elsewhere))
     ]
-    found = with_gains(pool, view_of(decider), decider._seen.hosts)
+    found = with_gains(pool, view_of(decider), decider._situation.seen.hosts)
     assert [(each.worker, each.gain, each.helps) for each in found] == [
         ("w7", 1.0, True),
         ("w8", 1.0, True),

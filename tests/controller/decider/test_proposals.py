@@ -62,7 +62,7 @@ def with_proposal(*, rejected: str | None = None, plans: PlanSettings = APPROVE)
     present = execution(ON_W0)
     decider = deciding(present)
     known = waiting(present, proposed(decider), rejected)
-    decider.plans = plans
+    decider._situation.plans = plans
     decider.on_event(1011.3, ExecutionChanged(execution=known))
     return decider
 
@@ -95,9 +95,10 @@ def test_an_approved_plan_begins_at_once_under_its_own_name() -> None:
 
 def test_an_approved_plan_knows_on_which_hosts_its_workers_run_now() -> None:
     decider = with_proposal()
-    row = decider._execution.proposals[APP]
+    present = decider._situation.execution
+    row = present.proposals[APP]
     elsewhere = replace(row, plan=replace(row.plan, hosts=dict.fromkeys(row.plan.hosts, HostId("h9"))))
-    decider.on_event(1011.4, ExecutionChanged(execution=replace(decider._execution, proposals={APP: elsewhere})))
+    decider.on_event(1011.4, ExecutionChanged(execution=replace(present, proposals={APP: elsewhere})))
     decision = decided(said(decider, YES))
     assert isinstance(decision, Planned)
     assert decision.plan.hosts == row.plan.hosts
@@ -157,7 +158,7 @@ def test_a_plan_that_the_loads_have_outgrown_is_withdrawn_even_if_it_is_approved
 
 def test_a_plan_that_is_no_longer_needed_is_withdrawn() -> None:
     decider = with_proposal()
-    present = replace(decider._execution, placements=execution(BALANCED).placements)
+    present = replace(decider._situation.execution, placements=execution(BALANCED).placements)
     decider.on_event(1015.0, ExecutionChanged(execution=present))
     decision = only(decider.on_event(1021.0, later(BALANCED)))
     assert isinstance(decision, ProposalEnded)
@@ -166,7 +167,7 @@ def test_a_plan_that_is_no_longer_needed_is_withdrawn() -> None:
 
 def test_a_plan_fits_only_while_its_key_groups_can_go_where_it_says() -> None:
     decider = with_proposal()
-    row, view = decider._execution.proposals[APP], decider.known.views[APP]
+    row, view = decider._situation.execution.proposals[APP], decider.known.views[APP]
     assert isinstance(view, AppView)
     draining = replace(view, workers=tuple(replace(each, draining=each.id == W1) for each in view.workers))
     elsewhere = replace(view, key_groups=[replace(each, owner=W1) for each in view.key_groups])

@@ -186,7 +186,7 @@ def test_why_names_the_rule_that_keeps_a_key_group_off_a_worker() -> None:
     of = job(NOT_W3)
     decider = of.decider()
     plans(of, decider, 3)
-    found = why_here(kg(0), decider.known, decider._execution, ())
+    found = why_here(kg(0), decider.known, decider._situation.execution, ())
     forbidden = {each.worker: each.forbidden for each in found.targets if not each.owner}
     assert forbidden.pop(WORKERS[3]) == "rule not-w3: old kernel"
     assert set(forbidden.values()) == {None}
