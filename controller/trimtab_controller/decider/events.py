@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.predictions.comparison import MispredictedWorker
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent

@@ -45,7 +45,7 @@ from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.guarding import GuardStop
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId

@@ -10,7 +10,7 @@ from trimtab_controller.decider.operators.intents import OperatorIntents
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import AppId, WorkerId
 

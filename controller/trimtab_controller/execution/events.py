@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
 from trimtab_controller.execution.guarding import GuardSettings, GuardStop
 from trimtab_controller.execution.lags import JobWindow
-from trimtab_controller.execution.links import HostReport
+from trimtab_controller.execution.restores.links import HostReport
 from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_controller.rows import Sites
@@ -32,7 +32,7 @@ class Limits:
     wait until one hand-over at a time is in flight.
 
     Restores begin so that a host, and all hosts together, restore no more bytes per second on average (None: no limit;
-    see `restore_rate.py`).
+    see `restores/rate.py`).
 
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.

@@ -34,11 +34,11 @@ from trimtab_controller.execution.events import (
     StandbysWanted,
     StopWanted,
 )
-from trimtab_controller.execution.handover_restores import HandoverRestores
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.placement_forms import PlacementForms, publish_again
 from trimtab_controller.execution.releases import Releases
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restores.of_handovers import HandoverRestores
 from trimtab_controller.execution.sites import SeenSites
 from trimtab_controller.execution.state import (
     ENDED,

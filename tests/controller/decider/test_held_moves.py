@@ -20,7 +20,7 @@ from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.plan import Collocation, Move, MoveReason, Plan, PlanReason, PlanWhy
 from trimtab_protocol.messages.decode import BadMessage, encode
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId

@@ -27,7 +27,7 @@ from trimtab_controller.decider.events import (
     IntentsChanged,
     RestoresLearned,
 )
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, next_owned
 from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.intents import Pause

@@ -13,7 +13,7 @@ from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS
 from trimtab_controller.execution.events import PlanDecided, Publish, RestoreEnded, Resumed
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores import BYTES_PER_S, ENOUGH, FEW, PRIOR, UNIT_S, RestoreCosts
+from trimtab_controller.execution.restores.costs import BYTES_PER_S, ENOUGH, FEW, PRIOR, UNIT_S, RestoreCosts
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Recovery, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Phase

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.restores import LearnedRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.plan import Move, Plan
 from trimtab_controller.rows import row_after
 from trimtab_protocol.messages.names import HostId, WorkerId

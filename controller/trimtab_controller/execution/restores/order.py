@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from trimtab_controller.execution.budget import Gate
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.pace import Pace, share_of_host, slow_start_s
-from trimtab_controller.execution.restore_rate import RestoreRate, limited_s
-from trimtab_controller.execution.restores import RestoreCosts, slots_of
+from trimtab_controller.execution.restores.costs import RestoreCosts, slots_of
+from trimtab_controller.execution.restores.rate import RestoreRate, limited_s
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
 from trimtab_models.instances.scheduling import RemoteCost

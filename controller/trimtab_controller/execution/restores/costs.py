@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trimtab_controller.execution.links import Links
+from trimtab_controller.execution.restores.links import Links
 from trimtab_controller.execution.state import Handover
 from trimtab_models.dyndl import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.instances import AffineCost

@@ -1,6 +1,6 @@
 """The restores of hand-overs: in which order they begin, how many at a time, and what they have cost.
 
-They share links and slots of their hosts with new standbys (`standby_restores.py`).
+They share links and slots of their hosts with new standbys (`of_standbys.py`).
 """
 
 from collections import Counter
@@ -12,10 +12,10 @@ from trimtab_controller.execution.budget import Gate
 from trimtab_controller.execution.events import HostsSeen, Limits, RestoreEnded
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.releases import Releases
-from trimtab_controller.execution.restore_order import Room, schedule
-from trimtab_controller.execution.restore_rate import RestoreRate
-from trimtab_controller.execution.restores import LearnedRestores, RestoreCosts
-from trimtab_controller.execution.standby_restores import StandbyRestores
+from trimtab_controller.execution.restores.costs import LearnedRestores, RestoreCosts
+from trimtab_controller.execution.restores.of_standbys import StandbyRestores
+from trimtab_controller.execution.restores.order import Room, schedule
+from trimtab_controller.execution.restores.rate import RestoreRate
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import HostId
