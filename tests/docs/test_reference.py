@@ -1,5 +1,6 @@
 """The reference pages say what the code says, and the code says something about everything that they list."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import trimtab_reference
 from trimtab_agent.configuration import read_configuration
 from trimtab_models.solving import Infeasible, Never, method_named
 from trimtab_models.solving.methods import FAMILIES
-from trimtab_reference import COMMAND, PAGES, configuration, files, limits, source
+from trimtab_reference import COMMAND, PAGES, cli, configuration, files, limits, source
 from trimtab_reference.markdown import table
 
 
@@ -74,6 +75,30 @@ bootstrap_servers = "127.0.0.1:9092"  # some of them
         "| `socket` | path | required | – | Workers connect here. |",
     ]
     assert "| `bootstrap_servers` | string | required | – | Some of them. |" in kafka
+
+
+def test_a_comment_that_goes_on_belongs_to_the_line_above() -> None:
+    titles, [key, _] = configuration.parse_sample(
+        "[a]    # this\n       # and that\nx = 1  # one\n       # more\n# [b]  # other\n       # words\n# y = 2 # two\n"
+    )
+    assert titles == {"a": "this and that", "b": "other words"}
+    assert key.text == "one more"
+
+
+def test_a_usage_shows_which_options_exclude_each_other_and_choices_as_they_are_typed() -> None:
+    commands = argparse.ArgumentParser(prog="x").add_subparsers()
+    parser = commands.add_parser("go", epilog="x go a > b\nthen read it")
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash | zsh")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--for", metavar="SPAN", help="how long")
+    which.add_argument("--end", action="store_true", help="end it")
+    assert list(cli.of_command(parser, 3)) == [
+        "### x go",
+        "```\nx go SHELL (--for SPAN | --end)\n```",
+        "| argument | meaning |\n|---|---|\n| `SHELL` | bash \\| zsh. One of `bash`, `zsh`. |\n"
+        "| `--for SPAN` | How long. |\n| `--end` | End it. |",
+        "```\nx go a > b\n```\n\nthen read it",
+    ]
 
 
 def test_a_key_without_a_comment_is_named() -> None:

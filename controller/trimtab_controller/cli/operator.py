@@ -95,7 +95,10 @@ def read_document(args: argparse.Namespace) -> dict[str, Any]:
             "kafka": {"bootstrap_servers": args.bootstrap},
             "stream": {"checkpoint_dir": "none"},  # no stream is run here
         }
-    raise BadConfiguration("name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME")
+    raise BadConfiguration(
+        f"name the cluster: --config FILE, or {CONFIG_VARIABLE} in the environment, "
+        "or --bootstrap HOST:PORT and --cluster NAME"
+    )
 
 
 def _path_of(args: argparse.Namespace) -> Path | None:

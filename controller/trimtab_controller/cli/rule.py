@@ -1,6 +1,7 @@
 """`trimtab rule add`, `remove` and `list`: operators' rules about where key groups may be."""
 
 import argparse
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,7 +34,6 @@ def run(args: argparse.Namespace) -> int:
 
 def run_add(args: argparse.Namespace, target: Target) -> int:
     """Add a rule, or only say what would follow."""
-    known = asked(args, status=read_status(target), intents=read_intents(target))
     given: dict[str, Any] = {
         name: value
         for name in ("name", "kind", "app", "operator", "key_groups", "workers", "hosts", "zones", "priority")
@@ -41,8 +41,9 @@ def run_add(args: argparse.Namespace, target: Target) -> int:
     }
     if args.until is not None:
         seconds, from_now = args.until
-        given["until"] = known.at + seconds if from_now else seconds
-    rule = read_rule(Fields(given, ""), args.reason)
+        given["until"] = time.time() + seconds if from_now else seconds
+    rule = read_rule(Fields(given, ""), args.reason)  # before anybody waits for a broker
+    known = asked(args, status=read_status(target), intents=read_intents(target))
     return carry_out(args, target, rules.add(known, rule, look(target)), dry_run=args.dry_run)
 
 

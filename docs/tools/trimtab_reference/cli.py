@@ -1,11 +1,13 @@
 """docs/reference/cli.md: commands, options and exit codes, from the parsers themselves."""
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 import trimtab_agent.cli
 import trimtab_controller.cli
-from trimtab_reference.markdown import code, table
+from trimtab_reference.markdown import code, plain, table
 from trimtab_reference.source import Undocumented
 
 
@@ -27,15 +29,16 @@ def render() -> str:
         ),
     ]
     for name in names:
-        parts += _command(_children(trimtab_controller.cli.parser_for(name))[name], level=3)
+        parts += of_command(_children(trimtab_controller.cli.parser_for(name))[name], level=3)
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     for parser in _children(agent).values():
-        parts += _command(parser, level=3)
+        parts += of_command(parser, level=3)
     return "\n\n".join(part for part in parts if part)
 
 
-def _command(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+def of_command(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
+    """The parts of the page about a command and those below it."""
     yield f"{'#' * level} {parser.prog}"
     if parser.description:
         yield _sentence(parser.description)
@@ -45,9 +48,10 @@ def _command(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
         yield f"```\n{_usage(parser)}\n```"
     if rows:
         yield table(("argument", "meaning"), rows)
-    yield _exit_codes(parser)
+    if parser.epilog:
+        yield _exit_codes(parser)
     for child in children.values():
-        yield from _command(child, level + 1)
+        yield from of_command(child, level + 1)
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -76,7 +80,9 @@ def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> tuple[str,
         words.append("Required.")
     if action.choices is not None and value.isupper():
         words.append("One of " + ", ".join(map(code, action.choices)) + ".")
-    return ", ".join(map(code, names)), " ".join(map(_sentence, words))
+    listed = action.choices is not None and text.split(" ", 1)[0].rstrip(":") in map(str, action.choices)
+    first = _ended(text) if listed else _sentence(text)  # a choice stays as it is typed
+    return ", ".join(map(code, names)), " ".join([first, *map(_sentence, words[1:])])
 
 
 def _value(action: argparse.Action) -> str:
@@ -91,10 +97,20 @@ def _value(action: argparse.Action) -> str:
 
 def _usage(parser: argparse.ArgumentParser) -> str:
     words = [parser.prog]
+    either = {member: group for group in parser._mutually_exclusive_groups for member in group._group_actions}
     for action in filter(_is_shown, parser._actions):
-        word = " ".join([*action.option_strings[-1:], _value(action)]).strip()
-        words.append(word if action.required or not action.option_strings else f"[{word}]")
+        group = either.get(action)
+        if group is None:
+            word = _called(action)
+            words.append(word if action.required or not action.option_strings else f"[{word}]")
+        elif action is group._group_actions[0]:
+            word = " | ".join(map(_called, group._group_actions))
+            words.append(f"({word})" if group.required else f"[{word}]")
     return _wrapped(words)
+
+
+def _called(action: argparse.Action) -> str:
+    return " ".join([*action.option_strings[-1:], _value(action)]).strip()
 
 
 def _wrapped(words: Iterable[str], width: int = 100) -> str:
@@ -107,12 +123,19 @@ def _wrapped(words: Iterable[str], width: int = 100) -> str:
 
 
 def _exit_codes(parser: argparse.ArgumentParser) -> str:
-    """What the parser itself says below its help."""
-    return " ".join((parser.epilog or "").split())
+    """What the parser itself says below its help; command lines as code."""
+    example = re.compile(rf"(?:\w+: +)?{re.escape(parser.prog.split()[0])} ")
+    lines = (parser.epilog or "").splitlines()
+    parts = ((is_code, list(each)) for is_code, each in groupby(lines, lambda line: bool(example.match(line))))
+    return "\n\n".join("\n".join(["```", *rows, "```"]) if is_code else plain("\n".join(rows)) for is_code, rows in parts)
 
 
 def _sentence(text: str) -> str:
     text = text.strip()
     if text.split(" ", 1)[0].rstrip(",;:").isalpha():
         text = text[:1].upper() + text[1:]
+    return _ended(text)
+
+
+def _ended(text: str) -> str:
     return text if text.endswith(".") else text + "."

@@ -17,6 +17,7 @@ from typing import Any
 from trimtab_agent.configuration import read_configuration
 from trimtab_console.configuration import decode as read_console
 from trimtab_controller.cli import BLAS_THREADS
+from trimtab_controller.cli.operator import CONFIG_VARIABLE
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_reference import ROOT
@@ -40,6 +41,8 @@ ENVIRONMENT = (
     "forecasts and the stream's. Threads of numpy gain nothing there, and would keep cores busy while they wait. What "
     f"you set yourself stays, as does {code('OPENBLAS_NUM_THREADS')}. `trimtab sandbox` and `trimtab console` do not "
     "set it.",
+    f"{code(CONFIG_VARIABLE)} names the controller.toml of the operator's commands that take no `--config`: "
+    "`export TRIMTAB_CONFIG=/etc/trimtab/controller.toml`.",
 )
 
 
@@ -90,16 +93,19 @@ def parse_sample(text: str) -> tuple[dict[str, str], list[Key]]:
     """The sections with what the comment behind each says, and the keys with theirs."""
     titles: dict[str, str] = {}
     keys: list[Key] = []
-    section = ""
+    section, of_key = "", False
     for line in (COMMENTED.sub("", line) for line in text.splitlines()):
         if found := SECTION.fullmatch(line):
-            section = found[1]
+            section, of_key = found[1], False
             titles[section] = found[2] or ""
         elif found := KEY.fullmatch(line):
-            if not found[1]:  # a quoted key stands for any key of its table
+            if of_key := not found[1]:  # a quoted key stands for any key of its table
                 keys.append(Key(section=section, name=found[2], text=found[4] or ""))
-        elif keys and (more := re.fullmatch(r"\s+# (.*)", line)):
-            keys[-1] = dataclasses.replace(keys[-1], text=f"{keys[-1].text} {more[1]}")
+        elif section and (more := re.fullmatch(r"#?\s+# (.*)", line)):
+            if of_key:
+                keys[-1] = dataclasses.replace(keys[-1], text=f"{keys[-1].text} {more[1]}")
+            else:
+                titles[section] += f" {more[1]}"
     return titles, keys
 
 

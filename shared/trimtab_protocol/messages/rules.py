@@ -29,6 +29,8 @@ MAX_REASON = 2_000
 MAX_PATTERN = 200
 """Characters of a pattern."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+EXPECTED = "expected "
+"""How the text of a rule that says too much or too little begins."""
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -84,19 +86,20 @@ class Rule:
         given = [name for name in _TARGETS if getattr(self, name)]
         if bool(may) != bool(given) or not set(given) <= set(may):
             raise ValueError(
-                f"a rule of the kind {self.kind} needs {expected or 'no workers, hosts or zones'}"
-                + (f", and no {' or '.join(extra)}" if may and (extra := sorted(set(given) - set(may))) else "")
+                f"{EXPECTED}{expected or 'no workers, hosts or zones'}"
+                + (f", and no {' or '.join(extra)}," if may and (extra := sorted(set(given) - set(may))) else "")
+                + f" beside the kind {self.kind}"
             )
         if self.kind is RuleKind.PIN and (len(self.workers) > 1 or _WILD.search(self.workers[0])):
-            raise ValueError("a rule of the kind pin needs the name of one worker; a pool may have several")
+            raise ValueError(f"{EXPECTED}the name of one worker beside the kind pin; a pool may have several")
         if self.kind is RuleKind.SPREAD and (self.operator != "*" or self.key_groups):
-            raise ValueError("a rule of the kind spread is about whole apps: it needs no operator and no key_groups")
+            raise ValueError(f"{EXPECTED}no operator and no key_groups beside the kind spread: it is about whole apps")
         if self.kind is RuleKind.PRIORITY and not self.priority:
-            raise ValueError("a rule of the kind priority needs priority")
+            raise ValueError(f"{EXPECTED}priority beside the kind priority")
         if abs(self.priority) > MAX_PRIORITY:
-            raise ValueError(f"found the priority {self.priority}, expected -{MAX_PRIORITY} to {MAX_PRIORITY}")
+            raise ValueError(f"{EXPECTED}a priority from -{MAX_PRIORITY} to {MAX_PRIORITY}")
         if any(first > last for first, last in self.key_groups):
-            raise ValueError("the first key group of a range must not be above its last")
+            raise ValueError(f"{EXPECTED}no key group of a range above its last")
 
     @property
     def places(self) -> bool:
@@ -153,7 +156,9 @@ def read_rule(fields: Fields, reason: str | None = None, until: Callable[[Fields
     try:
         return Rule(**found)
     except ValueError as error:
-        raise BadMessage(Fault.RANGE, fields.at("kind"), f"rule {found['name']}", str(error)) from error
+        raise BadMessage(
+            Fault.RANGE, fields.at("kind"), str(found["kind"]), str(error).removeprefix(EXPECTED)
+        ) from error
 
 
 def ranges_of(text: str, path: str) -> tuple[tuple[int, int], ...]:
@@ -165,6 +170,8 @@ def ranges_of(text: str, path: str) -> tuple[tuple[int, int], ...]:
     ranges = [(int(each[1]), int(each[2] or each[1])) for each in found if each is not None]
     if None in found or any(last > MAX_PARTITIONS for _, last in ranges):
         raise BadMessage(Fault.RANGE, path, text, f"numbers and ranges up to {MAX_PARTITIONS}, such as 0-15,40")
+    if any(first > last for first, last in ranges):
+        raise BadMessage(Fault.RANGE, path, text, "ranges whose first key group is not above their last, such as 0-15")
     return tuple(ranges)
 
 

@@ -15,7 +15,11 @@ from trimtab_controller.kafka import reader as reader_module
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["status"], "name the cluster: --config FILE, or --bootstrap HOST:PORT and --cluster NAME"),
+        (
+            ["status"],
+            "name the cluster: --config FILE, or TRIMTAB_CONFIG in the environment, "
+            "or --bootstrap HOST:PORT and --cluster NAME",
+        ),
         (["status", "--config", "absent.toml"], "absent.toml: No such file or directory"),
         (["drain", "w0", "--bootstrap", "x", "--cluster", "a b"], "controller.cluster: found 'a b', expected a name"),
         (["controller", "run", "--config", "absent.toml"], "absent.toml: No such file or directory"),
@@ -39,6 +43,14 @@ from trimtab_controller.kafka import reader as reader_module
             "--set balance.no_such_key=3: balance.no_such_key: found a whole number",
         ),
         (["solve", "milp", __file__], f"{__file__}: $: found no JSON"),
+        (
+            ["rule", "add", "r", "--kind", "pin", "--reason", "it waits for the broker last", *NOWHERE],
+            "kind: found 'pin', expected workers beside the kind pin",
+        ),
+        (
+            ["rule", "add", "r", "--kind", "freeze", "--reason", "y", "--key-groups", "9-3", *NOWHERE],
+            "key_groups: found '9-3', expected ranges whose first key group is not above their last",
+        ),
         (["pause", "--reason", "", *NOWHERE], "reason: found '0 characters', expected 1 to 2000 characters"),
     ],
 )
@@ -57,6 +69,15 @@ def test_a_wrong_number_of_workers_is_exit_code_2(number: str, capsys: pytest.Ca
         main(["scale", "shop", number, *NOWHERE])
     assert ended.value.code == 2
     assert f"found '{number}', expected a number of workers from 1 to 10000, or 'auto'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("until", ["yesterday", "2026-13-01", "2 h"])
+def test_a_wrong_end_of_a_rule_is_exit_code_2(until: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["rule", "add", "r", "--kind", "freeze", "--reason", "y", "--until", until, *NOWHERE])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert f"found '{until}', expected a number with s, m, h or d behind it, or a time with its zone" in told
 
 
 def test_an_unreachable_broker_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,11 @@ def end(text: str) -> tuple[float, bool]:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        return span(text), True
+        try:
+            return span(text), True
+        except argparse.ArgumentTypeError as error:
+            expected = "a number with s, m, h or d behind it, or a time with its zone: 2026-12-01T00:00:00Z"
+            raise argparse.ArgumentTypeError(f"found {text[:80]!r}, expected {expected}") from error
     if found.tzinfo is None:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a time with its zone: 2026-12-01T00:00:00Z")
     return found.timestamp(), False
