@@ -255,5 +255,6 @@ def _trust() -> TrustFile | None:
 def _named(variable: str) -> str:
     found = os.environ.get(variable, "")
     if not NAME_PATTERN.fullmatch(found):
-        raise NotConfigured(f"environment variable {variable}: found {found!r}, expected a name")
+        told = f"found {found!r}, expected a name" if found else "not set; a test of the app may set any name"
+        raise NotConfigured(f"environment variable {variable}: {told}")
     return found

@@ -149,7 +149,10 @@ def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("variable", ["TRIMTAB_CLUSTER", "TRIMTAB_WORKER"])
 def test_who_this_process_is_must_be_said(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "no name")
-    with pytest.raises(NotConfigured, match=f"{variable}: found 'no name'"):
+    with pytest.raises(NotConfigured, match=f"{variable}: found 'no name', expected a name"):
+        install(app())
+    monkeypatch.delenv(variable)
+    with pytest.raises(NotConfigured, match=f"{variable}: not set"):
         install(app())
 
 
