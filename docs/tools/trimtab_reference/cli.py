@@ -127,7 +127,9 @@ def _exit_codes(parser: argparse.ArgumentParser) -> str:
     example = re.compile(rf"(?:\w+: +)?{re.escape(parser.prog.split()[0])} ")
     lines = (parser.epilog or "").splitlines()
     parts = ((is_code, list(each)) for is_code, each in groupby(lines, lambda line: bool(example.match(line))))
-    return "\n\n".join("\n".join(["```", *rows, "```"]) if is_code else plain("\n".join(rows)) for is_code, rows in parts)
+    return "\n\n".join(
+        "\n".join(["```", *rows, "```"]) if is_code else plain("\n".join(rows)) for is_code, rows in parts
+    )
 
 
 def _sentence(text: str) -> str:
