@@ -150,7 +150,7 @@ def show(apps: Sequence[AppId], columns: Mapping[str, Mapping[AppId, Outcome]], 
     out.print(
         "Loads are those that were recorded. So is the number of workers, unless [scaling] mode is act: then it is the "
         "replay's own. What a job would have done with more or fewer workers than it had is not known: demand follows "
-        "the size, so look at the workers, and not only at the loads. Operators only add rules."
+        "the size, so look at the workers, and not only at the loads. Of what operators asked for, only rules are kept."
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.single_moves import SingleMoves
@@ -19,6 +20,7 @@ from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.status import Status
+from trimtab_protocol.wording import time_span
 
 MAX_TARGETS = 1_000
 """Workers of one answer: those to which a move would do most good, and the owner."""
@@ -175,6 +177,9 @@ def _stays(
     row = execution.rounds.get(key_group.app)
     if row is not None and row.ended_at is None:
         return f"plan {row.plan} of the app is in flight"
+    if key_group in pinned_in(view.end_s, view, execution.hand_moved):
+        left = time_span(execution.hand_moved[key_group].until - view.end_s)
+        return f"an operator moved it here: it stays for another {left} ([plans] keep_moved_s)"
     return None
 
 

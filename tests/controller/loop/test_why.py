@@ -14,6 +14,7 @@ from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import UNLIMITED, AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.proposal import HandMoved
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan, moves_of
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
@@ -111,6 +112,17 @@ def test_that_moves_wait_for_a_peak_is_told(reason: str, age_s: float, waits: bo
     assert found.stays == (text if waits else None)
     after = replace(status, decisions=(row, replace(row, at=999.0, reason="inside_band")))
     assert why_here(kg(1), known(), EXECUTION, EVENTS, after).stays is None
+
+
+@pytest.mark.parametrize(
+    ("worker", "until", "stays"),
+    [(W0, 610.0, "an operator moved it here: it stays for another 10 min ([plans] keep_moved_s)"),
+     (W0, 10.0, None), (W1, 610.0, None)],
+)  # fmt: skip
+def test_that_an_operator_moved_it_here_is_told(worker: WorkerId, until: float, stays: str | None) -> None:
+    moved = replace(EXECUTION, hand_moved={kg(1): HandMoved(worker=worker, until=until)})
+    assert why_here(kg(1), known(), moved, EVENTS).stays == stays
+    assert why_here(kg(2), known(), moved, EVENTS).stays is None
 
 
 def test_what_moving_it_to_each_worker_would_do() -> None:
