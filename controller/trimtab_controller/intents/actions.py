@@ -10,11 +10,13 @@ from trimtab_controller.intents.change import (
     Refusal,
     check_known,
     check_reports,
+    check_seen,
     not_now,
     one,
     several,
     take_back,
     unheard,
+    unseen,
 )
 from trimtab_controller.intents.names import ZONE, Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, left_out, revoked_of, told_of_unheard
@@ -59,8 +61,20 @@ def drain(asked: Asked, node: Node) -> Change:
     )
     caveats = not_now(asked, "the drain starts", "moves")
     apps = {row.app for row in asked.nodes if row.worker == name and row.app is not None}
-    told = (*_only_told(asked, name), *frozen_in(asked, apps), *_nowhere_to_go(asked, name, {name}))
+    told = (
+        *_only_told(asked, name),
+        *frozen_in(asked, apps),
+        *_nowhere_to_go(asked, name, {name}),
+        *_unsure(asked, name),
+    )
     return one(intent, text, (*caveats, *told))
+
+
+def _unsure(asked: Asked, name: WorkerId) -> tuple[str, ...]:
+    """That the name may be wrong, or that of a host, and nobody can tell yet."""
+    why = unseen(asked)
+    told = f"but whether {name} is a worker is not known: {why}; a host is drained only after that"
+    return () if why is None or asked.status is None else (told,)  # without a controller, the caveats say so
 
 
 def _on_host(asked: Asked, host: str) -> list[WorkerId]:
@@ -73,6 +87,7 @@ def _zone_named(node: Node) -> str | None:
 
 def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
     """The workers on hosts of a zone.  Raises Refusal."""
+    check_seen(asked)
     rows = asked.status.hosts if asked.status else ()
     hosts = {row.host for row in rows if row.zone == zone}
     if not hosts:

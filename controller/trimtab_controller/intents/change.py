@@ -139,6 +139,22 @@ def not_now(asked: Asked, what: str, does: str) -> tuple[str, ...]:
     return (why[asked.state],) if asked.state in why else ()
 
 
+def unseen(asked: Asked) -> str | None:
+    """Why it is not known which workers there are; None if it is."""
+    if asked.status is None:
+        return "no controller has reported yet"
+    if asked.status.window_end is None and not asked.nodes:
+        return "no window has come since this controller leads"
+    return None
+
+
+def check_seen(asked: Asked) -> None:
+    """Raises Refusal while it is not known which workers there are."""
+    if (why := unseen(asked)) is not None:
+        told = "ask again after the next window, see `trimtab status`"
+        raise Refusal(Fault.CONFLICT, f"which workers run is not known: {why}: {told}")
+
+
 def check_reports(asked: Asked, app: AppId) -> None:
     """Raises Refusal if apps report, but not this one."""
     if asked.apps and app not in asked.apps:

@@ -3,7 +3,7 @@
 from collections.abc import Sized
 
 from trimtab_controller.intents.actions import drain, undrain
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, several
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, check_seen, several
 from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_unheard
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
@@ -17,6 +17,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
     check_span(for_s)
     old = check_known(asked, "maintenance")
+    check_seen(asked)
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
         there = first_few(sorted(hosts)) or "none"

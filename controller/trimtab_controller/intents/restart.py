@@ -10,6 +10,7 @@ from trimtab_controller.intents.change import (
     Refusal,
     check_known,
     check_reports,
+    check_seen,
     not_now,
     one,
     take_back,
@@ -31,6 +32,7 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
     old = check_known(asked, "rolling-restart")
     check_reports(asked, app)
+    check_seen(asked)
     if restart_key(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)

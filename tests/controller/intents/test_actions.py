@@ -64,6 +64,22 @@ def test_a_known_worker_is_drained() -> None:
     assert change.caveats == ()
 
 
+NO_WINDOW = replace(STATUS, nodes=(), hosts=(), apps=(), window_end=None)
+"""Of a controller that has led since a moment ago."""
+
+
+@pytest.mark.parametrize("status", [NO_WINDOW, None])
+def test_which_workers_there_are_is_not_known_before_the_first_window(status: Status | None) -> None:
+    why = "no window has come since this controller leads" if status else "no controller has reported yet"
+    with pytest.raises(Refusal, match=f"^which workers run is not known: {why}: ask again") as refused:
+        restart.rolling_restart(asked(status), APP)
+    assert refused.value.fault is Fault.CONFLICT
+    change = actions.drain(asked(status), WORKER)  # an operator who knows its name need not wait
+    assert written(change) == [Drain(**own(worker=WORKER))]  # type: ignore[arg-type]
+    told = f"but whether {WORKER} is a worker is not known: {why}; a host is drained only after that"
+    assert change.caveats[-1] == (told if status else "no controller has reported yet: the drain starts when one leads")
+
+
 def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
     (host,) = {row.host for row in STATUS.nodes if row.worker == WORKER}
     workers = sorted(row.worker for row in STATUS.nodes if row.host == host)

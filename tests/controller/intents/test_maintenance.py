@@ -28,6 +28,9 @@ def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(Refusal, match="no host 'nobody' reports"):
         maintenance.maintenance(asked(), "nobody", 60.0)
+    unseen = replace(STATUS, nodes=(), hosts=(), apps=(), window_end=None)
+    with pytest.raises(Refusal, match=r"^which workers run is not known: no window has come since this controller"):
+        maintenance.maintenance(asked(unseen), HOST, 60.0)
     with pytest.raises(Refusal, match="expected more than 0 s"):
         maintenance.maintenance(asked(), HOST, 0.0)
     assert maintenance.end(asked(), HOST).text == f"nothing to do: {HOST} is not being drained"
