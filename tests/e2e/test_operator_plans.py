@@ -111,7 +111,7 @@ def undo(page: Page, address: str, console: Client, plan: Plan) -> None:
     (moved,) = console.explanation(plan.plan).moves
     page.goto(f"{address}/#/plan/{plan.plan}")
     title = f"Undo plan {plan.plan}"
-    confirm(page, title, f"{title}?", f"plan {plan.plan} of {plan.app} is undone: 1 key group back")
+    confirm(page, title, f"{title}?", f"plan {plan.plan} of {plan.app} will be undone: 1 key group back")
     until(lambda: owner(console, moved.key_group) == moved.source, "the key group is back")
     assert (moved.reason, intents(console)) == ("move", [])
 

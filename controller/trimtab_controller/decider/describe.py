@@ -54,7 +54,8 @@ def describe(decision: Decision) -> str:
         case Proposed(plan=plan):
             return f"{plan.app}: waits for approval: {describe_plan(plan)}"
         case ProposalEnded(plan=name):
-            return f"{decision.app}: plan {name} {decision.outcome}: {decision.detail}"
+            told = decision.detail.removeprefix(f"{decision.outcome} ")  # who has rejected it is told with the word
+            return f"{decision.app}: plan {name} {decision.outcome}: {told}"
         case Refused():
             return f"refused: {decision.what}: {decision.detail}"
         case Adopted() | StandbysPlaced() | PlanEnded() | Restarted():

@@ -105,7 +105,7 @@ def undo(asked: Asked, plan: str, looked: Looked, *, partly: bool = False) -> Ch
     going, staying = _what_can(asked, app, moves, looked) if partly else (moves, ())
     lost = (f"but {unlisted} moves of the plan are not known: the events do not list them",) if unlisted else ()
     whole = "undone" if len(going) == len(moves) and not unlisted else "undone in part"
-    what = f"plan {plan} of {app} is {whole}: {_groups(len(going))} back"
+    what = f"plan {plan} of {app} will be {whole}: {_groups(len(going))} back"
     try:
         change = _wanted(asked, _portions(asked, going, plan), looked, f"{what}{_in_plans(going)}", moved_on)
     except Refusal as refusal:
@@ -207,8 +207,11 @@ def _wanted(asked: Asked, wishes: Sequence[MoveKeyGroups], looked: Looked, what:
 
 
 def _waiting(asked: Asked, plan: str) -> ProposalStatus:
-    rows = [row for row in asked.status.proposals if row.rejected is None] if asked.status else []
-    row = next((row for row in rows if row.plan == plan), None)
+    told = asked.status.proposals if asked.status else ()
+    rows = [row for row in told if row.rejected is None]
+    row = next((row for row in told if row.plan == plan), None)
+    if row is not None and row.rejected is not None:
+        raise Refusal(Fault.CONFLICT, f"plan {row.plan} was {row.rejected}")
     if row is not None and asked.at >= row.expires_at:
         raise Refusal(Fault.CONFLICT, f"plan {row.plan} has expired: nobody has decided about it in time")
     if row is None:

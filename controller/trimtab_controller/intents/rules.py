@@ -128,4 +128,5 @@ def _each(
         caveats = [f"but {each}" for each in conflicts_in(after) if each not in set(conflicts_in(before))]
         if not about:
             caveats.append(f"but it is about no key group of {app}")
-        yield f"it is about {about} key groups of {app}, of which {have} have to move", caveats
+        groups = f"{about} key group{'' if about == 1 else 's'}"
+        yield f"it is about {groups} of {app}, of which {have} {'has' if have == 1 else 'have'} to move", caveats

@@ -28,6 +28,22 @@ MAX_MOVES = 50
 """Past moves of one answer."""
 WAITS_S = 120.0
 """How old the decision to wait may be beside the status: it is repeated in every window."""
+HELD_UP = frozenset(
+    {
+        SkipReason.JOURNAL,
+        SkipReason.PAUSED,
+        SkipReason.SCALING_IN_FLIGHT,
+        SkipReason.DRY_RUN,
+        SkipReason.AWAITING_APPROVAL,
+        SkipReason.REJECTED,
+        SkipReason.DISRUPTION_BUDGET,
+        SkipReason.PLANS_FROZEN,
+        SkipReason.PLANS_MISS,
+        SkipReason.JOB_SUFFERS,
+        SkipReason.PEAK_PASSES,
+    }
+)
+"""Reasons for which no plan for balance begins, whatever the loads are."""
 
 
 class UnknownKeyGroupError(Exception):
@@ -184,11 +200,12 @@ def _stays(
 
 
 def _waits(app: AppId, status: Status | None) -> str | None:
-    """That plans for balance wait for a peak to pass, by the controller's last decision about the app."""
-    decisions = [row for row in status.decisions if row.app == app] if status is not None else []
-    if status is None or not decisions or decisions[-1].reason != SkipReason.PEAK_PASSES:
+    """What holds up all plans for balance, by the controller's last decision about the app or the cluster."""
+    decisions = [row for row in status.decisions if row.app in (app, None)] if status is not None else []
+    if status is None or not decisions or decisions[-1].reason not in HELD_UP:
         return None
-    return decisions[-1].text if status.at - decisions[-1].at <= WAITS_S else None
+    last = decisions[-1]
+    return last.text.removeprefix("nothing: ").removeprefix(f"{app}: ") if status.at - last.at <= WAITS_S else None
 
 
 def _targets(

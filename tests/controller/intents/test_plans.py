@@ -88,7 +88,8 @@ def test_only_a_plan_that_waits_can_be_approved_or_rejected() -> None:
     for ask in (plans.approve, plans.reject):
         assert refused(Fault.UNKNOWN, ask, asked(), "1.9") == "no plan '1.9' waits for approval; there is 1.2"
         gone = asked(replace(STATUS, proposals=(replace(WAITING, rejected="rejected by bob: no"),)))
-        assert refused(Fault.UNKNOWN, ask, gone, "1.2") == "no plan '1.2' waits for approval; none does"
+        assert refused(Fault.CONFLICT, ask, gone, "1.2") == "plan 1.2 was rejected by bob: no"
+        assert refused(Fault.UNKNOWN, ask, gone, "1.9") == "no plan '1.9' waits for approval; none does"
 
 
 def test_a_plan_that_has_expired_is_not_approved_although_no_controller_has_said_so_yet() -> None:
@@ -132,7 +133,9 @@ def test_undo_takes_back_what_a_plan_has_moved_by_its_events() -> None:
     there = ended(EventMove(key_group=kg(0), source=W1, target=W0, outcome="done"))
     change = plans.undo(asked(), "1.2", looked(None, there))
     assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
-    assert change.text.startswith("plan 1.2 of app is undone: 1 key group back: load distance 0.0 -> 10.0, 1 move,")
+    assert change.text.startswith(
+        "plan 1.2 of app will be undone: 1 key group back: load distance 0.0 -> 10.0, 1 move,"
+    )
     [(_, intent)] = change.records
     assert isinstance(intent, MoveKeyGroups)
     assert intent.undoes == "1.2"
@@ -182,7 +185,7 @@ def test_undo_of_what_can_be_undone_says_what_cannot_and_why() -> None:
     assert told == "app: w7 does not run; 2 of 4 key groups can go back: `trimtab undo 1.2 --partly`"
     change = plans.undo(asked(), "1.2", known, partly=True)
     assert moves(change) == (Placing(key_group=kg(0), worker=W1), Placing(key_group=kg(1), worker=W1))
-    assert change.text.startswith("plan 1.2 of app is undone in part: 2 key groups back: load distance ")
+    assert change.text.startswith("plan 1.2 of app will be undone in part: 2 key groups back: load distance ")
     assert change.text.endswith("; 1 key group moved on since, and stays there")
     assert change.caveats == ("but not 2 key groups (app/sums/2, app/sums/3): w7 does not run",)
 
@@ -196,7 +199,7 @@ def test_undo_in_part_takes_back_what_the_events_list() -> None:
     known = seen({kg(0): W0, kg(1): W1}, replace(ended(*moved(0)), moves_total=1_500))
     change = plans.undo(asked(), "1.2", known, partly=True)
     assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
-    assert change.text.startswith("plan 1.2 of app is undone in part: 1 key group back")
+    assert change.text.startswith("plan 1.2 of app will be undone in part: 1 key group back")
     assert change.caveats == ("but 1499 moves of the plan are not known: the events do not list them",)
 
 
@@ -213,7 +216,7 @@ def test_undo_of_more_than_one_plan_may_have_is_several_plans(monkeypatch: pytes
     parts = [intent.moves for _, intent in change.records if isinstance(intent, MoveKeyGroups)]
     assert [[each.key_group for each in part] for part in parts] == [[kg(0), kg(1)], [kg(2), kg(3)], [kg(4)]]
     assert {intent.undoes for _, intent in change.records if isinstance(intent, MoveKeyGroups)} == {"1.2"}
-    told = "plan 1.2 of app is undone: 5 key groups back in 3 plans, one after the other: load distance "
+    told = "plan 1.2 of app will be undone: 5 key groups back in 3 plans, one after the other: load distance "
     assert change.text.startswith(told)
     assert ", 5 moves, " in change.text
     assert change.caveats == ()

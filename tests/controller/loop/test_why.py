@@ -109,9 +109,25 @@ def test_that_moves_wait_for_a_peak_is_told(reason: str, age_s: float, waits: bo
     row = DecisionStatus(at=1000.0 - age_s, kind="skip", reason=reason, text=text, app=APP)
     status = replace(STATUS, at=1000.0, decisions=(row, replace(row, app=AppId("other"), reason="inside_band")))
     found = why_here(kg(1), known(), EXECUTION, EVENTS, status)
-    assert found.stays == (text if waits else None)
+    assert found.stays == (text.removeprefix("nothing: app: ") if waits else None)
     after = replace(status, decisions=(row, replace(row, at=999.0, reason="inside_band")))
     assert why_here(kg(1), known(), EXECUTION, EVENTS, after).stays is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "app", "text", "stays"),
+    [
+        ("paused", None, "nothing: paused by ann: lunch", "paused by ann: lunch"),
+        ("plans_frozen", APP, "nothing: app: no plan for balance now", "no plan for balance now"),
+        ("awaiting_approval", APP, "nothing: app: plan 1.2 waits", "plan 1.2 waits"),
+        ("awaiting_approval", AppId("other"), "nothing: other: plan 1.3 waits", None),
+        ("inside_band", APP, "nothing: app: inside the band", None),
+    ],
+)
+def test_what_holds_up_all_plans_is_told(reason: str, app: AppId | None, text: str, stays: str | None) -> None:
+    row = DecisionStatus(at=990.0, kind="skip", reason=reason, text=text, app=app)
+    status = replace(STATUS, at=1000.0, decisions=(row,))
+    assert why_here(kg(1), known(), EXECUTION, EVENTS, status).stays == stays
 
 
 @pytest.mark.parametrize(
@@ -271,6 +287,31 @@ def test_a_plan_is_explained_by_all_its_events() -> None:
     assert loads == {W0: (45.0, 50.0, 49.0), W1: (45.5, 25.0, None), W2: (None, None, 1.0)}
     assert found.next == "one more move, app/sums/0 from w0 to w2, would bring the load distance to 4.25"
     assert explain_plan("9.9", EVENTS) is None
+
+
+@pytest.mark.parametrize(
+    ("phase", "said", "text", "outcome"),
+    [
+        (None, "", "waits for approval: 2 moves", "waits"),
+        ("rejected", "rejected by ann: not now", "rejected: by ann: not now; it was: 2 moves", "not begun"),
+        (
+            "expired",
+            "nobody has decided about it",
+            "expired: nobody has decided about it; it was: 2 moves",
+            "not begun",
+        ),
+    ],
+)
+def test_a_plan_that_has_not_begun_is_not_told_as_begun(phase: str | None, said: str, text: str, outcome: str) -> None:
+    proposed = replace(BEGUN, phase="proposed", text="waits for approval: 2 moves")
+    end = replace(ENDED, phase=phase or "", text=said, moves=(), moves_total=None)
+    found = explain_plan("1.2", (proposed, end) if phase else (proposed,))
+    assert found is not None
+    assert found.text == text
+    assert [move.outcome for move in found.moves] == [outcome, outcome]
+    begun = explain_plan("1.2", (proposed, replace(BEGUN, at=105.0)))
+    assert begun is not None
+    assert (begun.text, begun.moves[0].outcome) == ("app: 2 moves", None)
 
 
 def test_only_the_moves_of_the_key_group_are_told_the_newest_first() -> None:

@@ -1,15 +1,19 @@
 """What the events of a plan say together, in words: why each move was made, and what came of it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from trimtab_controller.decider.decision import Outcome
+from trimtab_controller.loop.events.of_proposals import WAITS
 from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 M = TypeVar("M", EventMove, PlannedMove)
 
+PROPOSAL_ENDS = frozenset(str(each) for each in Outcome)
+"""Phases of a plan that has waited for approval in vain."""
 WARM = {"standby": "was a standby of it", "copy": "had a copy of its state"}
 
 
@@ -24,11 +28,13 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         moves |= {row.key_group: _merged(moves.get(row.key_group), row, event) for row in event.moves}
         loads |= {row.worker: _loads(loads.get(row.worker), row) for row in event.loads}
         last = event if event.moves and event.phase != "measured" else last
+    text, state = _not_begun(begun, own)
+    moves = {each: replace(move, outcome=move.outcome or state) for each, move in moves.items()}
     measured = next((each.measured for each in reversed(own) if each.phase == "measured"), None)
     return PlanExplanation(
         plan=plan,
         app=begun.app,
-        text=begun.text,
+        text=text,
         mean_load=begun.mean_load,
         planned=begun.planned,
         measured=measured,
@@ -40,6 +46,19 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         ],
         next=next_text(begun),
         next_load_distance=begun.next.load_distance if begun.next else None,
+    )
+
+
+def _not_begun(proposed: Event, own: Sequence[Event]) -> tuple[str, str | None]:
+    """What is told of a plan, and of its moves if it waits for approval or did so in vain."""
+    if proposed.phase != "proposed":
+        return proposed.text, None
+    end = next((each for each in own if each.phase in PROPOSAL_ENDS), None)
+    if end is None:
+        return proposed.text, "waits"
+    return (
+        f"{end.phase}: {end.text.removeprefix(f'{end.phase} ')}; it was: {proposed.text.removeprefix(WAITS)}",
+        "not begun",
     )
 
 

@@ -12,6 +12,9 @@ from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
 from trimtab_protocol.messages.names import AppId
 
+WAITS = "waits for approval: "
+"""How the text of a plan that waits begins."""
+
 
 def proposals_of_step(
     now: float,
@@ -41,7 +44,7 @@ def _begun(
         if known is None or known.id != row.id:
             plan = plans.get(app, row.plan)
             yield replace(
-                _event(now, cluster, row, "proposed", f"waits for approval: {describe_plan(plan)}"),
+                _event(now, cluster, row, "proposed", f"{WAITS}{describe_plan(plan)}"),
                 before=plan.before,
                 planned=plan.planned,
                 lower_bound=plan.lower_bound,
