@@ -18,7 +18,7 @@ from trimtab_models.balance.bound import (
 )
 from trimtab_models.balance.knapsack import KnapsackCondition, relative_prices
 from trimtab_models.balance.load_prices import Detail, Relaxation
-from trimtab_models.balance.pieces import Pieces
+from trimtab_models.balance.pieces import Pieces, by_node, is_affordable
 from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.balance.reach import ReachCondition
 from trimtab_models.solving import Never
@@ -117,6 +117,23 @@ def test_at_no_price_of_loads_nodes_pay_more_than_the_optimum_does(problem, pric
         relaxation = Relaxation(problem, price, reached + 1.0, detail)
         chosen = np.array([0.0, *prices[: relaxation.classes - 1]])
         assert relaxation.at(chosen).paid(reached + 1e-9) <= 1 + 1e-7
+
+
+@quick
+@given(problems(), st.floats(0, 40))
+def test_where_whole_key_groups_are_affordable_their_knapsacks_refute_nothing(problem, d):
+    assume(problem.max_cost_bytes is not None)
+    conditions = CostConditions(problem, problem.max_cost_bytes)
+    whole = conditions.whole(d)
+    assume(whole is not None and is_affordable(problem, whole) and not conditions.refute(d))
+    assert not KnapsackCondition(problem, np.inf).refute(d)
+
+
+@pytest.mark.parametrize("nodes", [1, 5, 70_000])
+def test_key_groups_are_ordered_by_node_then_rank_then_place(nodes):
+    random = np.random.default_rng(nodes)
+    node, rank = random.integers(0, nodes, 500), random.integers(0, 9, 500).astype(float)
+    assert by_node(node, rank).tolist() == np.lexsort((rank, node)).tolist()
 
 
 @quick

@@ -21,13 +21,14 @@ Unplaced key groups are free.  Their load covers deficits first; S is then not u
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.losses import LARGEST
-from trimtab_models.balance.pieces import Excesses, Pieces
+from trimtab_models.balance.pieces import Excesses, Pieces, is_affordable
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.balance.reach import ReachCondition
 from trimtab_models.solving.stop import Stop
@@ -134,6 +135,23 @@ class CostConditions(Transfers):
         further = self.cheapest[(offers > 0) & (np.cumsum(offers) - offers < missing)]
         return pieces.key_groups[np.concatenate((np.flatnonzero(leaving), further))]
 
+    def whole(self, d: float) -> Ints | None:
+        """Whole key groups, the fewest bytes per load first, that meet R and D at `d`; None if even all are too few.
+
+        If the budgets pay for them, Knapsack does not refute `d`.
+        """
+        mandatory, offers = self.mandatory(d), self.offers(d)
+        missing = self.deficit(d) - float(offers[mandatory].sum())
+        further = self.cheapest[~mandatory[self.cheapest] & (offers[self.cheapest] > 0)]
+        if missing <= 0:
+            further = further[:0]
+        else:
+            carried = np.cumsum(offers[further])
+            if not len(carried) or carried[-1] < missing:
+                return None
+            further = further[: int(np.searchsorted(carried, missing)) + 1]
+        return self.pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), further))]
+
     def refute(self, d: float) -> bool:
         """Whether R or D refutes `d`."""
         above = np.maximum(0.0, self._excesses.above(d))
@@ -153,6 +171,21 @@ class CostConditions(Transfers):
         return cost > self._budget_bytes * (1 + 1e-9)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The conditions of one problem that need no search; `cost` is None without a budget of bytes."""
+
+    count: CountConditions
+    cost: CostConditions | None
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Conditions":
+        """Those of `problem`; O(K log K)."""
+        budget = problem.max_cost_bytes
+        cost = None if budget is None else CostConditions(problem, budget)
+        return cls(count=CountConditions(problem), cost=cost)
+
+
 def piece_bound(problem: Problem) -> float:
     """The bound by Piece: the key group that exceeds the mean most, each on the best node that it may be on."""
     if not len(problem.load):
@@ -163,15 +196,16 @@ def piece_bound(problem: Problem) -> float:
     return max(0.0, float(best.max()) * (1 - 1e-12) - problem.mean)
 
 
-def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountConditions | None = None) -> float:
+def lower_bound(problem: Problem, reached: float, stop: Stop, conditions: Conditions | None = None) -> float:
     """The largest load distance (pp) that Piece, Class, R, S, D and Cost refute, at most `reached`.
 
     `reached` = load distance of an allowed allocation.  When `stop` ends it early, it returns the bound so far.
-    `count` = the conditions of `problem`, if the caller already has them.  O(K log K) once, then O(K) per trial.
+    `conditions` = those of `problem`, if the caller already has them.  O(K log K) once, then O(K) per trial.
     """
-    refuters = [(count or CountConditions(problem)).refute]
-    if problem.max_cost_bytes is not None:
-        refuters.append(CostConditions(problem, problem.max_cost_bytes).refute)
+    conditions = conditions or Conditions.of(problem)
+    refuters = [conditions.count.refute]
+    if conditions.cost is not None:
+        refuters.append(conditions.cost.refute)
     proven = max(class_bound(problem), piece_bound(problem))
     for refute in refuters:
         low, high = proven, reached
@@ -183,13 +217,22 @@ def lower_bound(problem: Problem, reached: float, stop: Stop, count: CountCondit
     return min(proven, reached)
 
 
-def stronger_bound(problem: Problem, proven: float, reached: float, stop: Stop) -> float:
-    """`proven`, raised by Reach and Knapsack, which take more time: about 20 ms for 60 nodes and 1,200 key groups."""
+def stronger_bound(
+    problem: Problem, proven: float, reached: float, stop: Stop, conditions: Conditions | None = None
+) -> float:
+    """`proven`, raised by Reach and Knapsack, which take more time: about 20 ms for 60 nodes and 1,200 key groups.
+
+    `conditions` as in `lower_bound`.
+    """
     pieces = Pieces.ordered(problem, -problem.load)
     if ReachCondition.entries(problem, pieces.first) <= REACH_ENTRIES:
         reach = ReachCondition(problem, pieces.load, pieces.first)
         proven = _raised(reach.refute, proven, reached, stop, REACH_TOLERANCE_PP)
-    if problem.max_cost_bytes is not None and len(pieces.load) <= LARGEST and not stop():
+    cost = (conditions or Conditions.of(problem)).cost
+    if cost is not None and len(pieces.load) <= LARGEST and not stop():
+        whole = cost.whole(min(reached, proven + COARSE_TOLERANCE_PP))
+        if whole is not None and is_affordable(problem, whole):
+            return proven
         proven = _raised(KnapsackCondition(problem, np.inf).refute, proven, reached, stop, COARSE_TOLERANCE_PP)
         if proven > 0:  # else the budget is ample: the finer grid would hardly prove more
             proven = _raised(KnapsackCondition(problem, proven).refute, proven, reached, stop, REACH_TOLERANCE_PP)

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from trimtab_models.balance.bound import CostConditions, CountConditions
+from trimtab_models.balance.bound import Conditions, CostConditions, CountConditions
 from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.pieces import is_affordable
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
 
@@ -93,13 +94,14 @@ def _place_by_heap(problem: Problem, allocation: Ints, key_groups: Iterable[int]
     return []
 
 
-def construct(problem: Problem, start: Ints, d: float, reached: float, stop: Stop, count: CountConditions) -> Ints:
-    """(K,) a plan within the budget, from the pieces that the bound (`count`) needs at load distance `d`.
+def construct(problem: Problem, start: Ints, d: float, reached: float, stop: Stop, conditions: Conditions) -> Ints:
+    """(K,) a plan within the budget, from the pieces that the bound needs by `conditions` at load distance `d`.
 
     When the budget is tight it is often optimal.  With a budget of bytes the bound counts parts of key groups; if whole
     ones cost too much, the load distance is the least one up to `reached` at which they do not.
     """
-    pieces = _by_count(count, d) if problem.max_cost_bytes is None else _by_cost(problem, d, reached, stop)
+    count, cost = conditions.count, conditions.cost
+    pieces = _by_count(count, d) if cost is None else _by_cost(problem, cost, d, reached, stop)
     return packed(problem, start, affordable(problem, pieces, problem.allowances, stop))
 
 
@@ -120,12 +122,14 @@ def affordable(problem: Problem, key_groups: Ints, allowances: Floats, stop: Sto
         return key_groups
     if len(problem.prices) == 1 and problem.max_cost_bytes is None:
         return key_groups[: int(allowances[0])]
-    left = allowances.copy()
+    prices = problem.prices[:, key_groups]
+    if (prices.sum(axis=1) <= allowances).all():
+        return key_groups
+    left = allowances.tolist()
     chosen = []
-    for key_group in key_groups.tolist():
-        price = problem.prices[:, key_group]
-        if (price <= left).all():
-            left -= price
+    for key_group, price in zip(key_groups.tolist(), prices.T.tolist(), strict=True):
+        if all(one <= rest for one, rest in zip(price, left, strict=True)):
+            left = [rest - one for one, rest in zip(price, left, strict=True)]
             chosen.append(key_group)
         if stop():
             break
@@ -147,10 +151,8 @@ def _by_count(conditions: CountConditions, d: float) -> Ints:
     return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
 
 
-def _by_cost(problem: Problem, d: float, reached: float, stop: Stop) -> Ints:
+def _by_cost(problem: Problem, conditions: CostConditions, d: float, reached: float, stop: Stop) -> Ints:
     """The same for a budget of bytes, with the fewest bytes per load first, for the least affordable load distance."""
-    assert problem.max_cost_bytes is not None
-    conditions = CostConditions(problem, problem.max_cost_bytes)
     pieces, low, high = _cheapest(conditions, d), d, reached
     for _ in range(0 if is_affordable(problem, pieces) else BISECTIONS):
         if stop():
@@ -172,11 +174,6 @@ def _cheapest(conditions: CostConditions, d: float) -> Ints:
     further = conditions.cheapest
     further = further[~mandatory[further] & (offers[further] > 0) & (offers[further] >= WHOLE * pieces.load[further])]
     return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
-
-
-def is_affordable(problem: Problem, chosen: Ints) -> bool:
-    """Whether all `chosen` key groups can move within the budgets."""
-    return bool((problem.prices[:, chosen].sum(axis=1) <= problem.allowances).all())
 
 
 def _until(ordered: Ints, offers: Floats, missing: float) -> Ints:

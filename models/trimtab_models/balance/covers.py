@@ -9,25 +9,30 @@ larger d are made as well, which need fewer moves.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from trimtab_models.balance.construct import is_affordable, packed
+from trimtab_models.balance.bound import Conditions
+from trimtab_models.balance.construct import packed
 from trimtab_models.balance.knapsack import relative_prices
 from trimtab_models.balance.leveling import levelled
 from trimtab_models.balance.losses import LARGEST, Losses
-from trimtab_models.balance.pieces import Excesses
+from trimtab_models.balance.pieces import Excesses, is_affordable
 from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
 
 MARGINS_PP = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 MIXTURES = (0.5, 0.2, 0.8)  # shares of the budget of migrations
 PACKING = 0.5  # of the largest key group
+AMPLE = 2.5  # times the load that must move: so much may be chosen from
 AMPLE_PP, NEAR_PP = 0.05, 0.02
 BISECTIONS = 14
 
 
-def plans_by_price(problem: Problem, start: Ints, least: float, reached: float, stop: Stop) -> Iterator[Ints]:
+def plans_by_price(
+    problem: Problem, start: Ints, least: float, reached: float, stop: Stop, conditions: Conditions
+) -> Iterator[Ints]:
     """(K,) plans for load distances from `least` on, below `reached`; budgets are kept, limits may not be.
 
     None where there is no budget of bytes, or where a plan that reaches `reached` is near enough to `least`: for an
@@ -35,18 +40,24 @@ def plans_by_price(problem: Problem, start: Ints, least: float, reached: float, 
     """
     packing = PACKING * float(problem.load.max(initial=0.0)) / float(problem.capacity[problem.kept].min())
     near = reached - least <= (packing if least < AMPLE_PP else NEAR_PP)
-    if problem.max_cost_bytes is None or near or len(problem.load) > LARGEST:
+    if conditions.cost is None or near:
+        return
+    considered: Bools | None = None
+    if len(problem.prices) == 1:  # with both budgets the cheapest by load need not be the best
+        considered = np.zeros(len(problem.load), np.bool_)
+        considered[conditions.cost.candidates(least, AMPLE)] = True
+    elif len(problem.load) > LARGEST:
         return
     for price in relative_prices(problem, MIXTURES):
         if stop():
             return
-        covers = Covers(problem, price, least)
+        covers = Covers(problem, price, least, considered)
         low, high = least, reached
         for _ in range(BISECTIONS):
             if stop():
                 return
             middle = 0.5 * (low + high)
-            low, high = (low, middle) if is_affordable(problem, covers.chosen(middle)) else (middle, high)
+            low, high = (low, middle) if covers.are_affordable(middle) else (middle, high)
         for margin in MARGINS_PP:
             if stop() or high + margin >= reached:
                 break
@@ -60,13 +71,26 @@ def plans_by_price(problem: Problem, start: Ints, least: float, reached: float, 
 class Covers:
     """The cheapest key groups that leave their nodes, by the `price` (K,) of a move."""
 
-    def __init__(self, problem: Problem, price: Floats, hot: float) -> None:
-        """Nodes outside the band of a load distance of `hot` get the finer grid."""
+    def __init__(self, problem: Problem, price: Floats, hot: float, considered: Bools | None = None) -> None:
+        """Nodes outside the band of a load distance of `hot` get the finer grid; only `considered` (K,) may leave."""
         fine: Bools = Excesses(problem).above(hot) > 0
+        self._problem = problem
+        if considered is not None:
+            problem = replace(problem, pinned=problem.pinned | ~considered)
         self._losses = Losses(problem, price, fine=fine, listed=True)
 
     def chosen(self, d: float) -> Ints:
         """The key groups that leave their nodes for a load distance of `d`."""
+        return self._losses.key_groups(self._sets(d))
+
+    def are_affordable(self, d: float) -> bool:
+        """Whether the budgets pay for those chosen for `d`."""
+        if len(self._problem.prices) == 1:  # then the price is in budgets
+            return float(self._losses.price[self._sets(d)].sum()) <= 1
+        return is_affordable(self._problem, self.chosen(d))
+
+    def _sets(self, d: float) -> Ints:
+        """(N,) the set that each node loses."""
         losses, cover = self._losses, self._losses.cover(d)
         carried = losses.carried(d)
         more = carried[cover.many] - carried[cover.few]
@@ -75,4 +99,4 @@ class Covers:
         changed = order[: int(np.searchsorted(np.cumsum(more[order]), cover.short)) + int(cover.short > 0)]
         sets = cover.few.copy()
         sets[changed] = cover.many[changed]
-        return losses.key_groups(sets)
+        return sets

@@ -8,12 +8,16 @@ pp then lowers it iff w (1/c_i + 1/c_j) < 2 (x - y)).
 """
 
 from bisect import bisect_left
+from itertools import pairwise
 
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
+from trimtab_models.balance.pieces import by_node
 from trimtab_models.balance.problem import Floats, Ints, Problem
 from trimtab_models.solving.stop import Stop
+
+MOST_BUDGETS = 2  # migrations and bytes
 
 
 def flux(problem: Problem, start: Ints, stop: Stop) -> Ints:
@@ -28,49 +32,70 @@ class _Flux:
         self._loads: Floats = problem.node_loads(start) / problem.capacity
         self._used = problem.usages(start)
         self._limit = problem.limit + slack(problem)
-        self._left = problem.allowances.copy()
+        self._free = problem.allowed is None and not len(problem.limit)  # then a budget alone keeps a key group
         candidates = np.flatnonzero(problem.movable & (problem.load > 0))
-        candidates = candidates[np.lexsort((problem.load[candidates], start[candidates]))]
-        ends = np.cumsum(np.bincount(start[candidates], minlength=len(problem.capacity)))
-        placed_prices = problem.prices[:, candidates]
-        self._least = placed_prices.min(axis=1, initial=np.inf)  # with less than this left, nothing more can move
-        self._ascending = [part.tolist() for part in np.split(candidates, ends[:-1])] if len(ends) else []
-        self._weights = [problem.load[part].tolist() for part in self._ascending]
+        candidates = candidates[by_node(start[candidates], problem.load[candidates])]
+        prices = np.zeros((MOST_BUDGETS, len(candidates)))
+        prices[: len(problem.prices)] = problem.prices[:, candidates]
+        self._left = [*problem.allowances.tolist(), np.inf, np.inf][:MOST_BUDGETS]
+        self._least = prices.min(axis=1, initial=np.inf).tolist()  # with less than this left, nothing more can move
+        ends = np.cumsum(np.bincount(start[candidates], minlength=len(problem.capacity))).tolist()
+        parts = [slice(first, end) for first, end in pairwise([0, *ends])]
+        self._ascending, self._weights, *self._prices = (
+            [row[part] for part in parts]
+            for row in (candidates.tolist(), problem.load[candidates].tolist(), *prices.tolist())
+        )
 
     def run(self, stop: Stop) -> Ints:
-        kept = self._problem.kept
-        while not stop() and (self._left >= self._least).all():
+        kept, capacity = self._problem.kept, self._problem.capacity
+        while not stop() and not self._is_spent():
             descending = np.argsort(-self._loads, kind="stable")
+            targets = descending[kept[descending]][::-1]
+            sources = descending[: len(targets)]
             rank = np.argsort(descending)
+            pairs = np.logical_and.accumulate(rank[sources] < rank[targets[: len(sources)]]).sum()
+            source, target = sources[:pairs], targets[:pairs]  # each node once: no move changes another's gap
+            gaps = 2 * (self._loads[source] - self._loads[target]) / (1 / capacity[source] + 1 / capacity[target])
             moved = False
-            for source, target in zip(descending.tolist(), descending[kept[descending]][::-1].tolist(), strict=False):
-                if rank[source] >= rank[target] or stop():
+            for one, other, gap in zip(source.tolist(), target.tolist(), gaps.tolist(), strict=True):
+                if stop() or self._is_spent():
                     break
-                if (self._left < self._least).any():
-                    break
-                moved |= self._move_largest(source, target)
+                moved |= self._move_largest(one, other, gap)
             if not moved:
                 break
         return self._allocation
 
-    def _move_largest(self, source: int, target: int) -> bool:
-        capacity = self._problem.capacity
-        gap = 2 * (self._loads[source] - self._loads[target]) / (1 / capacity[source] + 1 / capacity[target])
-        key_groups, weights = self._ascending[source], self._weights[source]
+    def _is_spent(self) -> bool:
+        return any(left < least for left, least in zip(self._left, self._least, strict=True))
+
+    def _move_largest(self, source: int, target: int, gap: float) -> bool:
+        """Move the largest key group of `source` with a load below `gap` that may move; returns whether one does."""
+        weights, (first_prices, second_prices) = self._weights[source], (prices[source] for prices in self._prices)
+        first_left, second_left = self._left
         for position in range(bisect_left(weights, gap) - 1, -1, -1):
-            key_group = key_groups[position]
-            used = self._used[:, target] + self._problem.usage_on(key_group, target)
-            price = self._problem.prices[:, key_group]
-            if not self._problem.may(key_group, target):
+            if first_prices[position] > first_left or second_prices[position] > second_left:
                 continue
-            if (used > self._limit[:, target]).any() or (price > self._left).any():
+            key_group = self._ascending[source][position]
+            if not self._free and not self._fits(key_group, target):
                 continue
-            del key_groups[position], weights[position]
-            self._allocation[key_group] = target
-            self._left -= price
-            self._used[:, target] = used
-            self._used[:, source] -= self._problem.usage_on(key_group, source)
-            self._loads[source] -= self._problem.load[key_group] / capacity[source]
-            self._loads[target] += self._problem.load[key_group] / capacity[target]
+            self._move(key_group, source, target)
+            self._left = [first_left - first_prices[position], second_left - second_prices[position]]
+            for row in (self._ascending, self._weights, *self._prices):
+                del row[source][position]
             return True
         return False
+
+    def _fits(self, key_group: int, target: int) -> bool:
+        if not self._problem.may(key_group, target):
+            return False
+        used = self._used[:, target] + self._problem.usage_on(key_group, target)
+        return not (used > self._limit[:, target]).any()
+
+    def _move(self, key_group: int, source: int, target: int) -> None:
+        problem = self._problem
+        self._allocation[key_group] = target
+        if len(problem.limit):
+            self._used[:, target] += problem.usage_on(key_group, target)
+            self._used[:, source] -= problem.usage_on(key_group, source)
+        self._loads[source] -= problem.load[key_group] / problem.capacity[source]
+        self._loads[target] += problem.load[key_group] / problem.capacity[target]

@@ -58,7 +58,11 @@ class Losses:
         cells = min(CELLS, ENTRIES // len(fine))
         finest = min(FINE_CELLS, ENTRIES // max(1, int(fine.sum())))
         finest = max(cells, finest // LISTED if listed else finest)
-        self._tables = tables = [self._table(node, finest if fine[node] else cells) for node in range(len(fine))]
+        empty = np.diff(self._pieces.first) == 0
+        nothing = self._table(int(empty.argmax()), cells)
+        self._tables = tables = [
+            nothing if empty[node] else self._table(node, finest if fine[node] else cells) for node in range(len(fine))
+        ]
         self.first: Ints = np.concatenate(([0], np.cumsum([len(table.load) for table in tables])))[:-1]
         self.node = np.repeat(np.arange(len(fine)), [len(table.load) for table in tables])
         self.load = np.concatenate([table.load for table in tables])
@@ -72,8 +76,8 @@ class Losses:
         first = self._pieces.first
         chosen = [
             place + first[node]
-            for node, one in enumerate(sets.tolist())
-            for place in self._members(self._tables[node], one - int(self.first[node]))
+            for node in np.flatnonzero(sets > self.first).tolist()
+            for place in self._members(self._tables[node], int(sets[node] - self.first[node]))
         ]
         return self._pieces.key_groups[np.array(chosen, np.int64)]
 

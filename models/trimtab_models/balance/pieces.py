@@ -22,7 +22,7 @@ class Pieces:
     def ordered(cls, problem: Problem, rank: Floats) -> "Pieces":
         """Pieces ordered by ascending `rank` (K,) within each node."""
         pieces = np.flatnonzero(problem.movable & (problem.home != UNPLACED))
-        pieces = pieces[np.lexsort((rank[pieces], problem.home[pieces]))]
+        pieces = pieces[by_node(problem.home[pieces], rank[pieces])]
         node, load = problem.home[pieces], problem.load[pieces]
         first = np.concatenate(([0], np.cumsum(np.bincount(node, minlength=len(problem.capacity)))))
         running = np.concatenate(([0.0], np.cumsum(load)))
@@ -30,6 +30,16 @@ class Pieces:
             key_groups=pieces, load=load, node=node, first=first,
             before=running[:-1] - running[first[node]], running=running,
         )  # fmt: skip
+
+
+def by_node(node: Ints, rank: Floats) -> Ints:
+    """The order of `np.lexsort((rank, node))`, in half the time: numpy sorts short integers by their digits."""
+    order = np.argsort(rank, kind="stable")
+    nodes = node[order]
+    if len(nodes) and nodes.max() <= np.iinfo(np.uint16).max:
+        nodes = nodes.astype(np.uint16)
+    ordered: Ints = order[np.argsort(nodes, kind="stable")]
+    return ordered
 
 
 class Excesses:
@@ -49,3 +59,8 @@ class Excesses:
         """(N,) load that a node can give above the band's lower end; negative = deficit, infinite = draining."""
         spare = self._load - (self._problem.mean - d) * self._problem.capacity + self.slack
         return np.where(self._problem.removing, np.inf, spare)
+
+
+def is_affordable(problem: Problem, chosen: Ints) -> bool:
+    """Whether all `chosen` key groups can move within the budgets."""
+    return bool((problem.prices[:, chosen].sum(axis=1) <= problem.allowances).all())

@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from trimtab_models.balance.construct import is_affordable, packed
+from trimtab_models.balance.construct import packed
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.knapsack import relative_prices
 from trimtab_models.balance.load_prices import ROUNDING, Choice, Detail, Relaxation
 from trimtab_models.balance.losses import NOTHING
+from trimtab_models.balance.pieces import is_affordable
 from trimtab_models.balance.price_ascent import Ascent
 from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
 from trimtab_models.balance.tabu import Band, Search, SearchState

@@ -20,7 +20,7 @@ equal plans, the one that empties more is preferred.  The rule alone, without a 
 
 import numpy as np
 
-from trimtab_models.balance.bound import CountConditions, lower_bound, stronger_bound
+from trimtab_models.balance.bound import Conditions, lower_bound, stronger_bound
 from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct, place_unplaced
 from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
@@ -43,7 +43,6 @@ from trimtab_models.solving.outcome import Infeasible, Status
 from trimtab_models.solving.stop import Deadline, Stop, part_of
 
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
-COVERED_AT_ONCE = 5_000  # key groups; for more, covers are not part of the first plan
 CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
 LOADING_S, BUILDING_S = 0.5, 5e-5  # seconds to load OR-Tools, and per Boolean of the model
 SMALL_BOOLEANS = 4_000  # key groups x nodes; below, the exact model beats any search
@@ -102,7 +101,7 @@ class _Solver:
         self._stop, self._seed, self._params = stop, seed, params
         self._stage = Stage.STAYED
         self._steps = 0
-        self._conditions = CountConditions(self.problem)
+        self._conditions = Conditions.of(self.problem)
         self._bound = lower_bound(self.problem, self._score.load_distance, stop, self._conditions)
         self._baseline = np.inf  # the load distance of Flux, if it was computed
         self._random = np.random.default_rng(seed)
@@ -189,9 +188,9 @@ class _Solver:
         target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
         plan = construct(self.problem, start, target, self._score.load_distance, self._stop, self._conditions)
         self.offer(plan, Stage.CONSTRUCTED)
-        if len(self.problem.load) <= COVERED_AT_ONCE or self._params.effort.total(1):
-            for plan in plans_by_price(self.problem, start, target, self._score.load_distance, self._stop):
-                self.offer(plan, Stage.CONSTRUCTED)
+        reached = self._score.load_distance
+        for plan in plans_by_price(self.problem, start, target, reached, self._stop, self._conditions):
+            self.offer(plan, Stage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Search until the load distance is at most `enough` or near the bound."""
@@ -209,7 +208,9 @@ class _Solver:
         """Raise the bound by conditions that take time, once."""
         if not self._bound_raised:
             self._bound_raised = True
-            self._bound = stronger_bound(self.problem, self._bound, self._score.load_distance, self._stop)
+            self._bound = stronger_bound(
+                self.problem, self._bound, self._score.load_distance, self._stop, self._conditions
+            )
 
     def _solve_small(self) -> bool:
         """Try to examine all plans, for longer after a brief search; returns whether the plan is the best."""
@@ -270,7 +271,7 @@ class _Solver:
         if not self._params.certify or self._score.load_distance <= self._goal() or self._left_s() < PACKING_S:
             return
         self._improve(0.0, self._params.brief, returning=True)
-        core = core_of(self.problem, self._conditions, self._score.load_distance)
+        core = core_of(self.problem, self._conditions.count, self._score.load_distance)
         core = core or core_by_bytes(self.problem, self._bound)
         if core is None or self._score.load_distance <= self._goal():
             return

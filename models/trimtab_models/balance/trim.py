@@ -18,23 +18,25 @@ def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returnin
     if not returning:
         away = away[~problem.to_leave(problem.home)[away]]
     away = away[np.lexsort((problem.load[away], -problem.cost_bytes[away]))]
-    deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)
-    least = np.where(problem.removing, -np.inf, -band.under)
-    for key_group in away.tolist():
+    deviations = problem.deviations(allocation).tolist()
+    used, limit = problem.usages(allocation), problem.limit + slack(problem)
+    least, capacity = np.where(problem.removing, -np.inf, -band.under).tolist(), problem.capacity.tolist()
+    places = zip(*(row[away].tolist() for row in (allocation, problem.home, problem.load)), strict=True)
+    for key_group, (source, home, load) in zip(away.tolist(), places, strict=True):
         if stop():
             break
-        source, home, load = trimmed[key_group], problem.home[key_group], problem.load[key_group]
-        left = deviations[source] - load / problem.capacity[source]
-        filled = deviations[home] + load / problem.capacity[home]
-        usage = used[:, home] + problem.usage_on(key_group, home)
-        if left < least[source] or filled > band.over or (usage > limit[:, home]).any():
+        left = deviations[source] - load / capacity[source]
+        filled = deviations[home] + load / capacity[home]
+        if left < least[source] or filled > band.over or not problem.may(key_group, home):
             continue
-        if not problem.may(key_group, home):
-            continue
+        if len(limit):
+            usage = used[:, home] + problem.usage_on(key_group, home)
+            if (usage > limit[:, home]).any():
+                continue
+            used[:, home] = usage
+            used[:, source] -= problem.usage_on(key_group, source)
         trimmed[key_group] = home
         deviations[source], deviations[home] = left, filled
-        used[:, home] = usage
-        used[:, source] -= problem.usage_on(key_group, source)
     return trimmed
 
 
