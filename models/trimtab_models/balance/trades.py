@@ -23,11 +23,12 @@ from trimtab_models.solving.stop import Stop
 LOOKED_AT = 32  # random key groups of a giver that are tried in swaps; enough for dense differences
 ROUNDS = 60
 GAINED = 0.98  # a round that leaves a larger share of the violations is a blank
-BLANKS = 4  # consecutive blanks before giving up; each has other random pairs
+BLANKS = 2  # consecutive blanks before giving up; each has other random pairs
 OUTSIDERS = 32  # nodes outside the band that are tried with several partners after a blank
 PARTNERS_EACH = 16
 NOISE = 0.02  # of the band: random variation of the pairs
-BISECTIONS = 20
+BISECTIONS = 5
+USED = 0.95  # of what is left: a round that spends more is not worth another trial price
 DEAREST = 1e9
 ROUND_STEPS = 5  # cost of a round with few trades, in steps of the tabu search
 
@@ -70,18 +71,17 @@ class SortedKeyGroups:
         self._heaviest = max(1e-300, float(state.load[key_groups].max(initial=0.0)))
         key = shelf + 0.5 * (state.load[key_groups] / self._heaviest)
         order = np.argsort(key, kind="stable")
-        self._key, self._shelf, self.key_groups = key[order], shelf[order], key_groups[order]
+        self._key, self._shelf, self._key_groups = key[order], shelf[order], key_groups[order]
+        self._bounded = np.concatenate(([-1], self._shelf, [-1]))  # no list beyond the ends
 
     def nearest(self, node: Ints, kind: int, load: Floats) -> tuple[Ints, Ints]:
         """(Y,) the key groups next to `load` (X,) in the list `kind` of `node`, and which of X each is for."""
-        if not len(self._key):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
         shelf = 2 * node + kind
-        above = np.searchsorted(self._key, shelf + 0.5 * np.clip(load / self._heaviest, 0.0, 1.5))
-        position = np.concatenate((above - 1, above))
-        inside = np.clip(position, 0, len(self._key) - 1)
-        found = np.flatnonzero((position == inside) & (self._shelf[inside] == np.tile(shelf, 2)))
-        return self.key_groups[inside[found]], found % max(1, len(shelf))
+        share = np.maximum(0.0, np.minimum(load / self._heaviest, 1.5))
+        above = np.searchsorted(self._key, shelf + 0.5 * share)
+        before, after = (np.flatnonzero(self._bounded[place] == shelf) for place in (above, above + 1))
+        found = np.concatenate((above[before] - 1, above[after]))
+        return self._key_groups[found], np.concatenate((before, after))
 
     def sample(self, node: Ints, random: np.random.Generator) -> tuple[Ints, Ints]:
         """About `LOOKED_AT` key groups of each node in `node` (X,), and which of X each is for."""
@@ -92,7 +92,7 @@ class SortedKeyGroups:
         rank = np.arange(len(which)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
         stride = count[which] / wanted[which]  # evenly spread over the list
         position = first[which] + ((rank + random.random(len(which))) * stride).astype(np.int64)
-        return self.key_groups[position], which
+        return self._key_groups[position], which
 
 
 class Trader:
@@ -110,7 +110,7 @@ class Trader:
 
     def run(self, steps: int) -> bool:
         """Trade until rounds gain nothing, or for about `steps` trades; returns whether the band is reached."""
-        blanks, before = 0, np.inf
+        blanks, before, few = 0, np.inf, False
         for _ in range(ROUNDS):
             if self._violations.max(initial=0.0) <= EPSILON_PP:
                 return True
@@ -119,7 +119,8 @@ class Trader:
             total = float(self._violations.sum())
             blanks = 0 if total < GAINED * before else blanks + 1
             before = min(total, before)
-            partners = self._several() if blanks else self._extremes()
+            few |= blanks > 0 and int((self._violations > EPSILON_PP).sum()) <= OUTSIDERS
+            partners = self._several(max(1, blanks)) if blanks or few else self._extremes()
             if len(partners.giver):
                 self._apply(partners, self._chosen(partners))
         return False
@@ -133,8 +134,8 @@ class Trader:
         half = len(order) // 2
         return self._partners(order[:half], order[::-1][:half])
 
-    def _several(self) -> Partners:
-        """Some nodes outside the band, each with several of the most complementary nodes."""
+    def _several(self, blanks: int) -> Partners:
+        """Some nodes outside the band, each with several of the most complementary nodes, of more after each blank."""
         state = self._state
         outside = np.flatnonzero(self._violations > EPSILON_PP)
         chosen = self._random.permutation(outside)[:OUTSIDERS]
@@ -142,7 +143,7 @@ class Trader:
         low = chosen[state.deviations[chosen] <= 0]
         ascending = np.argsort(state.deviations, kind="stable")
         takers, givers = ascending[~state.removing[ascending]], ascending[::-1]
-        pool = max(PARTNERS_EACH, len(ascending) // 4)
+        pool = max(PARTNERS_EACH, blanks * len(ascending) // 4)
         near = [self._random.permutation(side[:pool])[:PARTNERS_EACH] for side in (takers, givers)]
         giver = np.concatenate((np.repeat(high, len(near[0])), np.tile(near[1], len(low))))
         taker = np.concatenate((np.tile(near[0], len(high)), np.repeat(low, len(near[1]))))
@@ -217,37 +218,24 @@ class Trader:
             return trades
         left = np.maximum(0.0, self._state.allowances - self._state.spent)
         price = self._thrift * float(self._violations.sum()) / max(1.0, float(left.sum())) if len(left) else 0.0
-        choice = self._best(partners, trades, price)
-        if self._fits(choice, left):
-            return choice
+        market = _Market(partners, trades)
+        choice, spent = market.best(price)
+        fits = market.fits(spent, left)
         low = high = price
-        while high < DEAREST and not self._fits(choice, left):
+        while high < DEAREST and not fits:
             low, high = high, 4 * high
-            choice = self._best(partners, trades, high)
-        for _ in range(BISECTIONS if high < DEAREST else 0):
+            choice, spent = market.best(high)
+            fits = market.fits(spent, left)
+        for _ in range(BISECTIONS if fits and high > low else 0):
+            if (spent >= USED * left).any():
+                break
             middle = 0.5 * (low + high)
-            trial = self._best(partners, trades, middle)
-            if self._fits(trial, left):
-                high, choice = middle, trial
+            trial, trial_spent = market.best(middle)
+            if market.fits(trial_spent, left):
+                high, choice, spent = middle, trial, trial_spent
             else:
                 low = middle
-        return choice if self._fits(choice, left) else choice.part(np.zeros(0, np.int64))
-
-    @staticmethod
-    def _fits(choice: Trades, left: Floats) -> bool:
-        return bool((choice.price.sum(axis=1) <= left + EPSILON_PP).all())
-
-    @staticmethod
-    def _best(partners: Partners, trades: Trades, price: float) -> Trades:
-        """The best exchange of each pair if a move costs `price` pp; each node takes part in one at most."""
-        value = trades.gain - price * trades.price.sum(axis=0)
-        first = np.flatnonzero(np.diff(trades.pair, prepend=-1))
-        best = np.repeat(np.maximum.reduceat(value, first), np.diff(first, append=len(value)))
-        winners = np.flatnonzero((value == best) & (value > 0))
-        winners = winners[np.flatnonzero(np.diff(trades.pair[winners], prepend=-1))]
-        winners = winners[np.argsort(-value[winners], kind="stable")]
-        pair = trades.pair[winners]
-        return trades.part(winners[_disjoint(partners.giver[pair], partners.taker[pair])])
+        return trades.part(choice if fits else choice[:0])
 
     def _apply(self, partners: Partners, trades: Trades) -> None:
         state = self._state
@@ -268,6 +256,34 @@ class Trader:
         touched = np.concatenate((giver, taker))
         self._violations[touched] = self._band.violations(state.deviations[touched], state.removing[touched])
         self.steps += max(ROUND_STEPS, len(given))
+
+
+class _Market:
+    """The trades of a round, grouped by pair."""
+
+    def __init__(self, partners: Partners, trades: Trades) -> None:
+        self._trades, self._price = trades, trades.price.sum(axis=0)
+        self._first = np.flatnonzero(trades.pair[1:] != trades.pair[:-1]) + 1
+        self._first = np.concatenate(([0], self._first))
+        pair = trades.pair[self._first]
+        self._giver, self._taker = partners.giver[pair], partners.taker[pair]
+        self._group = np.repeat(np.arange(len(pair)), np.diff(np.append(self._first, len(trades.pair))))
+
+    def best(self, price: float) -> tuple[Ints, Floats]:
+        """The best trade of each pair if a move costs `price` pp, each node in one at most, and (B,) what all cost."""
+        value = self._trades.gain - price * self._price
+        best = np.maximum.reduceat(value, self._first)
+        groups = np.flatnonzero(best > 0)
+        groups = groups[np.argsort(-best[groups], kind="stable")]
+        groups = groups[_disjoint(self._giver[groups], self._taker[groups])]
+        candidates = np.flatnonzero(value == best[self._group])
+        winners = candidates[np.searchsorted(candidates, self._first[groups])]
+        return winners, self._trades.price[:, winners].sum(axis=1)
+
+    @staticmethod
+    def fits(spent: Floats, left: Floats) -> bool:
+        """Whether a round that costs `spent` (B,) keeps within what is `left` (B,)."""
+        return bool((spent <= left + EPSILON_PP).all())
 
 
 def _leaves(home: Ints, source: Ints, target: Ints) -> Floats:
