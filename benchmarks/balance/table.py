@@ -1,13 +1,15 @@
 """The table of the balance model: gap to the proven bound, by cluster size, budget and time.
 
-    python benchmarks/balance/table.py [--quick] [--largest] [--nodes N] [--bytes] [--wall] [--seeds N]
+    python -m benchmarks.balance.table [--quick] [--largest] [--nodes N] [--bytes] [--wall | --calibrated]
+                                       [--seeds N]
 
 Instances: those of the paper (`trimtab_models/simulation/uneven.py`), 20 % of whose nodes changed by 20, 50 or 80
 percent of their load. Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A
 budget *binds* if the strongest bound is above 1 pp, and is *ample* if it is below 0.01 pp, else *middle*.  With --bytes
 a move costs its state, log-normal (sigma 1) and growing with the root of the load, and budgets are 0.5, 1, 2, 3, 5 % of
-all bytes.  Times are CPU seconds of this single-threaded process, so that other work on the machine does not change the
-result; with --wall they are wall-clock seconds.
+all bytes.  Times are CPU seconds of this single-threaded process, so that other work on the machine changes the result
+less; with --wall they are wall-clock seconds.  With --calibrated they are reference seconds (`reference_clock.py`), so
+that neighbours of a virtual machine, which slow down its cores, hardly change it.
 """
 
 import argparse
@@ -21,6 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from benchmarks.balance.reference_clock import ReferenceClock
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, solve
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Deadline, Never
@@ -108,8 +111,10 @@ LARGEST = Size(
 
 def solved(problem: Problem, seconds: float, clock: Callable[[], float], params: Params) -> tuple[BalanceResult, float]:
     """The plan after at most `seconds`, and the time used."""
+    if isinstance(clock, ReferenceClock):
+        clock.calibrate()
     started = clock()
-    wall = CROWDED if clock is time.process_time else 1.0
+    wall = 1.0 if clock is time.perf_counter else CROWDED
     stop = Deadline(clock, started + seconds, wall_per_s=wall) if np.isfinite(seconds) else Never()
     result = solve(problem, stop=stop, seed=0, params=params)
     assert isinstance(result, BalanceResult)
@@ -180,18 +185,24 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="only 10,000 nodes with 1,000,000 key groups")
     parser.add_argument("--nodes", type=int, metavar="N", help="only the rows with so many nodes")
     parser.add_argument("--bytes", action="store_true", help="budgets of bytes instead of migrations")
-    parser.add_argument("--wall", action="store_true", help="seconds of the clock instead of CPU seconds")
+    seconds = parser.add_mutually_exclusive_group()
+    seconds.add_argument("--wall", action="store_true", help="seconds of the clock instead of CPU seconds")
+    seconds.add_argument("--calibrated", action="store_true", help="reference seconds instead of CPU seconds")
     parser.add_argument(
         "--seeds", type=int, help="instances per kind (default 3; 1 with --quick and from 1,000 nodes on)"
     )
     args = parser.parse_args()
-    clock = time.perf_counter if args.wall else time.process_time
+    reference = ReferenceClock() if args.calibrated else None
+    clock = reference or (time.perf_counter if args.wall else time.process_time)
     print_line("nodes / key groups", "budget, time", "measured", "aim", None)
     for size in (LARGEST,) if args.largest else SIZES[:2] if args.quick else SIZES:
         if args.nodes not in (None, size.nodes):
             continue
         seeds = args.seeds or (1 if args.quick or size.nodes >= 1_000 else 3)
         print_row(size, seeds, clock, by_bytes=args.bytes)
+    if reference:
+        low, middle, high = np.quantile(reference.factors, (0.05, 0.5, 0.95))
+        print(f"CPU seconds per reference second: median {middle:.2f}, from {low:.2f} (5 %) to {high:.2f} (95 %)")
 
 
 if __name__ == "__main__":
