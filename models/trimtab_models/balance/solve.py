@@ -5,8 +5,7 @@ section 4.3.  We differ in this: instead of a general solver, a combinatorial bo
 it; without the paper's constraint (5), which makes real instances infeasible; draining nodes are emptied by a rule,
 because the paper's lemmas do not hold for indivisible key groups (`drain.py`).
 
-The present allocation is the first incumbent.  A stage replaces the incumbent only by a plan that was evaluated from
-scratch.
+A stage replaces the incumbent (`incumbent.py`) only by a plan that was evaluated from scratch.
 
 While no key group is on a draining node, the load distance of the plan is never above that of Flux, nor above the
 present one.  Otherwise emptying a node may contradict a small load distance, and the rule has priority.  The load
@@ -20,26 +19,26 @@ equal plans, the one that empties more is preferred.  The rule alone, without a 
 
 import numpy as np
 
-from trimtab_models.balance.bound import Conditions, lower_bound, stronger_bound
 from trimtab_models.balance.certify import booleans, certify
-from trimtab_models.balance.construct import construct, place_unplaced
+from trimtab_models.balance.construct import construct
 from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
 from trimtab_models.balance.covers import plans_by_price
-from trimtab_models.balance.drain import Drain, alerts, plain_drain
+from trimtab_models.balance.drain import Drain, plain_drain
 from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.exact import Answer
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
+from trimtab_models.balance.incumbent import Incumbent
 from trimtab_models.balance.mending import mended
-from trimtab_models.balance.params import DEFAULT_PARAMS, OPTIMAL_PP, Params
+from trimtab_models.balance.params import DEFAULT_PARAMS, Params
 from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.balance.problem import Bools, Ints, Problem, infeasible
 from trimtab_models.balance.result import BalanceResult, Stage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.to_copies import to_copies
 from trimtab_models.balance.trim import held, trim
-from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import Deadline, Stop, part_of
 
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
@@ -91,28 +90,20 @@ def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult 
     return mended(problem, constructed, stop) or constructed(problem, stop)
 
 
-class _Solver:
-    """The incumbent and the stages that replace it."""
+class _Solver(Incumbent):
+    """The stages that replace the incumbent."""
 
     def __init__(self, problem: Problem, stop: Stop, seed: int, params: Params) -> None:
-        self.best = self._stayed = place_unplaced(problem)
-        self.problem = problem.tolerating(self.best)
-        self._score = evaluate(self.problem, self.best)
-        self._stop, self._seed, self._params = stop, seed, params
-        self._stage = Stage.STAYED
-        self._steps = 0
-        self._conditions = Conditions.of(self.problem)
-        self._bound = lower_bound(self.problem, self._score.load_distance, stop, self._conditions)
-        self._baseline = np.inf  # the load distance of Flux, if it was computed
+        super().__init__(problem, stop, seed, params)
+        self._stop, self._params = stop, params
         self._random = np.random.default_rng(seed)
-        self._bound_raised = False
 
     def run(self) -> BalanceResult:
         """The plan of all stages."""
         if self.problem.to_leave(self.best).any():
             return self._run_draining()
         if self._is_stuck():
-            self._bound = self._score.load_distance
+            self.bound = self.score.load_distance
             return self.result()
         self._first_plans(0.0)
         if self._solve_small():
@@ -128,14 +119,14 @@ class _Solver:
         return self.result()
 
     def _run_draining(self) -> BalanceResult:
-        urgent, start, stayed = self._params.urgent, self.best, self._score.load_distance
+        urgent, start, stayed = self._params.urgent, self.best, self.score.load_distance
         whole, self._stop = self._stop, part_of(self._stop, SEARCH_SHARE)  # the drain needs the rest
         plain = self._drained_plainly(start)
         self._first_plans(urgent)
-        if evaluate(self.problem, plain).load_distance > max(urgent, self._bound + WORTH_PP):
+        if evaluate(self.problem, plain).load_distance > max(urgent, self.bound + WORTH_PP):
             self._improve(urgent, self._params.effort, returning=True)
         self._stop = whole
-        self._drain(start, max(urgent, self._goal(), self._score.load_distance))
+        self._drain(start, max(urgent, self.goal(), self.score.load_distance))
         self._prefer_emptier(plain, stayed)
         ceiling = self._ceiling()
         self._improve(0.0, self._params.polish, returning=False)
@@ -144,20 +135,20 @@ class _Solver:
             self._enumerated(0.0, FEW_CELLS) is None
             and (certificate := self._certificate(SMALL_BOOLEANS, SMALL_WORK)) is not None
         ):
-            self._bound = certificate.lower_bound  # its plan is not used: the rule has decided, not the load distance
+            self.bound = certificate.lower_bound  # its plan is not used: the rule has decided, not the load distance
         return self.result(ceiling)
 
     def run_greedily(self) -> BalanceResult:
         """Flux, while the load distance has priority, then the drain."""
         urgent, start = self._params.urgent, self.best
         draining = bool(self.problem.to_leave(start).any())
-        if not draining or self._score.load_distance > urgent:
+        if not draining or self.score.load_distance > urgent:
             self.offer(flux(self.problem, start, self._stop), Stage.CONSTRUCTED)
             self._offer_copies(start)
         if not draining:
             return self.result()
         stayed, plain = evaluate(self.problem, start).load_distance, self._drained_plainly(start)
-        self._drain(start, max(urgent, self._score.load_distance))
+        self._drain(start, max(urgent, self.score.load_distance))
         self._prefer_emptier(plain, stayed)
         return self.result(self._ceiling())
 
@@ -167,50 +158,38 @@ class _Solver:
         return not free.any()
 
     def _ceiling(self) -> float:
-        return max(self._score.load_distance, self.problem.max_load_distance)
-
-    def _goal(self) -> float:
-        """A load distance that is good enough: within the tolerance of the bound, and not above Flux."""
-        return min(self._bound + self._params.tolerance * (1 - 1e-6), max(self._bound, self._baseline))
+        return max(self.score.load_distance, self.problem.max_load_distance)
 
     def _first_plans(self, enough: float) -> None:
         """Flux and the constructed plan, unless the load distance is already at most `enough`."""
-        if self._score.load_distance <= max(enough, self._bound):
+        if self.score.load_distance <= max(enough, self.bound):
             return
         start = self.best
         self._offer_copies(start)
         limited = self.problem.spared is not None  # then many moves are tried for each that fits
         baseline = flux(self.problem, start, part_of(self._stop, FLUX_SHARE) if limited else self._stop)
-        self._baseline = evaluate(self.problem, baseline).load_distance
-        if self._score.load_distance <= max(enough, self._goal()) or self._stop():
+        self.baseline = evaluate(self.problem, baseline).load_distance
+        if self.score.load_distance <= max(enough, self.goal()) or self._stop():
             return
         self.offer(baseline, Stage.CONSTRUCTED)
-        target = max(self._bound, enough) + CONSTRUCT_ABOVE_PP
-        plan = construct(self.problem, start, target, self._score.load_distance, self._stop, self._conditions)
+        target = max(self.bound, enough) + CONSTRUCT_ABOVE_PP
+        plan = construct(self.problem, start, target, self.score.load_distance, self._stop, self.conditions)
         self.offer(plan, Stage.CONSTRUCTED)
-        reached = self._score.load_distance
-        for plan in plans_by_price(self.problem, start, target, reached, self._stop, self._conditions):
+        reached = self.score.load_distance
+        for plan in plans_by_price(self.problem, start, target, reached, self._stop, self.conditions):
             self.offer(plan, Stage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Search until the load distance is at most `enough` or near the bound."""
-        if self._stop() or not effort.total(1) or self._score.load_distance <= max(enough, self._goal()):
+        if self._stop() or not effort.total(1) or self.score.load_distance <= max(enough, self.goal()):
             return
-        self._stage = Stage.IMPROVED
-        self._raise_bound()
-        if self._score.load_distance <= max(enough, self._goal()):
+        self.stage = Stage.IMPROVED
+        self.raise_bound(self._stop)
+        if self.score.load_distance <= max(enough, self.goal()):
             return
-        improver = Improver(self.problem, self._stayed, self._random, self._stop, returning=returning)
-        goal = max(enough, self._goal())
-        self._take(improver.lower(self.best, Side.BOTH, self._bound, goal, effort))
-
-    def _raise_bound(self) -> None:
-        """Raise the bound by conditions that take time, once."""
-        if not self._bound_raised:
-            self._bound_raised = True
-            self._bound = stronger_bound(
-                self.problem, self._bound, self._score.load_distance, self._stop, self._conditions
-            )
+        improver = Improver(self.problem, self.stayed, self._random, self._stop, returning=returning)
+        goal = max(enough, self.goal())
+        self.take(improver.lower(self.best, Side.BOTH, self.bound, goal, effort))
 
     def _solve_small(self) -> bool:
         """Try to examine all plans, for longer after a brief search; returns whether the plan is the best."""
@@ -219,18 +198,18 @@ class _Solver:
         if self._enumerate(FEW_CELLS):
             return True
         self._improve(0.0, self._params.shortest(len(self.problem.capacity)), returning=True)
-        return self._score.load_distance > self._goal() and self._enumerate(CELLS)
+        return self.score.load_distance > self.goal() and self._enumerate(CELLS)
 
     def _enumerate(self, cells: int) -> bool:
         """Take the best plan by all three objectives; returns False if there are too many plans to examine."""
         plans = self._enumerated(self._params.tolerance, cells)
         if plans is None:
             return False
-        goal = self._goal()
+        goal = self.goal()
         for plan in by_objectives(self.problem, plans, goal, self._params.tolerance):
             score = evaluate(self.problem, plan)
-            if score.allowed and score.load_distance <= max(goal, self._score.load_distance):
-                self.best, self._score, self._stage = plan, score, Stage.ENUMERATED
+            if score.allowed and score.load_distance <= max(goal, self.score.load_distance):
+                self.best, self.score, self.stage = plan, score, Stage.ENUMERATED
                 return True
         return False
 
@@ -238,8 +217,8 @@ class _Solver:
         """(X, K) all plans up to `within` above the optimum, if they are few enough; raises the bound in any case."""
         if self._stop() or not worth_trying(self.problem):
             return None
-        found = enumerate_plans(self.problem, self._bound, self._score.load_distance, within, cells, self._stop)
-        self._bound = max(self._bound, found.lower_bound)
+        found = enumerate_plans(self.problem, self.bound, self.score.load_distance, within, cells, self._stop)
+        self.bound = max(self.bound, found.lower_bound)
         return found.plans
 
     def _search_on(self) -> None:
@@ -255,31 +234,31 @@ class _Solver:
         effort = self._params.shortest(len(self.problem.capacity))
         by_bytes, enough = self.problem.max_cost_bytes is not None, self._left_s() >= PRICING_S * len(self.problem.load)
         wanted = enough and (by_bytes or self._params.certify) and bool(effort.total(1))
-        if not wanted or self._score.load_distance <= self._goal():
+        if not wanted or self.score.load_distance <= self.goal():
             return
-        self._raise_bound()
-        if not by_bytes or self._bound < LITTLE_PP:
+        self.raise_bound(self._stop)
+        if not by_bytes or self.bound < LITTLE_PP:
             self._improve(0.0, effort, returning=True)
-        stop, reached = part_of(self._stop, PRICING_SHARE if by_bytes else BOUNDING_SHARE), self._score.load_distance
-        if reached > max(self._goal(), self._bound + WORTH_PRICING_PP):
-            for bound, plan in plans_by_load_prices(self.problem, self._bound, reached, self._random, stop):
-                self._bound = bound
+        stop, reached = part_of(self._stop, PRICING_SHARE if by_bytes else BOUNDING_SHARE), self.score.load_distance
+        if reached > max(self.goal(), self.bound + WORTH_PRICING_PP):
+            for bound, plan in plans_by_load_prices(self.problem, self.bound, reached, self._random, stop):
+                self.bound = bound
                 self.offer(plan, Stage.CONSTRUCTED)
 
     def _pack(self) -> None:
         """Solve the reduced problem of a tight budget (`core.py`)."""
-        if not self._params.certify or self._score.load_distance <= self._goal() or self._left_s() < PACKING_S:
+        if not self._params.certify or self.score.load_distance <= self.goal() or self._left_s() < PACKING_S:
             return
         self._improve(0.0, self._params.brief, returning=True)
-        core = core_of(self.problem, self._conditions.count, self._score.load_distance)
-        core = core or core_by_bytes(self.problem, self._bound)
-        if core is None or self._score.load_distance <= self._goal():
+        core = core_of(self.problem, self.conditions.count, self.score.load_distance)
+        core = core or core_by_bytes(self.problem, self.bound)
+        if core is None or self.score.load_distance <= self.goal():
             return
         plan = solve_core(
             self.problem,
             core,
-            self._bound,
-            self._score.load_distance,
+            self.bound,
+            self.score.load_distance,
             plan=self.best if self.problem.max_cost_bytes is not None else None,
             seed=self._seed,
             work=min(CORE_WORK, self._left_s()),
@@ -292,20 +271,20 @@ class _Solver:
         """Raise the bound or improve the plan by CP-SAT."""
         certificate = self._certificate(largest, work)
         if certificate is not None:
-            self._stage, self._bound = Stage.CERTIFIED, certificate.lower_bound
+            self.stage, self.bound = Stage.CERTIFIED, certificate.lower_bound
             if certificate.allocation is not None:
                 self.offer(certificate.allocation, Stage.CERTIFIED)
 
     def _certificate(self, largest: float, work: float) -> Answer | None:
         """The answer of CP-SAT; None if it is not wanted, or too little time is left."""
-        size, reached = booleans(self.problem), self._score.load_distance
-        if not self._params.certify or size > largest or size == np.inf or reached <= self._goal():
+        size, reached = booleans(self.problem), self.score.load_distance
+        if not self._params.certify or size > largest or size == np.inf or reached <= self.goal():
             return None
         if self._left_s() < LOADING_S + BUILDING_S * size:
             return None
         work = min(work, self._left_s())
         wall_s = self._left_wall_s
-        return certify(self.problem, self.best, self._bound, reached, seed=self._seed, work=work, left_s=wall_s)
+        return certify(self.problem, self.best, self.bound, reached, seed=self._seed, work=work, left_s=wall_s)
 
     def _left_s(self) -> float:
         """Seconds that CP-SAT may use, by the clock of the deadline."""
@@ -321,16 +300,16 @@ class _Solver:
         """Empty draining nodes with the rest of the budget, after undoing moves that `reached` does not need."""
         band = Band(under=reached, over=reached)
         if self.best is not start:
-            self._adopt(trim(self.problem, self.best, band, self._stop, returning=True))
+            self.adopt(trim(self.problem, self.best, band, self._stop, returning=True))
         drain = Drain(self.problem, self.best, self._stop)
         drain.substitute(band)
         drain.empty(self._ceiling())
-        self._stage = Stage.DRAINED
-        self._adopt(drain.allocation)
+        self.stage = Stage.DRAINED
+        self.adopt(drain.allocation)
 
     def _drained_plainly(self, start: Ints) -> Ints:
         """The plan of the drain rule alone, without a search."""
-        return plain_drain(self.problem, start, max(self._bound, self._params.urgent), self._stop)
+        return plain_drain(self.problem, start, max(self.bound, self._params.urgent), self._stop)
 
     def _prefer_emptier(self, plain: Ints, stayed: float) -> None:
         """Take `plain` if it empties more, and its load distance is not urgent or larger by less than WORTH_PP.
@@ -339,63 +318,26 @@ class _Solver:
         """
         problem, score = self.problem, evaluate(self.problem, plain)
         urgent = self._params.urgent
-        room = max(urgent, problem.max_load_distance, min(stayed, self._baseline))
-        if not score.allowed or score.load_distance > min(room, max(urgent, self._score.load_distance + WORTH_PP)):
+        room = max(urgent, problem.max_load_distance, min(stayed, self.baseline))
+        if not score.allowed or score.load_distance > min(room, max(urgent, self.score.load_distance + WORTH_PP)):
             return
         left, plainly_left = (int(problem.to_leave(plan).sum()) for plan in (self.best, plain))
-        if (plainly_left, score.load_distance) < (left, self._score.load_distance):
-            self.best, self._score = plain, score
+        if (plainly_left, score.load_distance) < (left, self.score.load_distance):
+            self.best, self.score = plain, score
 
     def _finish(self, *, returning: bool) -> None:
         """The second objective (the other side), then the third (fewer and cheaper moves)."""
         tolerance = self._params.tolerance
         if not self._stop():
-            self._stage = Stage.SECOND_SIDE
-            improver = Improver(self.problem, self._stayed, self._random, self._stop, returning=returning)
-            plan = Improved(allocation=self.best, score=self._score, steps=0)
-            self._take(improve_second_side(improver, plan, self._params.polish, tolerance))
+            self.stage = Stage.SECOND_SIDE
+            improver = Improver(self.problem, self.stayed, self._random, self._stop, returning=returning)
+            plan = Improved(allocation=self.best, score=self.score, steps=0)
+            self.take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():
-            self._stage = Stage.TRIMMED
-            band = held(self._score, self._goal(), tolerance)
-            self._adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
-
-    def offer(self, allocation: Ints, stage: Stage) -> None:
-        """Take `allocation` if it is allowed and has a lower load distance."""
-        score = evaluate(self.problem, allocation)
-        if score.allowed and score.load_distance < self._score.load_distance:
-            self.best, self._score, self._stage = allocation, score, stage
+            self.stage = Stage.TRIMMED
+            band = held(self.score, self.goal(), tolerance)
+            self.adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
 
     def _offer_copies(self, start: Ints) -> None:
         if self.problem.spared is not None:
             self.offer(to_copies(self.problem, start, self._stop), Stage.CONSTRUCTED)
-
-    def _adopt(self, allocation: Ints) -> None:
-        """Take `allocation` if it is allowed, whatever its load distance."""
-        score = evaluate(self.problem, allocation)
-        if score.allowed:
-            self.best, self._score = allocation, score
-
-    def _take(self, improved: Improved) -> None:
-        self.best, self._score = improved.allocation, improved.score
-        self._steps += improved.steps
-
-    def result(self, ceiling: float | None = None) -> BalanceResult:
-        """The incumbent and its proof; with alerts if draining nodes were emptied up to `ceiling`."""
-        problem = self.problem
-        changed = self.best != problem.home
-        status = Status.FEASIBLE
-        if not changed.any():
-            status = Status.UNCHANGED
-        elif self._score.load_distance <= self._bound + OPTIMAL_PP:
-            status = Status.OPTIMAL
-        return BalanceResult(
-            status=status,
-            allocation=self.best,
-            score=self._score,
-            lower_bound=min(self._bound, self._score.load_distance),
-            stage=self._stage,
-            steps=self._steps,
-            seed=self._seed,
-            alerts=() if ceiling is None else alerts(problem, self.best, ceiling),
-            reversed_in_flight=tuple(np.flatnonzero(changed & problem.in_flight).tolist()),
-        )
