@@ -1,7 +1,7 @@
 """The table of the balance model: gap to the proven bound, by cluster size, budget and time.
 
     python -m benchmarks.balance.table [--quick] [--largest] [--nodes N] [--bytes] [--wall | --calibrated]
-                                       [--seeds N]
+                                       [--first-plans] [--seeds N]
 
 Instances: those of the paper (`trimtab_models/simulation/uneven.py`), 20 % of whose nodes changed by 20, 50 or 80
 percent of their load. Budgets: 13, 20, 50 migrations at paper sizes, 1, 2, 3, 5, 10 % of the key groups at all. A
@@ -148,6 +148,8 @@ def print_row(size: Size, seeds: int, clock: Callable[[], float], *, by_bytes: b
     for problem in problems_of(size, seeds, by_bytes=by_bytes):
         plan, seconds = solved(problem, np.inf, clock, NO_SEARCH)
         first.append(seconds)
+        if not size.aims:
+            continue
         kind = budget_class(max(plan.lower_bound, solved(problem, np.inf, clock, STRONGEST_BOUND)[0].lower_bound))
         for aim in size.aims:
             if aim.budget == kind:
@@ -185,6 +187,7 @@ def main() -> None:
     parser.add_argument("--largest", action="store_true", help="only 10,000 nodes with 1,000,000 key groups")
     parser.add_argument("--nodes", type=int, metavar="N", help="only the rows with so many nodes")
     parser.add_argument("--bytes", action="store_true", help="budgets of bytes instead of migrations")
+    parser.add_argument("--first-plans", action="store_true", help="only the time until the first plan")
     seconds = parser.add_mutually_exclusive_group()
     seconds.add_argument("--wall", action="store_true", help="seconds of the clock instead of CPU seconds")
     seconds.add_argument("--calibrated", action="store_true", help="reference seconds instead of CPU seconds")
@@ -199,7 +202,8 @@ def main() -> None:
         if args.nodes not in (None, size.nodes):
             continue
         seeds = args.seeds or (1 if args.quick or size.nodes >= 1_000 else 3)
-        print_row(size, seeds, clock, by_bytes=args.bytes)
+        row = replace(size, aims=()) if args.first_plans else size
+        print_row(row, seeds, clock, by_bytes=args.bytes)
     if reference:
         low, middle, high = np.quantile(reference.factors, (0.05, 0.5, 0.95))
         print(f"CPU seconds per reference second: median {middle:.2f}, from {low:.2f} (5 %) to {high:.2f} (95 %)")

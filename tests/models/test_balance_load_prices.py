@@ -67,6 +67,13 @@ def test_a_budget_of_migrations_is_bounded_but_not_planned() -> None:
     assert all((plan == problem.home).all() for _, plan in found)
 
 
+def test_the_first_prices_are_near_those_that_prove_most() -> None:
+    """From prices of 0 the first steps gain so little that the search gave up: the bound stayed at 0.30."""
+    problem = replace(uneven_cluster(60, 1_200, 20, 0), max_migrations=50)
+    found = list(plans_by_load_prices(problem, 0.303, 0.58, np.random.default_rng(0), Never()))
+    assert 0.4 < found[-1][0] < 0.55
+
+
 def test_without_a_budget_there_are_none() -> None:
     problem = replace(by_bytes(20, 80, 0.01), max_cost_bytes=None)
     assert list(plans_by_load_prices(problem, 0.0, 40.0, np.random.default_rng(0), Never())) == []

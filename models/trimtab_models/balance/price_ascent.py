@@ -3,7 +3,8 @@
 At any prices a node pays at most what one of its choices costs: the price of the key groups that it gives, plus the
 prices of what it receives, less those of what it gives.  So every choice seen is a linear upper limit of what its node
 pays, and the prices that maximise the sum of these limits are the ones to try next.  They stay near the best prices so
-far, because far from them the limits say little.
+far, because far from them the limits say little.  The first ones are equal for all loads: a share of a move, which is
+halved while the nodes pay more for it.
 
 The dual of the linear program is a mixture of choices, in which as many key groups of each load leave nodes as arrive.
 Nearly all nodes have a single choice in it.
@@ -20,6 +21,7 @@ from trimtab_models.solving.stop import Deadline, Stop
 _Key = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]  # node, given, received
 
 RADIUS = 0.1  # of a median price of a move: how far the next prices may be from the best ones, at first
+SMALLEST = 1 / 32  # share of a median price of a move in the first prices
 NEAREST, FARTHEST = 0.25, 100.0  # times that, later
 HOLDS = 0.5  # least share of the gain promised by the limits for which the trust region grows
 LARGEST = 1e3  # price, in budgets
@@ -30,7 +32,7 @@ class Ascent:
     """The prices of one relaxation, tried one after the other."""
 
     def __init__(self, relaxation: Relaxation, before: "Ascent | None") -> None:
-        """Begins with the best prices of `before`, else with 0."""
+        """Begins with the best prices of `before`, if given."""
         from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]  # (slow to load)
 
         self._units = relaxation.units()
@@ -50,8 +52,11 @@ class Ascent:
         for variable, number in zip(self._prices, self._unplaced.tolist(), strict=True):
             objective.SetCoefficient(variable, -number)
         self._rows: dict[_Key, tuple[Any, Choice]] = {}  # with the row of the linear program
-        self._best = self._trial = before.at(self._knots) if before is not None else np.zeros(len(self._knots))
-        self._first_radius = self._radius = RADIUS * (float(np.median(relaxation.price)) or 1.0)
+        move = float(np.median(relaxation.price)) or 1.0
+        self._opening = before is None
+        self._best = self._trial = before.at(self._knots) if before is not None else np.full(len(self._knots), move)
+        self._first_radius = self._radius = RADIUS * move
+        self._smallest = SMALLEST * move
         self._solved = False
         self._limit, self.value = np.inf, -np.inf  # what the nodes pay at the best prices
 
@@ -79,7 +84,14 @@ class Ascent:
         paid = sum(choice.paid for choice in choices) - float(self._unplaced @ self._trial)
         for node, choice in enumerate(choices):
             self._note(node, choice)
-        if paid > self.value:
+        if self._opening:
+            self._opening = paid > self.value and float(self._trial[0]) > self._smallest
+            if paid > self.value:
+                self._best, self.value = self._trial, paid
+            if self._opening:
+                self._trial = 0.5 * self._trial
+                return
+        elif paid > self.value:
             if paid - self.value > HOLDS * self.gain:
                 self._radius = min(2 * self._radius, FARTHEST * self._first_radius)
             self._best, self.value = self._trial, paid
