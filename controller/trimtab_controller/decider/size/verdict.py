@@ -90,11 +90,12 @@ class SizeVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Aim:
-    """The number wanted, why, and what stands against any other one."""
+    """The number wanted, why, and what stands against any other one; `by_word`: an operator wants it."""
 
     wanted: int
     why: str
     drain: tuple[WorkerId, ...] = ()
+    by_word: bool = False
 
 
 def judge(
@@ -160,12 +161,12 @@ def _by_word(facts: SizeFacts, word: Scale) -> _Aim:
     present = len(facts.staying)
     by = f"{word.by} wants {word.workers}: {word.reason}"
     if word.workers >= present:
-        return _Aim(wanted=word.workers, why=by)
+        return _Aim(wanted=word.workers, why=by, by_word=True)
     able = cheapest(facts)[: present - max(1, word.workers)]
     if len(able) < present - word.workers:
         tied = any(worker.removable and worker.tied for worker in facts.staying)
         by = f"{by}; {why_none(facts) if tied else 'no agent could start any other worker again'}"
-    return _Aim(wanted=present - len(able), why=by, drain=tuple(worker.id for worker in able))
+    return _Aim(wanted=present - len(able), why=by, drain=tuple(worker.id for worker in able), by_word=True)
 
 
 def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
@@ -313,5 +314,5 @@ def _tail(aim: _Aim, need: Need | None, obstacle: str, facts: SizeFacts) -> str:
     leaving = f"; {first_few(facts.leaving)} leave{'s' if len(facts.leaving) == 1 else ''}" if facts.leaving else ""
     if need is None:
         return f", {aim.why}{leaving}"
-    held = f" for {facts.end_s - need.since:.0f} s"
+    held = "" if aim.by_word else f" for {facts.end_s - need.since:.0f} s"
     return f", wanted {aim.wanted}: {aim.why}{held}{', ' if obstacle else ''}{obstacle}{leaving}"
