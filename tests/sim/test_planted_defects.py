@@ -27,6 +27,7 @@ from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing import observe
 from trimtab_controller.decider.predictions import comparison as predictions
+from trimtab_controller.decider.situation import Situation
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -111,14 +112,6 @@ class NeverGivesUp(ExecutionMachine):
 
     @property
     def wake_at(self) -> float | None:
-        return None
-
-
-class DoesNotPause(Decider):
-    """What the operator wants does not matter."""
-
-    @property
-    def paused(self) -> str | None:
         return None
 
 
@@ -277,7 +270,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     ),
     "journal and commands apart": (driver.ControlLoop, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (starting, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
-    "no pause": (driver, "Decider", DoesNotPause, (faults.pause, *MOVING), "paused"),
+    "no pause": (Situation, "paused", property(lambda _: None), (faults.pause, *MOVING), "paused"),
     "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
     "moves inside the band": (driver, "Decider", MovesForNothing, MOVING, "inside the band"),
     "an agent forgets": (agent_driver, "CommandMachine", Forgetful, (faults.reread,), "a second time"),

@@ -18,8 +18,8 @@ from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.world import World, world_folder
 from tests.sim.simulated.zone_faults import drain_zone, lose_zone, noted
 from tests.sim.simulated.zoned import ZONED, ZONED_EVERY, ZoneCheck, zone_of
-from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
+from trimtab_controller.decider.situation import Situation
 from trimtab_controller.decider.standbys import choice
 from trimtab_protocol.messages.names import WorkerId
 
@@ -70,7 +70,7 @@ def test_a_drained_zone_is_empty_in_the_end_and_that_nobody_heeds_it_is_found() 
     before, after = left_in_a_drained_zone(SEEDS[1])
     assert before > 0
     assert after == 0
-    with patch.object(Decider, "draining", property(lambda _: frozenset())):
+    with patch.object(Situation, "draining", property(lambda _: frozenset())):
         assert left_in_a_drained_zone(SEEDS[1])[1] > 0
 
 
