@@ -140,17 +140,21 @@ class CostConditions(Transfers):
 
         If the budgets pay for them, Knapsack does not refute `d`.
         """
-        mandatory, offers = self.mandatory(d), self.offers(d)
+        chosen, are_enough = self.needed(d)
+        return chosen if are_enough else None
+
+    def needed(self, d: float, least_share: float = 0.0) -> tuple[Ints, bool]:
+        """The mandatory pieces, then offers with the fewest bytes per load until they cover the deficits at `d`.
+
+        Only offers of at least `least_share` of their load.  Returns the key groups, and whether they are enough.
+        """
+        pieces, mandatory, offers = self.pieces, self.mandatory(d), self.offers(d)
         missing = self.deficit(d) - float(offers[mandatory].sum())
-        further = self.cheapest[~mandatory[self.cheapest] & (offers[self.cheapest] > 0)]
-        if missing <= 0:
-            further = further[:0]
-        else:
-            carried = np.cumsum(offers[further])
-            if not len(carried) or carried[-1] < missing:
-                return None
-            further = further[: int(np.searchsorted(carried, missing)) + 1]
-        return self.pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), further))]
+        further = self.cheapest
+        offered = (offers[further] > 0) & (offers[further] >= least_share * pieces.load[further])
+        further = further[~mandatory[further] & offered]
+        count = int(np.searchsorted(np.cumsum(offers[further]), missing)) + 1 if missing > 0 else 0
+        return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), further[:count]))], count <= len(further)
 
     def refute(self, d: float) -> bool:
         """Whether R or D refutes `d`."""

@@ -153,27 +153,17 @@ def _by_count(conditions: CountConditions, d: float) -> Ints:
 
 def _by_cost(problem: Problem, conditions: CostConditions, d: float, reached: float, stop: Stop) -> Ints:
     """The same for a budget of bytes, with the fewest bytes per load first, for the least affordable load distance."""
-    pieces, low, high = _cheapest(conditions, d), d, reached
+    (pieces, _), low, high = conditions.needed(d, WHOLE), d, reached
     for _ in range(0 if is_affordable(problem, pieces) else BISECTIONS):
         if stop():
             break
         middle = 0.5 * (low + high)
-        trial = _cheapest(conditions, middle)
+        trial, _ = conditions.needed(middle, WHOLE)
         if is_affordable(problem, trial):
             pieces, high = trial, middle
         else:
             low = middle
     return pieces
-
-
-def _cheapest(conditions: CostConditions, d: float) -> Ints:
-    """The mandatory pieces, then complete offers with the fewest bytes per load until they cover the deficits."""
-    pieces = conditions.pieces
-    mandatory, offers = conditions.mandatory(d), conditions.offers(d)
-    missing = conditions.deficit(d) - float(offers[mandatory].sum())
-    further = conditions.cheapest
-    further = further[~mandatory[further] & (offers[further] > 0) & (offers[further] >= WHOLE * pieces.load[further])]
-    return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
 
 
 def _until(ordered: Ints, offers: Floats, missing: float) -> Ints:
