@@ -261,7 +261,8 @@ def carry_out(args: argparse.Namespace, target: Target, change: Change, *, dry_r
     """Write what a change consists of, unless it is a dry run, and tell what follows."""
     if change.records and not dry_run:
         write_intents(target.connection, target.topics, change.records, limit_s=WRITE_LIMIT_S)
-    text = "\n".join([change.text, *change.caveats])
+    told = f"nothing is written; without --dry-run: {change.text}" if dry_run else change.text
+    text = "\n".join([told, *change.caveats])
     if args.json:
         print_json({"intent": change.key, "text": text})
     else:

@@ -2,7 +2,6 @@
 
 import argparse
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,10 +44,7 @@ def run_add(args: argparse.Namespace, target: Target) -> int:
         given["until"] = time.time() + seconds if from_now else seconds
     rule = read_rule(Fields(given, ""), args.reason)  # before anybody waits for a broker
     known = asked(args, status=read_status(target), intents=read_intents(target))
-    change = rules.add(known, rule, look(target))
-    if args.dry_run:
-        change = replace(change, text=f"nothing is written; without --dry-run: {change.text}")
-    return carry_out(args, target, change, dry_run=args.dry_run)
+    return carry_out(args, target, rules.add(known, rule, look(target)), dry_run=args.dry_run)
 
 
 def run_remove(args: argparse.Namespace, target: Target) -> int:
