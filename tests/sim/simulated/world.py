@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tests.sim.simulated import kafka_client
@@ -16,6 +16,8 @@ from tests.sim.simulated.controller import ControllerProcess
 from tests.sim.simulated.copies import CopyCheck
 from tests.sim.simulated.election import Election
 from tests.sim.simulated.group import Group
+from tests.sim.simulated.host import Host
+from tests.sim.simulated.host_keys import key_file, keys_record, trust_file
 from tests.sim.simulated.intruder import Intruder
 from tests.sim.simulated.invariants import Bounds, Checker
 from tests.sim.simulated.ledger import Ledger
@@ -39,11 +41,10 @@ from tests.sim.simulated.traits import (
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.zoned import ZoneCheck, zone_of_host
 from trimtab_controller.decider.observing.observe import LOST_HOSTS_SHARE
-from trimtab_controller.kafka.publisher import Record, headers_of
 from trimtab_controller.loop.recovery import RecoveredState
 from trimtab_controller.security.keys import KeyFiles
-from trimtab_process.credential_files import load_or_make_key, load_signing_key
-from trimtab_protocol.messages.host_keys import HostKeys, encode_host_keys
+from trimtab_process.credential_files import load_or_make_key
+from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.intents import PAUSE_KEY, Drain, Intent, Pause, Stop, drain_key, encode_intent
 from trimtab_protocol.messages.local import Welcome
 from trimtab_protocol.messages.names import HostId, KeyGroup, Topics, WorkerId
@@ -52,18 +53,6 @@ from trimtab_protocol.signing.keys import SigningKey
 
 SILENT_S, FORGOTTEN_S = 40.0, 500.0
 """A host that is silent for so long is known to be lost by whoever saw it before, and not yet forgotten."""
-
-
-@dataclass(slots=True)
-class Host:
-    """A machine with what runs on it; `left`: it will not come back; `silent_since`: nobody hears of it."""
-
-    machine: Machine
-    names: list[WorkerId]
-    agent: AgentProcess | None = None
-    left: bool = False
-    silent_since: float | None = None
-    workers: dict[WorkerId, WorkerProcess] = field(default_factory=dict)
 
 
 class World:
@@ -229,7 +218,7 @@ class World:
         names = [WorkerId(f"w{len(self.hosts)}{letter}") for letter in "ab"[: self.random.choice((1, 1, 1, 2))]]
         self.hosts[name] = Host(machine=machine, names=names)
         if self._enforces:
-            self._say_keys(name, load_or_make_key(machine.folder / "host.pem"))
+            self._say_keys(name, load_or_make_key(key_file(machine)))
         self.start_host(name)
         return name
 
@@ -252,7 +241,7 @@ class World:
         host = self.hosts[name]
         if host.left or (host.agent is not None and host.agent.alive):
             return
-        key = host.machine.folder / "host.pem" if self._enforces else None
+        key = key_file(host.machine) if self._enforces else None
         settings = agent_configuration(CLUSTER, host.machine, WINDOW_S, host.names, trust_file(host.machine), key)
         host.agent = AgentProcess(host.machine, settings, self.timeline, self.broker, self.network)
 
@@ -344,9 +333,7 @@ class World:
     def _say_keys(self, host: HostId, *keys: SigningKey) -> None:
         raw = tuple(key.public.raw for key in keys)
         found = HostKeys(cluster=CLUSTER, host=host, keys=raw, at=self.timeline.now, by="operator")
-        record = Record(topic=self.topics.keys, key=host.encode(), value=encode_host_keys(found), signed=True)
-        headers = headers_of(record, load_signing_key(self.keys.key))
-        self.broker.store(Unsent(topic=record.topic, key=record.key, value=record.value, headers=headers))
+        self.broker.store(keys_record(self.topics.keys, found, self.keys.key))
 
     def revoke(self, host: HostId) -> None:
         """`trimtab keys revoke`."""
@@ -393,11 +380,6 @@ class World:
                 loads[account.worker] += 100.0 * account.load
         mean = sum(loads.values()) / len(loads)
         return max(abs(load - mean) for load in loads.values())
-
-
-def trust_file(machine: Machine) -> Path:
-    """Whose commands the host's agent and workers obey."""
-    return machine.folder / "trusted.keys"
 
 
 @contextmanager
