@@ -20,6 +20,10 @@ class ReadError(Exception):
     """A topic could not be read to its end."""
 
 
+class NoTopicError(ReadError):
+    """There is no such topic."""
+
+
 @dataclass(slots=True)
 class Reading:
     """Messages in reading order, and the next offset of each (topic, partition)."""
@@ -57,11 +61,13 @@ def new_consumer(connection: Connection, name: str, *, eof: bool = False) -> Con
     )
 
 
-def partitions_of(consumer: Consumer, topic: str) -> list[int]:
-    """The partitions of a topic. Raises ReadError when there is no such topic."""
-    found = consumer.list_topics(topic, timeout=REQUEST_LIMIT_S).topics[topic]
+def partitions_of(consumer: Consumer, topic: str, *, limit_s: float = REQUEST_LIMIT_S) -> list[int]:
+    """The partitions of a topic. Raises NoTopicError, ReadError, KafkaException."""
+    found = consumer.list_topics(topic, timeout=limit_s).topics[topic]
     if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        raise ReadError(f"no topic {topic}: is the cluster's name right? The controller creates it at its first start")
+        raise NoTopicError(
+            f"no topic {topic}: is the cluster's name right? The controller creates it at its first start"
+        )
     if found.error is not None:
         raise ReadError(f"topic {topic}: {found.error.str()}")
     return sorted(found.partitions)
@@ -84,12 +90,12 @@ def at_offsets(consumer: Consumer, topic: str, offsets: Mapping[int, int]) -> li
     ]
 
 
-def since(consumer: Consumer, topic: str, at: float) -> list[TopicPartition]:
+def since(consumer: Consumer, topic: str, at: float, *, limit_s: float = REQUEST_LIMIT_S) -> list[TopicPartition]:
     """The partitions of a topic at their first message from `at` (epoch seconds) on; at their ends if there is none.
 
-    Raises ReadError, KafkaException.
+    `limit_s` applies to each request.  Raises NoTopicError, ReadError, KafkaException.
     """
-    return first_since(consumer, topic, partitions_of(consumer, topic), at, limit_s=REQUEST_LIMIT_S)
+    return first_since(consumer, topic, partitions_of(consumer, topic, limit_s=limit_s), at, limit_s=limit_s)
 
 
 @contextmanager
@@ -125,20 +131,25 @@ def drain(
 
 
 def passing(
-    consumer: Consumer, positions: list[TopicPartition], next_offsets: dict[tuple[str, int], int] | None = None
+    consumer: Consumer,
+    positions: list[TopicPartition],
+    next_offsets: dict[tuple[str, int], int] | None = None,
+    *,
+    silence_s: float = SILENCE_LIMIT_S,
 ) -> Iterator[Message]:
     """The messages from the positions up to the present ends of the partitions, one by one.
 
-    `next_offsets` learns where to read on.  Raises ReadError, KafkaException.
+    `next_offsets` learns where to read on.  `silence_s`: how long the broker may be silent.  Raises ReadError,
+    KafkaException.
     """
     read_to = {} if next_offsets is None else next_offsets
     left = {(each.topic, each.partition) for each in positions}
     consumer.assign(positions)
     silent_s = 0.0
     while left:
-        if silent_s > SILENCE_LIMIT_S:
+        if silent_s > silence_s:
             missing = ", ".join(f"{topic}/{partition}" for topic, partition in sorted(left))
-            raise ReadError(f"the broker has been silent for {SILENCE_LIMIT_S:g} s; not read to the end: {missing}")
+            raise ReadError(f"the broker has been silent for {silence_s:g} s; not read to the end: {missing}")
         asked_at = time.monotonic()
         messages = consumer.consume(1000, timeout=0.2)
         silent_s += time.monotonic() - asked_at

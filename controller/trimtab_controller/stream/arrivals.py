@@ -24,22 +24,22 @@ compiling begins to pay.
 SEEN = 10
 """A fleet's windows are large, but what comes late for one is a small batch."""
 SMALL_HOSTS = 20
-"""Expected hosts up to which a fleet is small."""
+"""Hosts up to which a fleet is small."""
 
 
-def is_small(expected: Collection[str] | None) -> bool:
-    """Whether the fleet is small.  One whose hosts are not listed (None) may have any size, so it is not."""
-    return expected is not None and len(expected) <= SMALL_HOSTS
+def is_small(hosts: Collection[str] | None) -> bool:
+    """Whether a fleet of these hosts is small.  One whose hosts are not known (None) may have any size: it is not."""
+    return hosts is not None and len(hosts) <= SMALL_HOSTS
 
 
 class BatchSizes:
-    """Foresees whether the next batch is `small`, from the last ones, and at first from the number of expected hosts.
+    """Foresees whether the next batch is `small`, from the last ones, and at first from whether the fleet is.
 
     Not after a flood.  A wrong guess costs time, and nothing else.
     """
 
-    def __init__(self, expected: Collection[str] | None) -> None:
-        self.small = is_small(expected)
+    def __init__(self, *, small: bool) -> None:
+        self.small = small
         self._samples: deque[int] = deque(maxlen=SEEN)
 
     def see(self, samples: int, *, flooded: bool) -> None:

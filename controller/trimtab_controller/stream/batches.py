@@ -31,14 +31,16 @@ class Batch:
 
 
 class BatchReader:
-    """Reads one batch after the other.  `signatures`: None = they are not looked at."""
+    """Reads one batch after the other.  `signatures`: None = they are not looked at.  `small`: the fleet is."""
 
-    def __init__(self, cluster: str, settings: StreamSettings, signatures: Judge | None = None) -> None:
+    def __init__(
+        self, cluster: str, settings: StreamSettings, signatures: Judge | None = None, *, small: bool = False
+    ) -> None:
         self._cluster = cluster
         self._settings = settings
         self._signatures = signatures
         self._beside = ThreadPoolExecutor(1, "planning")
-        self._sizes = BatchSizes(settings.expected_hosts)
+        self._sizes = BatchSizes(small=small)
 
     def read(self, records: DataFrame) -> Batch:
         """Read a batch.  Spark plans the query for its sums while it counts what is left out, mostly nothing."""

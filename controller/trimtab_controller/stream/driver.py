@@ -17,12 +17,13 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.stream import pipeline
-from trimtab_controller.stream.arrivals import is_small
+from trimtab_controller.stream.arrivals import SMALL_HOSTS, is_small
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.batches import BatchReader
 from trimtab_controller.stream.configuration import Configuration
 from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
 from trimtab_controller.stream.publisher import NotPublished, Publisher
+from trimtab_controller.stream.reporting import reporting_hosts
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_controller.stream.signatures import SignatureCheck, Verdict
 from trimtab_process.backoff import Backoff
@@ -57,12 +58,9 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
     topics = Topics(configuration.cluster)
     spark = None
     try:
+        small = _is_small(configuration, topics)
         # Before Kafka has the topics, which the controller may be about to create: the session takes seconds.
-        spark = open_session(
-            f"trimtab-stream-{configuration.cluster}",
-            configuration.stream.spark,
-            small=is_small(configuration.stream.expected_hosts),
-        )
+        spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark, small=small)
         log.info("Spark's session is open")
         outlet = Outlet(Publisher(configuration.kafka, configuration.cluster), turns)
         needed = [topics.reports, topics.snapshots]
@@ -70,13 +68,25 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
             needed.append(topics.keys)
         while wait_for_topics(configuration.kafka, needed, stopping):
             try:
-                _run_query(spark, configuration, topics, outlet, stopping)
+                _run_query(spark, configuration, topics, outlet, stopping, small=small)
             except (StreamingQueryException, KafkaException, NotPublished, ReadError, BadKey) as error:
                 log.error("the Spark query failed, restarting it: %s", _first_line(error))
                 time.sleep(QUERY_RESTART_S)
     finally:
         if spark is not None:
             spark.stop()
+
+
+def _is_small(configuration: Configuration, topics: Topics) -> bool:
+    """Whether the fleet is small: by its expected hosts, or by those that have reported within the last window."""
+    if configuration.stream.expected_hosts is not None:
+        return is_small(configuration.stream.expected_hosts)
+    connection = Connection(kafka=configuration.kafka)
+    from_s = time.time() - configuration.stream.window_s
+    hosts = reporting_hosts(connection, topics.reports, from_s, most=SMALL_HOSTS + 1)
+    if hosts is not None:
+        log.info("%s hosts report", len(hosts) if len(hosts) <= SMALL_HOSTS else f"more than {SMALL_HOSTS}")
+    return is_small(hosts)
 
 
 def wait_for_topics(kafka: KafkaSettings, topics: Sequence[str], stopping: Stopping) -> bool:
@@ -178,7 +188,13 @@ class Batches:
 
 
 def _run_query(
-    spark: SparkSession, configuration: Configuration, topics: Topics, outlet: Outlet, stopping: Stopping
+    spark: SparkSession,
+    configuration: Configuration,
+    topics: Topics,
+    outlet: Outlet,
+    stopping: Stopping,
+    *,
+    small: bool,
 ) -> None:
     settings = configuration.stream
     kafka = configuration.kafka
@@ -187,7 +203,7 @@ def _run_query(
     from_ms = first_ms(now_ms, outlet.restart(), settings.window_ms)
     judge = None if signatures is None else signatures.judge
     batches = Batches(
-        BatchReader(configuration.cluster, settings, judge),
+        BatchReader(configuration.cluster, settings, judge, small=small),
         Assembler(
             cluster=configuration.cluster,
             window_ms=settings.window_ms,

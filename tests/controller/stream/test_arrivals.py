@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_SAMPLES, BatchSizes, too_many
+from trimtab_controller.stream.arrivals import SEEN, SMALL_HOSTS, SMALL_SAMPLES, BatchSizes, is_small, too_many
 from trimtab_controller.stream.claims import MAX_CLAIMS
 from trimtab_controller.stream.signatures import Refused, Verdict
 from trimtab_protocol.messages.decode import Fault
@@ -73,13 +73,12 @@ def test_where_all_hosts_count_each_is_judged_by_itself() -> None:
 
 
 @pytest.mark.parametrize(("hosts", "small"), [(1, True), (SMALL_HOSTS, True), (SMALL_HOSTS + 1, False), (None, False)])
-def test_the_first_batch_is_judged_by_the_expected_hosts(hosts: int | None, small: bool) -> None:
-    expected = None if hosts is None else [f"h{each}" for each in range(hosts)]
-    assert BatchSizes(expected).small is small
+def test_a_fleet_is_small_by_its_hosts(hosts: int | None, small: bool) -> None:
+    assert is_small(None if hosts is None else [f"h{each}" for each in range(hosts)]) is small
 
 
 def test_small_is_what_follows_small_batches_only_and_no_flood() -> None:
-    sizes, seen = BatchSizes(None), []
+    sizes, seen = BatchSizes(small=False), []
     for samples, flooded in ((SMALL_SAMPLES, False), (1, True), (1, False), (SMALL_SAMPLES + 1, False)):
         sizes.see(samples, flooded=flooded)
         seen.append(sizes.small)
