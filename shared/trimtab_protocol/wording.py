@@ -19,6 +19,12 @@ def first_few(names: Iterable[object], count: int | None = None, *, most: int = 
     return first + (f" and {count - most} more" if count > most else "")
 
 
+def what_there_is(names: Iterable[object]) -> str:
+    """Which names are known, after one that is not: `there is w0`, `there are w0, w1`, as `first_few` has them."""
+    known = list(names)
+    return f"there {'are' if len(known) > 1 else 'is'} {first_few(known) or 'none'}"
+
+
 def time_span(seconds: float) -> str:
     """A time span in its largest useful units: `119 s`, `2 min`, `2 h 0 min`; a negative one is `0 s`."""
     whole, minutes = max(0, round(seconds)), round(seconds / 60.0)

@@ -152,7 +152,7 @@ def test_a_stop_ends_the_plan_in_flight_and_a_pause_keeps_new_ones_away(world: W
     first = world.next_command(CommandKind.PREPARE, windows=True)
     world.hand_over(first)
     second = world.next_command(CommandKind.PREPARE, world.commands.index(first) + 1)
-    assert "no app 'nobody' reports; there are app" in world.trimtab("stop", "nobody", code=1)
+    assert "no app 'nobody' reports; there is app" in world.trimtab("stop", "nobody", code=1)
 
     said = world.trimtab("stop", "app", "--pause", "--reason", "lag grows")
 

@@ -25,6 +25,7 @@ from trimtab_controller.replay.replay import Replay
 from trimtab_controller.replay.rules import recorded_rules
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import what_there_is
 
 AS_DONE = "as done"
 TOLD_EVERY_S = 5.0
@@ -79,7 +80,7 @@ def run_replay(args: argparse.Namespace, target: Target) -> int:
     columns = {AS_DONE: _outcomes(done), **{name: each.outcomes() for name, each in replays.items()}}
     apps = [app for app in sorted(done) if args.app in (None, app)]
     if not apps:
-        raise CommandError(f"found no app {args.app!r} in the windows, there is {', '.join(sorted(done)) or 'none'}")
+        raise CommandError(f"found no app {args.app!r} in the windows, {what_there_is(sorted(done))}")
     if args.json:
         found = {name: {app: asdict(rows[app]) for app in apps if app in rows} for name, rows in columns.items()}
         end = last.end_ms / 1000.0

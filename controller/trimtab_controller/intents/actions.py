@@ -40,7 +40,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import NodeStatus
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import first_few, what_there_is
 
 
 def drain(asked: Asked, node: Node) -> Change:
@@ -52,8 +52,8 @@ def drain(asked: Asked, node: Node) -> Change:
     if name not in known and (members := _on_host(asked, name)):
         return _drain_all(asked, name, members)
     if known and name not in known:
-        there = f"{first_few(known)}{told_of_unheard(asked)}"
-        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; there are {there}")
+        there = f"{what_there_is(known)}{told_of_unheard(asked)}"
+        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; {there}")
     check_heard(asked, [name], STOP_THERE)
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
@@ -92,7 +92,7 @@ def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
     hosts = {row.host for row in rows if row.zone == zone}
     if not hosts:
         zones = sorted({row.zone for row in rows if row.zone is not None})
-        known = f"there are {first_few(zones)}" if zones else "no agent names one, see [host] in agent.toml"
+        known = what_there_is(zones) if zones else "no agent names one, see [host] in agent.toml"
         raise Refusal(Fault.UNKNOWN, f"no host of zone {zone[:200]!r} reports; {known}")
     workers = sorted(row.worker for row in asked.nodes if row.host in hosts)
     if not workers:
@@ -156,7 +156,7 @@ def forget_app(asked: Asked, app: AppId) -> Change:
     _check_gone([row for row in _running(asked) if row.app == app], f"app {app}")
     intent = ForgetApp(app=app, by=asked.by, at=asked.at, reason=asked.reason)
     unknown = bool(asked.apps) and app not in asked.apps
-    told = (f"but no app {app!r} is known; there are {first_few(asked.apps)}",) if unknown else ()
+    told = (f"but no app {app!r} is known; {what_there_is(asked.apps)}",) if unknown else ()
     return _forgotten(intent, f"app {app}", (*unheard(asked, "it happens"), *old, *told))
 
 

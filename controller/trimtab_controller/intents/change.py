@@ -9,7 +9,7 @@ from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import NodeStatus, Status
 from trimtab_protocol.messages.taken_back import TakenBack
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import what_there_is
 
 Record = tuple[str, Intent | TakenBack | None]
 """Key of an intent and the intent, or who takes it back; None takes away what is over."""
@@ -158,4 +158,4 @@ def check_seen(asked: Asked) -> None:
 def check_reports(asked: Asked, app: AppId) -> None:
     """Raises Refusal if apps report, but not this one."""
     if asked.apps and app not in asked.apps:
-        raise Refusal(Fault.UNKNOWN, f"no app {app!r} reports; there are {first_few(asked.apps)}")
+        raise Refusal(Fault.UNKNOWN, f"no app {app!r} reports; {what_there_is(asked.apps)}")

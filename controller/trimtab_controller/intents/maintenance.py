@@ -8,7 +8,7 @@ from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_unheard
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import first_few, what_there_is
 
 LONGEST_S = 30 * 86_400.0
 
@@ -20,8 +20,8 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     check_seen(asked)
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
-        there = first_few(sorted(hosts)) or "none"
-        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; there are {there}{told_of_unheard(asked)}")
+        there = what_there_is(sorted(hosts))
+        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; {there}{told_of_unheard(asked)}")
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
     check_heard(asked, here, STOP_THERE)

@@ -26,7 +26,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.proposals import ProposalStatus
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import first_few, what_there_is
 
 KEY_GROUP = "APP/OPERATOR/N"
 
@@ -72,7 +72,7 @@ def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
     wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
-        told = f"no worker {target!r} reports; there are {first_few(known)}{told_of_unheard(asked)}"
+        told = f"no worker {target!r} reports; {what_there_is(known)}{told_of_unheard(asked)}"
         raise Refusal(Fault.UNKNOWN, told)
     what = f"{_groups(len(moves))} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
@@ -190,8 +190,8 @@ def _wanted(asked: Asked, wishes: Sequence[MoveKeyGroups], looked: Looked, what:
     check_heard(asked, (worker for each in moves for worker in _ends(each, looked)))
     view = looked.known.views.get(wish.app)
     if view is None and looked.known.views:
-        there = first_few(sorted(looked.known.views))
-        raise Refusal(Fault.UNKNOWN, f"no app {wish.app!r} reports; there are {there}")
+        there = what_there_is(sorted(looked.known.views))
+        raise Refusal(Fault.UNKNOWN, f"no app {wish.app!r} reports; {there}")
     waits = f"but nothing is planned for {wish.app} now: it waits for at most {VALID_S / 60:.0f} minutes: "
     if not isinstance(view, AppView):
         why = looked.known.not_ready if view is None else view
@@ -215,9 +215,7 @@ def _waiting(asked: Asked, plan: str) -> ProposalStatus:
     if row is not None and asked.at >= row.expires_at:
         raise Refusal(Fault.CONFLICT, f"plan {row.plan} has expired: nobody has decided about it in time")
     if row is None:
-        known = (
-            f"there {'are' if len(rows) > 1 else 'is'} {first_few(row.plan for row in rows)}" if rows else "none does"
-        )
+        known = what_there_is(row.plan for row in rows) if rows else "none does"
         raise Refusal(Fault.UNKNOWN, f"no plan {plan[:200]!r} waits for approval; {known}")
     return row
 

@@ -23,7 +23,7 @@ from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.intents import AddRule, rule_key
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import LATEST_END, MAX_RULES, Rule
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import first_few, what_there_is
 
 UNSEEN = "it is not known how many key groups have to move"
 
@@ -46,7 +46,7 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
         raise Refusal(Fault.CONFLICT, text)
     lasting = [each for each in added if not each.rule.ended(asked.at)]
     if len(own) + len(lasting) >= MAX_RULES:
-        text = f"there are {len(own)} rules in controller.toml and {len(lasting)} of operators: {MAX_RULES} at most"
+        text = f"rules in controller.toml: {len(own)}, of operators: {len(lasting)}; expected {MAX_RULES} at most"
         raise Refusal(Fault.CONFLICT, text)
     intent = AddRule(rule=rule, by=asked.by, at=asked.at, reason=asked.reason)
     rules = followed(known_rules(own, [*lasting, intent], asked.at))
@@ -70,7 +70,7 @@ def remove(asked: Asked, name: str) -> Change:
         text = f"rule {name} stands in controller.toml: remove it there, and restart the controllers"
         raise Refusal(Fault.CONFLICT, text)
     names = sorted(each.rule.name for each in _added(asked))
-    raise Refusal(Fault.UNKNOWN, f"no operator has added a rule {name[:200]!r}; there are {first_few(names) or 'none'}")
+    raise Refusal(Fault.UNKNOWN, f"no operator has added a rule {name[:200]!r}; {what_there_is(names)}")
 
 
 def _own(asked: Asked, looked: Looked) -> tuple[Rule, ...]:
@@ -91,8 +91,8 @@ def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float)
     if not looked.known.views:
         return UNSEEN, ("but no window is known: there may be conflicts with other rules",)
     if not views:
-        apps = first_few(sorted(looked.known.views))
-        return "no key group has to move", (f"but no app that reports matches {rule.app!r}; there are {apps}",)
+        there = what_there_is(sorted(looked.known.views))
+        return "no key group has to move", (f"but no app that reports matches {rule.app!r}; {there}",)
     found = list(_each(rule, rules, views.items(), now))
     caveats = [each for _, told in found for each in told]
     known = [view for view in views.values() if isinstance(view, AppView)]

@@ -20,7 +20,7 @@ from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.status import Status
-from trimtab_protocol.wording import time_span
+from trimtab_protocol.wording import time_span, what_there_is
 
 MAX_TARGETS = 1_000
 """Workers of one answer: those to which a move would do most good, and the owner."""
@@ -115,15 +115,16 @@ def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> s
     if not apps and known.snapshot is None:
         return f"nothing is known of app {key_group.app!r} yet: no window has come, and nothing has been placed"
     if key_group.app not in apps:
-        return f"found no app {key_group.app!r}, there is {', '.join(apps) or 'none'}"
+        return f"found no app {key_group.app!r}, {what_there_is(apps)}"
     view, placement = known.views.get(key_group.app), execution.placements.get(key_group.app)
     sizes = {name: len(rows) for name, rows in placement.owners.items()} if placement else {}
     if isinstance(view, AppView):
         sizes |= view.sizes
     if key_group.operator not in sizes:
-        return f"found no operator {key_group.operator!r} of {key_group.app}, there is {', '.join(sorted(sizes))}"
+        return f"found no operator {key_group.operator!r} of {key_group.app}, {what_there_is(sorted(sizes))}"
     last = sizes[key_group.operator] - 1
-    return f"found no key group {key_group.partition} of {key_group.app}/{key_group.operator}, there are 0 to {last}"
+    there = f"there are 0 to {last}" if last else "there is 0"
+    return f"found no key group {key_group.partition} of {key_group.app}/{key_group.operator}, {there}"
 
 
 def _cut(app: AppId, events: Sequence[Event]) -> str | None:

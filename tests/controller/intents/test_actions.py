@@ -312,16 +312,16 @@ def test_what_still_runs_is_not_forgotten() -> None:
         assert written(actions.forget_app(asked(status), APP)) == [ForgetApp(**own(app=APP))]  # type: ignore[arg-type]
     assert actions.forget_app(asked(away), APP).caveats == ()
     assert "no controller is running: it happens when one leads" in actions.forget_app(asked(status), APP).caveats[0]
-    assert actions.forget_app(asked(), "ordres").caveats == ("but no app 'ordres' is known; there are orders",)
+    assert actions.forget_app(asked(), "ordres").caveats == ("but no app 'ordres' is known; there is orders",)
 
 
 def test_a_name_that_nobody_reports_is_refused_with_those_that_are() -> None:
-    for refused in (
-        lambda: actions.drain(asked(), "nobody"),
-        lambda: actions.scale(asked(), "nobody", 3),
-        lambda: actions.stop(asked(), "nobody"),
+    for refused, there in (
+        (lambda: actions.drain(asked(), "nobody"), "are orders-0, orders-1"),
+        (lambda: actions.scale(asked(), "nobody", 3), "is orders$"),
+        (lambda: actions.stop(asked(), "nobody"), "is orders$"),
     ):
-        with pytest.raises(Refusal, match="'nobody' reports; there are orders") as found:
+        with pytest.raises(Refusal, match=f"'nobody' reports; there {there}") as found:
             refused()
         assert found.value.fault is Fault.UNKNOWN
     assert actions.drain(asked(None), "nobody").records, "nobody is known yet"

@@ -110,7 +110,7 @@ def test_a_move_tells_what_it_leads_to() -> None:
 def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
     assert refused(Fault.INVALID, move, ["app/sums"], W1).startswith("APP/OPERATOR/N: found")
     assert refused(Fault.INVALID, move, ["app/sums/0", "other/sums/0"], W1).endswith("one")
-    assert refused(Fault.UNKNOWN, move, ["other/sums/0"], W1) == "no app 'other' reports; there are app"
+    assert refused(Fault.UNKNOWN, move, ["other/sums/0"], W1) == "no app 'other' reports; there is app"
     assert refused(Fault.CONFLICT, move, ["app/sums/0"], "w9") == "app: w9 does not run"
     seen = replace(STATUS, nodes=Fleet(workers=2, key_groups=2).status().nodes, intents={})
     told = refused(Fault.UNKNOWN, move, ["app/sums/0"], "w9", status=seen)

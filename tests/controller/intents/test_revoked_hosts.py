@@ -65,7 +65,7 @@ def test_undo_leaves_out_what_would_go_to_a_host_whose_key_is_revoked() -> None:
 def test_a_name_that_does_not_report_is_refused_with_the_hosts_that_are_not_heard() -> None:
     gone = replace(moving("h1"), nodes=TWO[:1])
     told = refused(Fault.UNKNOWN, test_plans.move, ["app/sums/0"], W1, status=gone)
-    assert told == "no worker 'w1' reports; there are w0; what is said for these hosts is dropped: h1 (revoked)"
+    assert told == "no worker 'w1' reports; there is w0; what is said for these hosts is dropped: h1 (revoked)"
     status = revoked(STATUS, HostId("h8"), h9="unsigned")
     told = refused(Fault.UNKNOWN, actions.drain, asked(status), "w9")
     assert told.endswith("; what is said for these hosts is dropped: h8 (revoked), h9 (unsigned)")

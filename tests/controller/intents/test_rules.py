@@ -85,7 +85,7 @@ def test_a_conflict_is_told_with_the_smallest_set(looked: Looked) -> None:
 
 def test_a_rule_about_nothing_is_told(looked: Looked) -> None:
     [of_nobody] = rules.add(asked(), replace(AWAY, app="other"), looked).caveats
-    assert of_nobody == "but no app that reports matches 'other'; there are app"
+    assert of_nobody == "but no app that reports matches 'other'; there is app"
     [of_nothing] = rules.add(asked(), replace(AWAY, operator="x"), looked).caveats
     assert of_nothing == "but it is about no key group of app"
 
@@ -107,7 +107,7 @@ def test_names_that_are_taken_are_refused_and_too_many_rules(looked: Looked) -> 
     with pytest.raises(Refusal, match=r"bob has added a rule away: take it back first"):
         rules.add(asked(said(AWAY)), AWAY, looked)
     many = [said(replace(AWAY, name=f"r{number}")) for number in range(MAX_RULES - 1)]
-    with pytest.raises(Refusal, match=r"1 rules in controller.toml and 59 of operators: 60 at most"):
+    with pytest.raises(Refusal, match=r"rules in controller.toml: 1, of operators: 59; expected 60 at most"):
         rules.add(asked(*many), AWAY, looked)
     with pytest.raises(Refusal, match=r"the end of rule away is over"):
         rules.add(asked(), replace(AWAY, until=NOW), looked)
@@ -128,7 +128,7 @@ def test_only_an_operators_rule_is_taken_back() -> None:
     assert change.records == (("rule/away", back),)
     with pytest.raises(Refusal, match=r"rule fast stands in controller.toml: remove it there"):
         rules.remove(asked(), "fast")
-    with pytest.raises(Refusal, match="no operator has added a rule 'x'; there are away"):
+    with pytest.raises(Refusal, match="no operator has added a rule 'x'; there is away"):
         rules.remove(asked(said(AWAY)), "x")
 
 

@@ -1,8 +1,10 @@
 """Words for lines that people read."""
 
+from collections.abc import Iterable
+
 import pytest
 
-from trimtab_protocol.wording import time_span
+from trimtab_protocol.wording import time_span, what_there_is
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,16 @@ from trimtab_protocol.wording import time_span
 )
 def test_a_time_span_is_told_in_its_largest_useful_units(seconds: float, words: str) -> None:
     assert time_span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ((), "there is none"),
+        (("w0",), "there is w0"),
+        (("w0", "w1"), "there are w0, w1"),
+        (range(7), "there are 0, 1, 2, 3, 4 and 2 more"),
+    ],
+)
+def test_what_there_is_agrees_in_number(names: Iterable[object], words: str) -> None:
+    assert what_there_is(names) == words
