@@ -15,11 +15,11 @@ from trimtab_controller.intents.change import (
     one,
     several,
     take_back,
-    unheard,
     unseen,
+    without_leader,
 )
 from trimtab_controller.intents.names import ZONE, Node
-from trimtab_controller.intents.revoked import STOP_THERE, check_heard, left_out, revoked_of, told_of_unheard
+from trimtab_controller.intents.revoked import STOP_THERE, check_heard, left_out, revoked_of, told_of_dropped
 from trimtab_controller.seen import SILENT_AFTER_S
 from trimtab_protocol.messages.intents import (
     MAX_WORKERS,
@@ -52,7 +52,7 @@ def drain(asked: Asked, node: Node) -> Change:
     if name not in known and (members := _on_host(asked, name)):
         return _drain_all(asked, name, members)
     if known and name not in known:
-        there = f"{what_there_is(known)}{told_of_unheard(asked)}"
+        there = f"{what_there_is(known)}{told_of_dropped(asked)}"
         raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; {there}")
     check_heard(asked, [name], STOP_THERE)
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
@@ -102,8 +102,8 @@ def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
 
 def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
     """All workers of a host or a zone, also those that do not run: they are to stay off."""
-    unheard = revoked_of(asked, workers)
-    if not (heard := [worker for worker in workers if worker not in unheard]):
+    revoked = revoked_of(asked, workers)
+    if not (heard := [worker for worker in workers if worker not in revoked]):
         check_heard(asked, workers, STOP_THERE)
     workers = heard
     drains = [Drain(worker=worker, by=asked.by, at=asked.at, reason=asked.reason) for worker in workers]
@@ -117,7 +117,7 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
     told = (
         caveat for worker in workers for caveat in (*_only_told(asked, worker), *_nowhere_to_go(asked, worker, leaving))
     )
-    return several(drains, text, tuple(dict.fromkeys((*left_out(unheard), *caveats, *told))))
+    return several(drains, text, tuple(dict.fromkeys((*left_out(revoked), *caveats, *told))))
 
 
 def undrain(asked: Asked, node: Node) -> Change:
@@ -136,7 +136,7 @@ def undrain(asked: Asked, node: Node) -> Change:
         old = check_known(asked, "undrain of a worker that leaves")
         intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
         text = f"{name} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
-        return one(intent, text, (*unheard(asked, "it happens"), *old))
+        return one(intent, text, (*without_leader(asked, "it happens"), *old))
     text, idle = f"the drain of {name} is cancelled: it takes key groups again", f"{name} is not being drained"
     return take_back(asked, key, text, idle)
 
@@ -157,7 +157,7 @@ def forget_app(asked: Asked, app: AppId) -> Change:
     intent = ForgetApp(app=app, by=asked.by, at=asked.at, reason=asked.reason)
     unknown = bool(asked.apps) and app not in asked.apps
     told = (f"but no app {app!r} is known; {what_there_is(asked.apps)}",) if unknown else ()
-    return _forgotten(intent, f"app {app}", (*unheard(asked, "it happens"), *old, *told))
+    return _forgotten(intent, f"app {app}", (*without_leader(asked, "it happens"), *old, *told))
 
 
 def forget_worker(asked: Asked, worker: WorkerId) -> Change:
@@ -165,14 +165,14 @@ def forget_worker(asked: Asked, worker: WorkerId) -> Change:
     old = check_known(asked, "forget")
     _check_gone([row for row in _running(asked) if row.worker == worker], f"worker {worker}")
     intent = ForgetWorker(worker=worker, by=asked.by, at=asked.at, reason=asked.reason)
-    return _forgotten(intent, f"worker {worker}", (*unheard(asked, "it happens"), *old))
+    return _forgotten(intent, f"worker {worker}", (*without_leader(asked, "it happens"), *old))
 
 
 def pause(asked: Asked) -> Change:
     """Start no new plan."""
     intent = Pause(by=asked.by, at=asked.at, reason=asked.reason)
     text = "paused: a plan in flight is finished, no new one starts until `trimtab resume`"
-    return one(intent, text, unheard(asked, "it is heard"))
+    return one(intent, text, without_leader(asked, "it is heard"))
 
 
 def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change:
@@ -202,7 +202,7 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
             (stopping.key, stopping),
         ),
         text=f"{what}: released key groups arrive, all others stay where they are{back}; {then}",
-        caveats=(*unheard(asked, "it happens"), *old),
+        caveats=(*without_leader(asked, "it happens"), *old),
     )
 
 
@@ -210,7 +210,7 @@ def resume(asked: Asked) -> Change:
     """End a pause."""
     idle = "the controller is not paused; `trimtab resume --accept-journal` ends a hold"
     change = take_back(asked, PAUSE_KEY, "the controller decides again", idle)
-    return replace(change, caveats=unheard(asked, "it is heard")) if change.records else change
+    return replace(change, caveats=without_leader(asked, "it is heard")) if change.records else change
 
 
 def accept_journal(asked: Asked, expected: str | None = None) -> Change:

@@ -122,7 +122,7 @@ def check_known(asked: Asked, what: str) -> tuple[str, ...]:
     raise Refusal(Fault.CONFLICT, f"{text}: {KNOWN_BEFORE}; upgrade the controllers first")
 
 
-def unheard(asked: Asked, what: str) -> tuple[str, ...]:
+def without_leader(asked: Asked, what: str) -> tuple[str, ...]:
     """That no controller hears of it now; `what` happens when one leads."""
     return not_now(asked, what, "") if asked.state in (None, State.SILENT) else ()
 

@@ -5,7 +5,7 @@ from collections.abc import Sized
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, check_seen, several
 from trimtab_controller.intents.names import Node
-from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_unheard
+from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_dropped
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import first_few, what_there_is
@@ -21,7 +21,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
         there = what_there_is(sorted(hosts))
-        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; {there}{told_of_unheard(asked)}")
+        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; {there}{told_of_dropped(asked)}")
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
     check_heard(asked, here, STOP_THERE)

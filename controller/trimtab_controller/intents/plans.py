@@ -9,9 +9,19 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, not_now, one, several, unheard
+from trimtab_controller.intents.change import (
+    Asked,
+    Change,
+    Fault,
+    Refusal,
+    check_known,
+    not_now,
+    one,
+    several,
+    without_leader,
+)
 from trimtab_controller.intents.names import worker_named
-from trimtab_controller.intents.revoked import check_heard, revoked_of, told_of_unheard
+from trimtab_controller.intents.revoked import check_heard, revoked_of, told_of_dropped
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
@@ -63,7 +73,7 @@ def reject(asked: Asked, plan: str) -> Change:
         "`[plans] approval_s`, unless loads change by more than the band"
     )
     intent = Reject(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason)
-    return one(intent, text, (*unheard(asked, "it is heard"), *old))
+    return one(intent, text, (*without_leader(asked, "it is heard"), *old))
 
 
 def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
@@ -72,7 +82,7 @@ def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
     wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
-        told = f"no worker {target!r} reports; {what_there_is(known)}{told_of_unheard(asked)}"
+        told = f"no worker {target!r} reports; {what_there_is(known)}{told_of_dropped(asked)}"
         raise Refusal(Fault.UNKNOWN, told)
     what = f"{_groups(len(moves))} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
@@ -133,13 +143,13 @@ def _what_can(
         text = f"nothing is planned for {app} now, so it is not known which moves can be undone"
         raise Refusal(Fault.CONFLICT, f"{text}; `trimtab status` shows why")
     wish = MoveKeyGroups(moves=tuple(moves[:MAX_MOVES]), by=asked.by, at=asked.at, reason=asked.reason)
-    unheard = revoked_of(asked, {worker for each in moves for worker in _ends(each, looked)})
-    staying_at = {each.key_group for each in moves if not unheard.keys().isdisjoint(_ends(each, looked))}
+    revoked = revoked_of(asked, {worker for each in moves for worker in _ends(each, looked)})
+    staying_at = {each.key_group for each in moves if not revoked.keys().isdisjoint(_ends(each, looked))}
     heard = [each for each in moves if each.key_group not in staying_at]
     going, against = possible(looked.decider.view_to_plan(asked.at, view, wish), heard)
     if staying_at:
-        hosts = first_few(sorted(set(unheard.values())))
-        why = f"what is said of {first_few(unheard)} is dropped: the key of {hosts} is revoked"
+        hosts = first_few(sorted(set(revoked.values())))
+        why = f"what is said of {first_few(revoked)} is dropped: the key of {hosts} is revoked"
         against[why] = [each.key_group for each in moves if each.key_group in staying_at]
     staying = tuple(f"but not {_groups(len(rows))} ({first_few(rows)}): {why}" for why, rows in against.items())
     if not going:

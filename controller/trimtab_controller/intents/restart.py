@@ -36,8 +36,8 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     if restart_key(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)
-    unheard = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
-    ours = [row for row in asked.nodes if row.app == app and row.worker not in unheard]
+    revoked = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
+    ours = [row for row in asked.nodes if row.app == app and row.worker not in revoked]
     running = [row for row in ours if row.state is WorkerState.RUNNING]
     drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.intents)
     rows = [row for row in running if row.startable and row.worker not in drained]
@@ -48,7 +48,7 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     if not 2 <= len(rows) <= MAX_WORKERS:
         text = f"{len(rows)} workers of {app} run and can be restarted: expected 2 to {MAX_WORKERS}"
         later = f"; {first_few(late)} do not run yet, ask again when they do" if late else ""
-        out = "".join(f"; {each}" for each in left_out(unheard))
+        out = "".join(f"; {each}" for each in left_out(revoked))
         raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another{later}{out}")
     if asked.mode_of(app) == "dry-run":
         raise Refusal(Fault.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
@@ -71,7 +71,7 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
         *not_now(asked, "it begins", "restarts"),
         *old,
         *differ,
-        *left_out(unheard),
+        *left_out(revoked),
         *told,
         *off,
         *missed,

@@ -45,12 +45,12 @@ def _on(revoked: dict[WorkerId, HostId], host: HostId) -> list[WorkerId]:
     return [worker for worker, where in revoked.items() if where == host]
 
 
-def told_of_unheard(asked: Asked) -> str:
-    """After a name that does not report: which hosts are not heard, if there are any."""
+def told_of_dropped(asked: Asked) -> str:
+    """After a name that does not report: for which hosts what is said is dropped, if for any."""
     found = asked.status.signatures if asked.status else None
     if asked.status is None or found is None or not found.enforced:
         return ""
     heard = {row.host for row in asked.status.hosts} | {row.host for row in asked.nodes}
     hosts = {**found.doubted, **dict.fromkeys(found.revoked, "revoked")}
-    unheard = [f"{host} ({why})" for host, why in sorted(hosts.items()) if host not in heard]
-    return f"; what is said for these hosts is dropped: {first_few(unheard)}" if unheard else ""
+    dropped = [f"{host} ({why})" for host, why in sorted(hosts.items()) if host not in heard]
+    return f"; what is said for these hosts is dropped: {first_few(dropped)}" if dropped else ""

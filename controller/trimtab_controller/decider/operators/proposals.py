@@ -56,7 +56,7 @@ def answer_to(
     said, known = tuple(intents), {row.id: row for row in execution.proposals.values()}
     for row in known.values():
         if now >= row.expires_at:
-            detail = _unheard(row, said) if row.waits else "its rejection has ended"
+            detail = _why_expired(row, said) if row.waits else "its rejection has ended"
             return ended(row, Outcome.EXPIRED, detail, said)
     for intent in said:
         match intent:
@@ -75,7 +75,7 @@ def answer_to(
     return None
 
 
-def _unheard(row: Proposal, intents: Iterable[Intent]) -> str:
+def _why_expired(row: Proposal, intents: Iterable[Intent]) -> str:
     """Why a plan has waited in vain: nobody has said anything, or it could not begin in time."""
     approved = next((each for each in intents if isinstance(each, Approve) and each.plan == row.id), None)
     if approved is None:
