@@ -29,8 +29,6 @@ MAX_REASON = 2_000
 MAX_PATTERN = 200
 """Characters of a pattern."""
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-EXPECTED = "expected "
-"""How the text of a rule that says too much or too little begins."""
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -59,6 +57,15 @@ _NEEDS: Mapping[RuleKind, tuple[tuple[str, ...], str]] = {
 """What a rule of each kind says besides the key groups that it is about, and their priority."""
 
 
+class BadRule(ValueError):
+    """A rule of this `kind` says too much or too little; `expected` = what it should say."""
+
+    def __init__(self, kind: RuleKind, expected: str) -> None:
+        self.kind = kind
+        self.expected = expected
+        super().__init__(f"found a rule of the kind {kind}, expected {expected}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A rule of operators.
@@ -85,21 +92,22 @@ class Rule:
         may, expected = _NEEDS[self.kind]
         given = [name for name in _TARGETS if getattr(self, name)]
         if bool(may) != bool(given) or not set(given) <= set(may):
-            raise ValueError(
-                f"{EXPECTED}{expected or 'no workers, hosts or zones'}"
+            raise BadRule(
+                self.kind,
+                f"{expected or 'no workers, hosts or zones'}"
                 + (f", and no {' or '.join(extra)}," if may and (extra := sorted(set(given) - set(may))) else "")
-                + f" beside the kind {self.kind}"
+                + f" beside the kind {self.kind}",
             )
         if self.kind is RuleKind.PIN and (len(self.workers) > 1 or _WILD.search(self.workers[0])):
-            raise ValueError(f"{EXPECTED}the name of one worker beside the kind pin; a pool may have several")
+            raise BadRule(self.kind, "the name of one worker beside the kind pin; a pool may have several")
         if self.kind is RuleKind.SPREAD and (self.operator != "*" or self.key_groups):
-            raise ValueError(f"{EXPECTED}no operator and no key_groups beside the kind spread: it is about whole apps")
+            raise BadRule(self.kind, "no operator and no key_groups beside the kind spread: it is about whole apps")
         if self.kind is RuleKind.PRIORITY and not self.priority:
-            raise ValueError(f"{EXPECTED}priority beside the kind priority")
+            raise BadRule(self.kind, "priority beside the kind priority")
         if abs(self.priority) > MAX_PRIORITY:
-            raise ValueError(f"{EXPECTED}a priority from -{MAX_PRIORITY} to {MAX_PRIORITY}")
+            raise BadRule(self.kind, f"a priority from -{MAX_PRIORITY} to {MAX_PRIORITY}")
         if any(first > last for first, last in self.key_groups):
-            raise ValueError(f"{EXPECTED}no key group of a range above its last")
+            raise BadRule(self.kind, "no key group of a range above its last")
 
     @property
     def places(self) -> bool:
@@ -155,10 +163,8 @@ def read_rule(fields: Fields, reason: str | None = None, until: Callable[[Fields
     }
     try:
         return Rule(**found)
-    except ValueError as error:
-        raise BadMessage(
-            Fault.RANGE, fields.at("kind"), str(found["kind"]), str(error).removeprefix(EXPECTED)
-        ) from error
+    except BadRule as error:
+        raise BadMessage(Fault.RANGE, fields.at("kind"), str(error.kind), error.expected) from error
 
 
 def ranges_of(text: str, path: str) -> tuple[tuple[int, int], ...]:

@@ -9,6 +9,7 @@ from trimtab_controller.decider.rules.reading import read_rules
 from trimtab_controller.decider.rules.rule import Rule, RuleKind
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.rules import BadRule
 
 
 def read(*tables: dict[str, Any]) -> tuple[Rule, ...]:
@@ -66,6 +67,13 @@ def test_a_rule_is_read_with_all_that_it_can_say() -> None:
 def test_a_wrong_rule_is_refused_with_what_was_found_and_expected(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(BadMessage, match=said):
         read({"name": "a", "reason": "b", **wrong})
+
+
+def test_a_rule_says_by_itself_what_its_kind_expects() -> None:
+    with pytest.raises(BadRule) as found:
+        Rule(name="a", kind=RuleKind.PRIORITY, reason="b")
+    assert (found.value.kind, found.value.expected) == (RuleKind.PRIORITY, "priority beside the kind priority")
+    assert str(found.value) == "found a rule of the kind priority, expected priority beside the kind priority"
 
 
 def test_rules_have_names_of_their_own_and_reasons() -> None:
