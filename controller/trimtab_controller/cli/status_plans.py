@@ -37,7 +37,8 @@ def waiting_plans(status: Status, now: float) -> Text | None:
 def _waiting(row: ProposalStatus, now: float) -> str:
     left = time_span(row.expires_at - now)
     if row.rejected is not None:
-        return f"{row.plan} of {row.app} was {row.rejected}; nothing else is proposed for {left}, unless loads change"
+        told = f"{row.plan} of {row.app} was rejected {row.rejected}"
+        return f"{told}; nothing else is proposed for {left}, unless loads change"
     warm = f" ({row.to_standbys} to standbys)" if row.to_standbys else ""
     unknown = f" and that of {row.unmeasured} key groups of unknown size" if row.unmeasured else ""
     moves = [f"  {each.key_group} from {each.source} to {each.target}" for each in row.moves[:SHOWN_MOVES]]

@@ -54,8 +54,7 @@ def describe(decision: Decision) -> str:
         case Proposed(plan=plan):
             return f"{plan.app}: waits for approval: {describe_plan(plan)}"
         case ProposalEnded(plan=name):
-            told = decision.detail.removeprefix(f"{decision.outcome} ")  # who has rejected it is told with the word
-            return f"{decision.app}: plan {name} {decision.outcome}: {told}"
+            return f"{decision.app}: plan {name} {decision.outcome}: {decision.detail}"
         case Refused():
             return f"refused: {decision.what}: {decision.detail}"
         case Adopted() | StandbysPlaced() | PlanEnded() | Restarted():

@@ -10,7 +10,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 class Proposal:
     """A plan that waits for an operator's approval, since `at` until `expires_at` (epoch seconds).
 
-    `id` = how operators call it, and the name of the plan once it begins.  `rejected` = who has rejected it, and why;
+    `id` = how operators call it, and the name of the plan once it begins.  `rejected` = by whom, and why;
     it is kept until `expires_at`, so that it is not proposed again at once.
     """
 

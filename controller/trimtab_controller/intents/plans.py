@@ -221,7 +221,7 @@ def _waiting(asked: Asked, plan: str) -> ProposalStatus:
     rows = [row for row in told if row.rejected is None]
     row = next((row for row in told if row.plan == plan), None)
     if row is not None and row.rejected is not None:
-        raise Refusal(Fault.CONFLICT, f"plan {row.plan} was {row.rejected}")
+        raise Refusal(Fault.CONFLICT, f"plan {row.plan} was rejected {row.rejected}")
     if row is not None and asked.at >= row.expires_at:
         raise Refusal(Fault.CONFLICT, f"plan {row.plan} has expired: nobody has decided about it in time")
     if row is None:

@@ -27,8 +27,8 @@ class ProposalStatus:
 
     Load distances in pp.  `moves` = the first ones of `moves_total`, of which `to_standbys` go to standbys.
     `restore_bytes` = state that the targets have to restore, without what their copies on disk have; `unmeasured` =
-    moves whose state is not measured.  `rejected` = who has rejected it and
-    why: it is not carried out, and no other plan for balance is proposed until `expires_at`.
+    moves whose state is not measured.  `rejected` = by whom it was
+    rejected, and why: it is not carried out, and no other plan for balance is proposed until `expires_at`.
     """
 
     plan: str

@@ -15,6 +15,7 @@ from tests.controller.decider.deciders import (
     window,
 )
 from trimtab_controller.decider.decision import Adopted, Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
+from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -117,11 +118,12 @@ def test_a_rejected_plan_is_not_proposed_again_for_as_long_as_plans_wait() -> No
         app=APP,
         plan="1.2",
         outcome=Outcome.REJECTED,
-        detail="rejected by ann: not at noon",
+        detail="by ann: not at noon",
         rejected_until=1012.0 + 600.0,
         answered=(NO.key,),
     )
-    after = only(with_proposal(rejected="rejected by ann: not at noon").on_event(1021.0, later(ON_W0)))
+    assert describe(decision) == "app: plan 1.2 rejected: by ann: not at noon"
+    after = only(with_proposal(rejected="by ann: not at noon").on_event(1021.0, later(ON_W0)))
     assert isinstance(after, Skip)
     assert (after.reason, after.detail) == (SkipReason.REJECTED, "app: plan 1.2 was rejected by ann: not at noon")
 

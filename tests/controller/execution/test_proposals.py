@@ -36,7 +36,7 @@ def test_a_successor_knows_the_plan_that_waits_and_what_operators_moved() -> Non
     state = replace(proposed().state, placements={}, hand_moved={kg(1): HandMoved(worker=W1, until=T0 + 9)})
     read = decode_entry(encode_entry(JournalEntry(execution=state))).execution
     assert read == state
-    turned_down = replace(state, proposals={APP: ROW.turned_down("rejected by ann: no", T0 + 900)})
+    turned_down = replace(state, proposals={APP: ROW.turned_down("by ann: no", T0 + 900)})
     assert decode_entry(encode_entry(JournalEntry(execution=turned_down))).execution == turned_down
 
 
@@ -50,11 +50,11 @@ def test_an_approved_plan_keeps_its_name_and_waits_no_longer() -> None:
 
 def test_a_rejected_plan_is_remembered_and_a_withdrawn_one_is_not() -> None:
     rejected = ProposalDropped(
-        app=APP, plan="1.2", detail="rejected by ann: no", rejected_until=T0 + 900, answered=("reject/1.2",)
+        app=APP, plan="1.2", detail="by ann: no", rejected_until=T0 + 900, answered=("reject/1.2",)
     )
     machine = proposed()
     assert published(machine.on_event(T0 + 5, rejected)).answered == ("reject/1.2",)
-    assert dict(machine.state.proposals) == {APP: ROW.turned_down("rejected by ann: no", T0 + 900)}
+    assert dict(machine.state.proposals) == {APP: ROW.turned_down("by ann: no", T0 + 900)}
     machine.on_event(T0 + 6, ProposalDropped(app=APP, plan="1.2", detail="loads"))
     assert dict(machine.state.proposals) == {}
 

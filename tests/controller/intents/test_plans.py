@@ -87,7 +87,7 @@ def test_a_plan_that_waits_is_rejected() -> None:
 def test_only_a_plan_that_waits_can_be_approved_or_rejected() -> None:
     for ask in (plans.approve, plans.reject):
         assert refused(Fault.UNKNOWN, ask, asked(), "1.9") == "no plan '1.9' waits for approval; there is 1.2"
-        gone = asked(replace(STATUS, proposals=(replace(WAITING, rejected="rejected by bob: no"),)))
+        gone = asked(replace(STATUS, proposals=(replace(WAITING, rejected="by bob: no"),)))
         assert refused(Fault.CONFLICT, ask, gone, "1.2") == "plan 1.2 was rejected by bob: no"
         assert refused(Fault.UNKNOWN, ask, gone, "1.9") == "no plan '1.9' waits for approval; none does"
 

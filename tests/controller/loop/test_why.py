@@ -293,7 +293,7 @@ def test_a_plan_is_explained_by_all_its_events() -> None:
     ("phase", "said", "text", "outcome"),
     [
         (None, "", "waits for approval: 2 moves", "waits"),
-        ("rejected", "rejected by ann: not now", "rejected: by ann: not now; it was: 2 moves", "not begun"),
+        ("rejected", "by ann: not now", "rejected: by ann: not now; it was: 2 moves", "not begun"),
         (
             "expired",
             "nobody has decided about it",

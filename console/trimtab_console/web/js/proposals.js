@@ -19,7 +19,7 @@ export async function waiting(card) {
 }
 
 function proposal(row, told, between, left) {
-  if (row.rejected !== null) return h("p", { class: "muted" }, `Plan ${row.plan} of ${row.app} was ${row.rejected}. Nothing else is proposed for ${left}, unless loads change.`);
+  if (row.rejected !== null) return h("p", { class: "muted" }, `Plan ${row.plan} of ${row.app} was rejected ${row.rejected}. Nothing else is proposed for ${left}, unless loads change.`);
   const unknown = row.unmeasured ? ` and that of ${row.unmeasured} key groups of unknown size` : "";
   const warm = row.to_standbys ? `, ${number(row.to_standbys)} of them to standbys` : "";
   return h("div", { class: "proposal" },

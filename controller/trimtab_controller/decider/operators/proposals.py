@@ -61,7 +61,7 @@ def answer_to(
     for intent in said:
         match intent:
             case Reject(plan=name) if name in known and known[name].waits:
-                detail = f"rejected by {intent.by}: {intent.reason}"
+                detail = f"by {intent.by}: {intent.reason}"
                 return ended(known[name], Outcome.REJECTED, detail, said, until=now + settings.approval_s)
             case Reject(plan=name) | Approve(plan=name) if name not in known or not known[name].waits:
                 what = "reject" if isinstance(intent, Reject) else "approve"
@@ -120,7 +120,7 @@ def look_again(
     if why is not None:
         return ended(row, Outcome.WITHDRAWN, why, said)
     if not row.waits:
-        detail = f"{row.app}: plan {row.id} was {row.rejected}"
+        detail = f"{row.app}: plan {row.id} was rejected {row.rejected}"
         return Skip(reason=SkipReason.REJECTED, detail=detail, app=row.app)
     approval = next((each for each in said if isinstance(each, Approve) and each.plan == row.id), None)
     if approval is None:

@@ -56,10 +56,7 @@ def _not_begun(proposed: Event, own: Sequence[Event]) -> tuple[str, str | None]:
     end = next((each for each in own if each.phase in PROPOSAL_ENDS), None)
     if end is None:
         return proposed.text, "waits"
-    return (
-        f"{end.phase}: {end.text.removeprefix(f'{end.phase} ')}; it was: {proposed.text.removeprefix(WAITS)}",
-        "not begun",
-    )
+    return f"{end.phase}: {end.text}; it was: {proposed.text.removeprefix(WAITS)}", "not begun"
 
 
 def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedMove:

@@ -57,9 +57,10 @@ def _ended(
 ) -> Iterator[Event]:
     for app, row in before.proposals.items():
         now_row = after.proposals.get(app)
-        if not row.waits or (now_row is not None and now_row.id == row.id and now_row.waits):
+        kept = now_row if now_row is not None and now_row.id == row.id else None
+        if not row.waits or (kept is not None and kept.waits):
             continue
-        if now_row is not None and now_row.id == row.id:
-            yield _event(now, cluster, row, str(Outcome.REJECTED), now_row.rejected or "rejected")
+        if kept is not None and kept.rejected is not None:
+            yield _event(now, cluster, row, str(Outcome.REJECTED), kept.rejected)
         elif (found := ended.get(row.id)) is not None:
             yield _event(now, cluster, row, str(found.outcome), found.detail)
