@@ -1,9 +1,12 @@
-"""Workers to stop since they were drained, and to start since their drain has ended.  Pure functions."""
+"""Workers to stop since they were drained, and to start since they may run again.  Pure functions."""
+
+from collections.abc import Iterable
 
 from trimtab_controller.decider.decision import Scaled
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Intent, RollingRestart
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 SCALING_PATIENCE_S = 60.0
@@ -11,19 +14,25 @@ SCALING_PATIENCE_S = 60.0
 
 
 def to_start(
-    now: float, execution: Execution, draining: frozenset[WorkerId], hosts: frozenset[HostId]
+    now: float,
+    execution: Execution,
+    draining: frozenset[WorkerId],
+    hosts: frozenset[HostId],
+    intents: Iterable[Intent],
 ) -> Scaled | None:
-    """Start a worker that the controller stopped and whose drain was cancelled.
+    """Start a worker that the controller stopped and that nobody keeps off: its drain has ended, or it is restarted.
 
-    It waits until the host reports; a failed start is repeated while it does.
+    It waits until the host reports; a failed start is repeated while it does.  `intents` in force say why.
     """
+    restarting = {worker for each in intents if isinstance(each, RollingRestart) for worker in each.workers}
     for worker, scaling in execution.scalings.items():
         if scaling.of_app is not None or scaling.command.host not in hosts or worker in draining:
             continue  # a start that nobody hears holds up the whole cluster until it expires
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         if scaling.stopped or (failed and now >= scaling.at + SCALING_PATIENCE_S):
-            again = scaling.command.owning
-            detail = "it was stopped to be restarted" if again else "the drain that had stopped it has ended"
+            again = scaling.command.owning or worker in restarting
+            detail = "it was stopped to be restarted" if again else "it was drained and stopped, and may run again"
+            detail = "it could not be started before" if failed else detail
             return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
 

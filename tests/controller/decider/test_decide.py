@@ -7,7 +7,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from trimtab_controller.decider.admission import SolveWanted, admit
 from trimtab_controller.decider.decision import Adopted, Scaled, Skip
-from trimtab_controller.decider.drained import to_stop
+from trimtab_controller.decider.drained import SCALING_PATIENCE_S, to_start, to_stop
 from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.observing.owned import Owned
@@ -18,6 +18,7 @@ from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase,
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import Intent, RollingRestart
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 
 OTHER = AppId("other")
@@ -43,6 +44,7 @@ def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float 
 
 EMPTY = view({kg(0): W0, kg(1): W0})
 DRAINING = frozenset({W1})
+RESTART = RollingRestart(app=APP, workers=(W0, W1), by="ann", at=900.0, reason="release")
 
 
 def test_a_drained_worker_is_stopped_when_no_placement_of_any_app_names_it() -> None:
@@ -67,6 +69,26 @@ def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
     started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
 
     assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), DRAINING) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase", "intents", "why"),
+    [
+        (CommandKind.STOP, ScalingPhase.DONE, [], "it was drained and stopped, and may run again"),
+        (CommandKind.STOP, ScalingPhase.DONE, [RESTART], "it was stopped to be restarted"),
+        (CommandKind.START, ScalingPhase.FAILED, [], "it could not be started before"),
+        (CommandKind.START, ScalingPhase.FAILED, [RESTART], "it could not be started before"),
+    ],
+)
+def test_a_start_says_what_has_happened(
+    kind: CommandKind, phase: ScalingPhase, intents: list[Intent], why: str
+) -> None:
+    present = Execution(generation=1, scalings={W1: Scaling(command=to_w1(kind), phase=phase, at=1000.0)})
+    now, hosts = 1000.0 + SCALING_PATIENCE_S, frozenset({HostId("h1")})
+
+    found = to_start(now, present, frozenset(), hosts, intents)
+    assert found == Scaled(kind=CommandKind.START, worker=W1, host=HostId("h1"), detail=why)
+    assert to_start(now, present, DRAINING, hosts, intents) is None
 
 
 def test_a_worker_whose_drain_has_ended_since_the_window_is_not_stopped() -> None:

@@ -45,7 +45,7 @@ def test_what_was_stopped_stays_off_until_its_end_and_is_started_then() -> None:
     back = window({kg(0): W0, kg(1): W0}, 1130.0)
     started = only(made.on_event(1131.0, back))
     assert started == Scaled(
-        kind=CommandKind.START, worker=W1, host=H1, detail="the drain that had stopped it has ended"
+        kind=CommandKind.START, worker=W1, host=H1, detail="it was drained and stopped, and may run again"
     )
 
 
