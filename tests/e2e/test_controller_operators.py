@@ -64,7 +64,10 @@ def check_events(world: World) -> None:
     ]
     assert all(by and by in text for by, text in given)
     ends = [row for row in told if row["kind"] == "intent" and row["phase"] == "ended"]
-    assert [row["text"].partition(" by ")[0] for row in ends] == ["pause is taken back", "drain/w2 is taken back"]
+    assert [row["text"].partition(" by ")[0] for row in ends] == [
+        "the request to pause is taken back",
+        "the request to drain w2 is taken back",
+    ]
     assert all(row["by"] in row["text"] for row in ends)
     begun = next(row for row in told if row["kind"] == "plan" and row["phase"] == "begun")
     ended = next(row for row in told if row["kind"] == "plan" and row["phase"] == "ended")

@@ -17,6 +17,8 @@ from trimtab_protocol.messages.rules import MAX_REASON, Rule, read_rule, rule_do
 VERSION = 1
 PAUSE_KEY = "pause"
 ACCEPT_KEY = "accept-journal"
+MOVE_KEY = "move/"
+"""How the key of a request to move key groups begins; what follows is a digest of it."""
 ALL = "all"
 MAX_WORKERS = 10_000
 """The most workers that an operator can ask for."""
@@ -220,7 +222,7 @@ class MoveKeyGroups(Said):
     def key(self) -> str:
         """The record key: the same for the same moves."""
         text = "\n".join(f"{each.key_group} {each.worker}" for each in self.moves)
-        return f"move/{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return f"{MOVE_KEY}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

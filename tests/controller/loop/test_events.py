@@ -16,7 +16,7 @@ from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_status import MAX_WORKERS_TOLD, events_of_status, new_decisions
 from trimtab_controller.plan import MoveReason, NextMove, PlanWhy
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
-from trimtab_protocol.messages.intents import Drain, Intent, Pause, Stop
+from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause, Placing, Stop
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
@@ -215,11 +215,31 @@ def test_who_takes_an_intent_back_is_told_and_why() -> None:
     back = TakenBack(by="bob", at=T0 + 2, reason="seen")
     log.heard((), {PAUSE.key: back})
     drain, pause = sorted(told(log.of_status(status(at=T0 + 3))), key=lambda event: event.reason or "")
-    assert (pause.phase, pause.by, pause.text) == ("ended", "bob", "pause is taken back by bob: seen")
-    assert (drain.phase, drain.by, drain.text) == ("ended", None, "drain/w1 has ended"), "the controller answered it"
+    assert (pause.phase, pause.by, pause.text) == ("ended", "bob", "the request pause is taken back by bob: seen")
+    assert (drain.phase, drain.by, drain.text) == ("ended", None, "the request drain/w1 has ended"), "it is answered"
     again = EventLog(Topics(CLUSTER), "a:1", previous=status())
     again.heard([PAUSE], {PAUSE.key: back})
     assert again.of_status(status(intents={PAUSE.key: T0}))[1:] == [], "it was given again after that"
+
+
+def test_the_end_of_an_intent_says_what_was_asked() -> None:
+    move = MoveKeyGroups(moves=(Placing(key_group=kg(7), worker=W2),), by="ann", at=T0, reason="hot")
+    log = EventLog(Topics(CLUSTER), "a:1", previous=status())
+    log.heard([move, DRAIN])
+    assert len(log.of_status(status(intents={move.key: T0, DRAIN.key: DRAIN.at}))) == 2
+    assert log.of_status(status(at=T0 + 2, intents={move.key: T0, DRAIN.key: DRAIN.at})) == []
+    log.heard([move], {DRAIN.key: TakenBack(by="bob", at=T0 + 3, reason="wrong host")})
+    [drain] = told(log.of_status(status(at=T0 + 3, intents={move.key: T0})))
+    assert (drain.text, drain.worker) == ("the request to drain w1 is taken back by bob: wrong host", W1)
+    [ended] = told(log.of_status(status(at=T0 + 4)))
+    assert (ended.text, ended.app) == ("the request to move app/sums/7 to w2 has ended", APP)
+
+
+def test_where_the_predecessor_heard_of_a_move_its_end_is_told_without_its_key() -> None:
+    move = MoveKeyGroups(moves=(Placing(key_group=kg(7), worker=W2),), by="ann", at=T0, reason="hot")
+    log = EventLog(Topics(CLUSTER), "b:1", previous=status(intents={move.key: T0}))
+    [ended] = told(log.of_status(status(at=T0 + 1)))
+    assert (ended.text, ended.app) == ("a request to move key groups has ended", None)
 
 
 def test_a_leader_that_takes_over_does_not_repeat_what_workers_say() -> None:

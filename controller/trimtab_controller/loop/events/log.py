@@ -41,6 +41,7 @@ class EventLog:
         self._ended: dict[str, ProposalEnded] = {}
         self._waiting: list[Event] = []
         self._heard: dict[str, Intent] = {}
+        self._known: dict[str, Intent] = {}  # those that the last status has
         self._taken_back: dict[str, TakenBack] = {}
         self._generation = 0
         self._count = 0
@@ -111,8 +112,10 @@ class EventLog:
     def of_status(self, status: Status) -> list[Record]:
         """The events of a new status, and those noted since the last one."""
         heard = tuple(self._heard.values())
-        found = [*self._waiting, *events_of_status(self._told, status, heard, self._taken_back)]
+        found = [*self._waiting, *events_of_status(self._told, status, heard, self._taken_back, self._known)]
         self._waiting = []
+        lasting = status.intents or {}
+        self._known = {key: each for key, each in (self._known | self._heard).items() if key in lasting}
         self._heard.clear()
         self._taken_back.clear()
         if status.window_end is None and self._told is not None:  # nothing is known of them before the first window

@@ -9,6 +9,7 @@ from typing import Any, assert_never
 
 from trimtab_protocol.messages.events import INTENT_ENDED, MAX_TEXT, Event, EventKind, intent_event_id
 from trimtab_protocol.messages.intents import (
+    MOVE_KEY,
     AcceptJournal,
     AddRule,
     Approve,
@@ -41,12 +42,14 @@ def events_of_status(
     after: Status,
     heard: Sequence[Intent],
     taken_back: Mapping[str, TakenBack] = MappingProxyType({}),
+    known: Mapping[str, Intent] = MappingProxyType({}),
 ) -> list[Event]:
     """What is new in a status; `heard` = the intents that came since the last one, `taken_back` = who took some back.
 
-    Only events of intents have ids.
+    `known` = earlier intents by key, to say what has ended.  Only events of intents have ids.
     """
-    found = [*_decisions(before, after), *_intents(before, after, heard, taken_back), *_hold(before, after)]
+    words = {**known, **{intent.key: intent for intent in heard}}
+    found = [*_decisions(before, after), *_intents(before, after, heard, taken_back, words), *_hold(before, after)]
     found += _workers(before, after)
     if after.window_end is not None:  # before the first window of a term nothing is known of concerns
         found += _concerns(before, after)
@@ -112,7 +115,11 @@ def _hold(before: Status | None, after: Status) -> Iterator[Event]:
 
 
 def _intents(
-    before: Status | None, after: Status, heard: Sequence[Intent], taken_back: Mapping[str, TakenBack]
+    before: Status | None,
+    after: Status,
+    heard: Sequence[Intent],
+    taken_back: Mapping[str, TakenBack],
+    known: Mapping[str, Intent],
 ) -> Iterator[Event]:
     told = dict(before.intents or {}) if before else {}
     for intent in heard:
@@ -128,10 +135,22 @@ def _intents(
     for key, at in told.items():
         if key not in (after.intents or {}):
             word = taken_back.get(key)
-            text = f"{key} has ended" if word is None else f"{key} is taken back by {word.by}: {word.reason}"
+            what, app, worker = _asked(key, known.get(key))
+            text = f"{what} has ended" if word is None else f"{what} is taken back by {word.by}: {word.reason}"
             id_ = intent_event_id(key, at) + INTENT_ENDED
             by = None if word is None else word.by
-            yield _event(after, EventKind.INTENT, "ended", text, id=id_, by=by, reason=key.split("/")[0])
+            yield _event(
+                after, EventKind.INTENT, "ended", text, id=id_, app=app, worker=worker, by=by,
+                reason=key.split("/")[0],
+            )  # fmt: skip
+
+
+def _asked(key: str, intent: Intent | None) -> tuple[str, AppId | None, WorkerId | None]:
+    """What was asked for, and of which app or worker; a leader does not know what only its predecessor has heard."""
+    if intent is None:
+        return ("a request to move key groups" if key.startswith(MOVE_KEY) else f"the request {key}"), None, None
+    what, app, worker = worded(intent)
+    return f"the request to {what}", app, worker
 
 
 def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
