@@ -1,11 +1,12 @@
 """A status at a point in time: how serious the state is, who leads, and which runbook to open."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.leadership.group import Member
+from trimtab_protocol.messages.intents import PAUSE_KEY, Intent, Pause
 from trimtab_protocol.messages.status import Status
 
 SILENT_AFTER_S = 15.0
@@ -28,6 +29,8 @@ CALM = frozenset(
     }
 )
 """Reasons to do nothing that need no action; every other reason is the name of a runbook."""
+UNTIL_ENDED = frozenset({SkipReason.PAUSED, SkipReason.JOURNAL})
+"""Reasons that end with a state of the controller, while its last decision still names them until the next window."""
 
 
 class State(StrEnum):
@@ -42,11 +45,16 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A status at the time `now`, and the group of controllers; None: the broker did not answer."""
+    """A status at the time `now`, and the group of controllers; None: the broker did not answer.
+
+    `intents` = those in force now by key, which may be newer than the status; None for one that cannot be read, and if
+    nobody has read them.
+    """
 
     status: Status
     controllers: Sequence[Member] | None
     now: float
+    intents: Mapping[str, Intent | None] | None = None
 
     @property
     def state(self) -> State:
@@ -55,9 +63,19 @@ class Seen:
             return State.SILENT
         if self.status.hold:
             return State.HOLD
-        if self.status.paused:
+        if self.paused is not None:
             return State.PAUSED
         return State.ACTING if self.status.acting else State.DRY_RUN
+
+    @property
+    def paused(self) -> str | None:
+        """Who has paused the controller, and why; None if nobody has."""
+        if self.intents is None:
+            return self.status.paused
+        pause = self.intents.get(PAUSE_KEY)
+        if isinstance(pause, Pause):
+            return pause.told
+        return self.status.paused if PAUSE_KEY in self.intents else None
 
     @property
     def is_old(self) -> bool:
@@ -87,8 +105,10 @@ class Seen:
             return "no_leader"
         if self.state is State.HOLD:
             return str(SkipReason.JOURNAL)
-        if last is not None and last.kind == "skip" and last.reason not in CALM:
+        if last is not None and last.kind == "skip" and last.reason not in CALM | UNTIL_ENDED:
             return last.reason
+        if self.state is State.PAUSED:
+            return str(SkipReason.PAUSED)
         return next((concern.kind for concern in self.status.concerns), None)
 
 

@@ -117,13 +117,13 @@ def target_of(configuration: Configuration) -> Target:
 
 def run_status(args: argparse.Namespace, target: Target) -> int:
     """Print leader and standbys, workers, loads, plan in flight and last decisions."""
-    seen, intents = look(target), _read_what_is_wanted(target)
+    seen = look(target)
     if args.json:
         controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
-        wanted = {"controllers": controllers, "wanted": intents_documents(intents)}
+        wanted = {"controllers": controllers, "wanted": intents_documents(seen.intents)}
         print_json({**summary(seen), **json.loads(encode_status(seen.status)), **wanted})
     else:
-        show_status(seen, console(), all_nodes=args.all, intents=intents)
+        show_status(seen, console(), all_nodes=args.all)
     return DONE
 
 
@@ -143,7 +143,8 @@ def look(target: Target) -> Seen:
         raise CommandError(
             f"no controller has reported on cluster {cluster} yet: start one by `trimtab controller run`"
         )
-    return Seen(status=status, controllers=_controllers(target), now=time.time())
+    controllers, intents = _controllers(target), _read_what_is_wanted(target)
+    return Seen(status=status, controllers=controllers, intents=intents, now=time.time())
 
 
 def _controllers(target: Target) -> tuple[Member, ...] | None:

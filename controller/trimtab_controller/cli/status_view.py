@@ -1,8 +1,7 @@
 """Prints the status, readable in 80 columns; what an operator on call needs first comes first."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -26,7 +25,6 @@ from trimtab_controller.cli.status_plans import clock, last_plans, plans_in_flig
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_models.elastic import Level
-from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
@@ -46,14 +44,8 @@ STYLES = {
 }
 
 
-def show_status(
-    seen: Seen,
-    console: Console,
-    *,
-    all_nodes: bool = False,
-    intents: Mapping[str, Intent | None] | None = MappingProxyType({}),
-) -> None:
-    """Print the whole status; `intents` = what operators want, by key (None: what cannot be read); None: unknown."""
+def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> None:
+    """Print the whole status."""
     status = seen.status
     console.print(headline(seen))
     if status.decisions:
@@ -68,7 +60,7 @@ def show_status(
         (hosts_title(status, all_nodes=all_nodes), hosts_table(status, all_nodes=all_nodes)),
         ("fixed workers: plans are made around them", _fixed(status)),
         ("what workers report", _reasons(status)),
-        ("what operators want", intents_text(intents, seen.now)),
+        ("what operators want", intents_text(seen.intents, seen.now)),
         ("plans that wait for approval", waiting_plans(status, seen.now)),
         ("plans in flight", plans_in_flight(status, seen.now)),
         ("last plans", last_plans(status)),
@@ -123,8 +115,8 @@ def _remedies(seen: Seen) -> Iterator[Text]:
         yield Text(f"On hold, nothing moves: {status.hold.text}.", "bold red")
         yield Text("A plan may have been in flight. To start over from the placement and the workers' reports:")
         yield Text("  trimtab resume --accept-journal", "bold")
-    if status.paused:
-        yield Text(f"{status.paused[:1].upper()}{status.paused[1:]}. `trimtab resume` ends the pause.", "yellow")
+    if (paused := seen.paused) is not None:
+        yield Text(f"{paused[:1].upper()}{paused[1:]}. `trimtab resume` ends the pause.", "yellow")
     if seen.snapshot_age_s is None:
         yield Text("The stream needs half a minute to start, and agents must report.")
         yield Text("If that takes longer: `trimtab health` on the controller's host says whether the stream has ended.")

@@ -63,6 +63,11 @@ class Pause(Said):
     """Start no new plan; a plan in flight is finished."""
 
     @property
+    def told(self) -> str:
+        """Who has paused the controller, and why, in words."""
+        return f"paused by {self.by}: {self.reason}"
+
+    @property
     def key(self) -> str:
         """The record key."""
         return PAUSE_KEY

@@ -80,6 +80,6 @@ def shown(
     """The lines that are printed, without what pads them."""
     output = io.StringIO()
     console = Console(file=output, width=width, highlight=False, markup=False)
-    seen = Seen(status=status, controllers=controllers or (LEADER,), now=NOW)
-    show_status(seen, console, all_nodes=all_nodes, intents=intents)
+    seen = Seen(status=status, controllers=controllers or (LEADER,), now=NOW, intents=intents)
+    show_status(seen, console, all_nodes=all_nodes)
     return [line.rstrip() for line in output.getvalue().splitlines()]

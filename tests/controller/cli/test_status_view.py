@@ -8,7 +8,7 @@ from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STAT
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.seen import Seen, State, summary
-from trimtab_protocol.messages.intents import Drain
+from trimtab_protocol.messages.intents import Drain, Intent, Pause
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -96,11 +96,6 @@ def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int
     ("status", "state", "words"),
     [
         (replace(STATUS, acting=False), State.DRY_RUN, "DRY RUN"),
-        (
-            replace(STATUS, paused="paused by ann@ops: deploy"),
-            State.PAUSED,
-            "Paused by ann@ops: deploy. `trimtab resume`",
-        ),
         (replace(STATUS, hold=HoldStatus(id="h", text="no entry")), State.HOLD, "trimtab resume --accept-journal"),
         (replace(STATUS, at=NOW - 65), State.SILENT, "No status from the controller for 65 s"),
         (replace(STATUS, window_end=None), State.ACTING, "no snapshot yet"),
@@ -132,14 +127,53 @@ def test_what_is_wrong_names_its_runbook(status: Status, runbook: str | None) ->
     assert any(line.endswith(f"trimtab runbook {runbook}") for line in shown(status)) == (runbook is not None)
 
 
+FULL = ConcernStatus(kind="over_capacity", app=APP, text="orders-1 uses 110 % of its capacity, its key groups 3 %")
+PAUSE = Pause(by="ann@ops", at=NOW, reason="deploy")
+PAUSED = replace(
+    STATUS,
+    paused=PAUSE.told,
+    decisions=(*STATUS.decisions, DecisionStatus(at=NOW, kind="skip", reason="paused", text="nothing: paused")),
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "intents", "state", "runbook"),
+    [
+        (PAUSED, {PAUSE.key: PAUSE}, State.PAUSED, "paused"),
+        (STATUS, {PAUSE.key: PAUSE}, State.PAUSED, "paused"),  # it has just been paused
+        (PAUSED, {}, State.ACTING, None),  # it has just been resumed
+        (replace(PAUSED, paused=None), {}, State.ACTING, None),  # no window has come since
+        (PAUSED, None, State.PAUSED, "paused"),
+        (replace(PAUSED, paused=None), None, State.ACTING, None),
+        (PAUSED, {PAUSE.key: None}, State.PAUSED, "paused"),
+        (STATUS, {PAUSE.key: None}, State.ACTING, None),  # the controller cannot read it either
+        (replace(PAUSED, concerns=(FULL,)), {}, State.ACTING, "over_capacity"),
+    ],
+)
+def test_whether_it_is_paused_is_told_by_the_intents_as_they_are_now(
+    status: Status, intents: dict[str, Intent | None] | None, state: State, runbook: str | None
+) -> None:
+    seen = Seen(status=status, controllers=(LEADER,), now=NOW, intents=intents)
+    assert (seen.state, seen.runbook) == (state, runbook)
+    lines = shown(status, width=120, intents=intents)
+    told = "Paused by ann@ops: deploy. `trimtab resume` ends the pause."
+    assert (told in lines) == (state is State.PAUSED)
+    assert ("What to check and what to do: trimtab runbook paused" in lines) == (runbook == "paused")
+
+
+def test_after_a_hold_its_runbook_is_not_named_any_more() -> None:
+    held = replace(STATUS, decisions=(DecisionStatus(at=NOW, kind="skip", reason="journal", text="-"),))
+    assert Seen(status=held, controllers=(LEADER,), now=NOW).runbook is None
+    assert Seen(status=replace(held, hold=HoldStatus(id="h", text="no entry")), controllers=(), now=NOW).runbook == (
+        "journal"
+    )
+
+
 def test_a_controller_of_0_1_0_is_named() -> None:
     told = "The controller that leads is older than 0.2.0: most requests are refused until it is upgraded."
     assert told in shown(replace(STATUS, intents=None), width=120)
     assert told not in shown(STATUS, width=120)
     assert told not in shown(replace(STATUS, intents=None, at=NOW - 65), width=120), "nobody leads now"
-
-
-FULL = ConcernStatus(kind="over_capacity", app=APP, text="orders-1 uses 110 % of its capacity, its key groups 3 %")
 
 
 def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbook() -> None:

@@ -40,7 +40,7 @@ class OperatorIntents:
     @property
     def paused(self) -> str | None:
         """Who paused the controller and why, or None."""
-        return next((f"paused by {each.by}: {each.reason}" for each in self.in_force if isinstance(each, Pause)), None)
+        return next((each.told for each in self.in_force if isinstance(each, Pause)), None)
 
     def change(self, now: float, intents: tuple[Intent, ...]) -> bool:
         """Take the intents that are in force now; whether one of them wants an answer before the next window."""
