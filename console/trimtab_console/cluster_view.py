@@ -30,7 +30,7 @@ def cluster_document(name: str, known: Known, now: float) -> Cluster:
         snapshot_age_s=seen.snapshot_age_s,
         coverage=status.coverage,
         epoch=str(status.epoch),
-        paused=status.paused,
+        paused=seen.paused,
         hold=status.hold.text if status.hold else None,
         hold_id=status.hold.id if status.hold else None,
         controllers=told,

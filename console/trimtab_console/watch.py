@@ -76,7 +76,9 @@ class Known:
     def seen(self, now: float) -> Seen | None:
         """The status that tells most at this time; None: no controller has reported."""
         status = most_telling(self.statuses.values(), now)
-        return None if status is None else Seen(status=status, controllers=self.controllers, now=now)
+        if status is None:
+            return None
+        return Seen(status=status, controllers=self.controllers, now=now, intents=self.asked if self.read else None)
 
 
 class Watch:

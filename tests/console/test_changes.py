@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.console.asking import bearer, told
-from tests.console.fleet import APP, NOW, Fleet, status_record
+from tests.console.fleet import APP, NOW, TOPICS, Fleet, Record, status_record
 from tests.console.setup import FLEET, Setup, serving
 from tests.console.told import explainer_of
 from trimtab_console import desk as desk_module
@@ -21,7 +21,7 @@ from trimtab_console.desk import Desk
 from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
 from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause
+from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, encode_intent
 from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.status import HoldStatus
 from trimtab_protocol.messages.taken_back import TakenBack
@@ -53,11 +53,13 @@ def test_a_change_is_written_once_in_the_name_of_its_token(setup: Setup, caplog:
 
 
 def test_a_dry_run_tells_and_writes_nothing(setup: Setup) -> None:
-    paused = replace(FLEET.status(), paused="lunch", at=NOW)
-    setup.watch.take(status_record(paused))
+    pause = Pause(by="bob", at=NOW, reason="lunch")
+    setup.watch.take(Record(TOPICS.intents, pause.key.encode(), encode_intent(pause)))
     response = setup.ask("drain", {"worker": "orders-1", "dry_run": True})
     assert response.json()["caveats"] == ["but the controller is paused: the drain starts after `trimtab resume`"]
     assert (response.json()["written"], setup.topic.written) == (False, [])
+    found = setup.client.get("/api/v1/cluster", headers=bearer("vera")).json()
+    assert (found["state"], found["paused"]) == ("paused", "paused by bob: lunch"), "no status tells of it yet"
 
 
 def test_the_same_key_gives_the_same_answer_and_writes_nothing_again(setup: Setup) -> None:

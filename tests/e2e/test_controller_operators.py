@@ -22,13 +22,16 @@ def test_pause_drain_stop_and_what_the_operator_is_told(world: World) -> None:
     world.wait("decision", lambda: "inside the band" in world.log_text(), windows=True)
     assert "no worker or host 'w9' reports; there are w0, w1, w2" in world.trimtab("drain", "w9", code=1)
     world.trimtab("pause", "--reason", "tea")
-    world.trimtab("drain", "w2", "--reason", "kernel update")
+    drain = world.trimtab("drain", "w2", "--reason", "kernel update")  # the status need not tell of the pause yet
+    assert "but the controller is paused: the drain starts after `trimtab resume`" in drain
     world.wait("pause", lambda: ": tea" in world.log_text(), windows=True)
     world.publish_window()
     assert "drain w2" in world.trimtab("plan"), "what it would do, were it not paused"
     assert [command.kind for command in world.commands] == []
     assert "nothing to do" in world.trimtab("undrain", "w1")
+    assert "trimtab runbook paused" in world.trimtab("status")
     world.trimtab("resume")
+    assert "trimtab runbook paused" not in world.trimtab("status"), "although no window has come since"
     world.next_command(CommandKind.PREPARE, windows=True)
     world.hand_over_rest()
     stop = world.next_command(CommandKind.STOP, windows=True)

@@ -4,7 +4,7 @@ import argparse
 
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import Target
-from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
+from trimtab_controller.cli.operator import asked_now, carry_out
 from trimtab_controller.intents import maintenance
 from trimtab_controller.intents.names import host_named
 
@@ -19,7 +19,7 @@ def run_maintenance(args: argparse.Namespace, target: Target) -> int:
     host = host_named(args.host)
     if not args.end:
         maintenance.check_span(args.span)
-    known = asked(args, status=read_status(target), intents=read_intents(target))
+    known = asked_now(args, target)
     if args.end:
         return carry_out(args, target, maintenance.end(known, host))
     return carry_out(args, target, maintenance.maintenance(known, host, args.span))

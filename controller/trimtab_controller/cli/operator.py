@@ -208,14 +208,13 @@ def run_snapshot(args: argparse.Namespace, target: Target) -> int:
 def run_drain(args: argparse.Namespace, target: Target) -> int:
     """Ask the controller to drain a worker that it knows."""
     node = node_named(args.node)
-    return carry_out(args, target, actions.drain(asked(args, status=read_status(target)), node))
+    return carry_out(args, target, actions.drain(asked_now(args, target), node))
 
 
 def run_undrain(args: argparse.Namespace, target: Target) -> int:
     """Cancel a drain, an operator's or the controller's own."""
     node = node_named(args.node)
-    known = asked(args, status=read_status(target), intents=read_intents(target))
-    return carry_out(args, target, actions.undrain(known, node))
+    return carry_out(args, target, actions.undrain(asked_now(args, target), node))
 
 
 def run_forget(args: argparse.Namespace, target: Target) -> int:
@@ -241,21 +240,24 @@ def run_pause(args: argparse.Namespace, target: Target) -> int:
 def run_stop(args: argparse.Namespace, target: Target) -> int:
     """End the plans in flight of an app, or of all apps."""
     app = None if args.app is None else app_named(args.app)
-    known = asked(args, status=read_status(target), intents=read_intents(target))
-    return carry_out(args, target, actions.stop(known, app, with_pause=args.pause))
+    return carry_out(args, target, actions.stop(asked_now(args, target), app, with_pause=args.pause))
 
 
 def run_resume(args: argparse.Namespace, target: Target) -> int:
     """End a pause or a hold."""
     if args.accept_journal:
         return carry_out(args, target, actions.accept_journal(asked(args, status=read_status(target))))
-    known = asked(args, status=read_status(target), intents=read_intents(target))
-    return carry_out(args, target, actions.resume(known))
+    return carry_out(args, target, actions.resume(asked_now(args, target)))
 
 
 def asked(args: argparse.Namespace, *, status: Status | None = None, intents: Intents | None = None) -> Asked:
     """What the user of the command line asks for now, with what was read for it."""
-    return Asked(by=who(), at=time.time(), reason=args.reason, status=status, intents=intents or {})
+    return Asked(by=who(), at=time.time(), reason=args.reason, status=status, intents=intents)
+
+
+def asked_now(args: argparse.Namespace, target: Target) -> Asked:
+    """What the user asks for, with the status and the intents in force; these are newer, so they are read last."""
+    return asked(args, status=read_status(target), intents=read_intents(target))
 
 
 def carry_out(args: argparse.Namespace, target: Target, change: Change, *, dry_run: bool = False) -> int:

@@ -6,7 +6,7 @@ import time
 
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import CommandError, Target, events_of
-from trimtab_controller.cli.operator import asked, carry_out, read_status
+from trimtab_controller.cli.operator import asked_now, carry_out
 from trimtab_controller.intents import plans
 from trimtab_controller.intents.change import Change
 from trimtab_controller.intents.plans import Looked
@@ -21,19 +21,18 @@ def run(args: argparse.Namespace) -> int:
 def run_word(args: argparse.Namespace, target: Target) -> int:
     """Approve or reject a plan that waits."""
     decide = plans.approve if args.function == "approve" else plans.reject
-    return carry_out(args, target, decide(asked(args, status=read_status(target)), args.plan))
+    return carry_out(args, target, decide(asked_now(args, target), args.plan))
 
 
 def run_move(args: argparse.Namespace, target: Target) -> int:
     """Move key groups to a worker."""
     moves = plans.placings(args.key_groups, args.worker)
-    known = asked(args, status=read_status(target))
-    return carry_out(args, target, plans.move(known, moves, look(target)))
+    return carry_out(args, target, plans.move(asked_now(args, target), moves, look(target)))
 
 
 def run_undo(args: argparse.Namespace, target: Target) -> int:
     """Move back what a plan has moved, after the operator has seen what that costs."""
-    change = plans.undo(asked(args, status=read_status(target)), args.plan, look(target), partly=args.partly)
+    change = plans.undo(asked_now(args, target), args.plan, look(target), partly=args.partly)
     if not args.yes:
         _ask(change)
     return carry_out(args, target, change)

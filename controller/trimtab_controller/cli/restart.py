@@ -4,7 +4,7 @@ import argparse
 
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import Target
-from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
+from trimtab_controller.cli.operator import asked, asked_now, carry_out, read_intents
 from trimtab_controller.intents import restart
 from trimtab_controller.intents.names import app_named
 
@@ -19,5 +19,5 @@ def run_restart(args: argparse.Namespace, target: Target) -> int:
     app = app_named(args.app)
     if args.cancel:
         return carry_out(args, target, restart.cancel(asked(args, intents=read_intents(target)), app))
-    known = asked(args, status=read_status(target), intents=read_intents(target))
+    known = asked_now(args, target)
     return carry_out(args, target, restart.rolling_restart(known, app))

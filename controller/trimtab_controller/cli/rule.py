@@ -13,11 +13,10 @@ from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import CommandError, Target
 from trimtab_controller.cli.operator import (
     DONE,
-    asked,
+    asked_now,
     carry_out,
     console,
     print_json,
-    read_intents,
     read_status,
 )
 from trimtab_controller.cli.plans import look
@@ -43,13 +42,13 @@ def run_add(args: argparse.Namespace, target: Target) -> int:
         seconds, from_now = args.until
         given["until"] = time.time() + seconds if from_now else seconds
     rule = read_rule(Fields(given, ""), args.reason)  # before anybody waits for a broker
-    known = asked(args, status=read_status(target), intents=read_intents(target))
+    known = asked_now(args, target)
     return carry_out(args, target, rules.add(known, rule, look(target)), dry_run=args.dry_run)
 
 
 def run_remove(args: argparse.Namespace, target: Target) -> int:
     """Take a rule back."""
-    known = asked(args, status=read_status(target), intents=read_intents(target))
+    known = asked_now(args, target)
     return carry_out(args, target, rules.remove(known, args.name))
 
 

@@ -4,7 +4,7 @@ import argparse
 
 from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import Target
-from trimtab_controller.cli.operator import asked, carry_out, read_intents, read_status
+from trimtab_controller.cli.operator import asked, asked_now, carry_out, read_intents
 from trimtab_controller.cli.parsers.scale import AUTO
 from trimtab_controller.intents import actions
 from trimtab_controller.intents.names import app_named
@@ -20,4 +20,4 @@ def run_scale(args: argparse.Namespace, target: Target) -> int:
     app = app_named(args.app)
     if args.workers == AUTO:
         return carry_out(args, target, actions.scale_auto(asked(args, intents=read_intents(target)), app))
-    return carry_out(args, target, actions.scale(asked(args, status=read_status(target)), app, args.workers))
+    return carry_out(args, target, actions.scale(asked_now(args, target), app, args.workers))

@@ -1,7 +1,7 @@
 """What an operator's request becomes: intents to write with a text that says what follows, or a refusal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from trimtab_controller.seen import Seen, State
@@ -38,15 +38,20 @@ class Refusal(Exception):
 class Asked:
     """Who asks when (epoch seconds) and why, and what is known then.
 
-    `status` None: no controller has reported.  `intents` in force by key, None for one that cannot be read; only what
-    revokes an intent needs them.
+    `status` None: no controller has reported.  `intents` in force now by key, None for one that cannot be read; None:
+    nobody has read them, which does for what neither revokes an intent nor waits for the controller.
     """
 
     by: str
     at: float
     reason: str = NO_REASON
     status: Status | None = None
-    intents: Mapping[str, Intent | None] = field(default_factory=dict)
+    intents: Mapping[str, Intent | None] | None = None
+
+    @property
+    def in_force(self) -> Mapping[str, Intent | None]:
+        """The intents in force, as far as they were read."""
+        return self.intents or {}
 
     @property
     def takes_back(self) -> TakenBack:
@@ -56,7 +61,9 @@ class Asked:
     @property
     def seen(self) -> Seen | None:
         """The status as it is seen now; None if no controller has reported."""
-        return None if self.status is None else Seen(status=self.status, controllers=None, now=self.at)
+        if self.status is None:
+            return None
+        return Seen(status=self.status, controllers=None, now=self.at, intents=self.intents)
 
     @property
     def state(self) -> State | None:
@@ -104,7 +111,7 @@ def several(intents: Sequence[Intent], text: str, caveats: tuple[str, ...] = ())
 
 def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:
     """Revoke the intent with this key; `idle` is said if there is none."""
-    if key not in asked.intents:
+    if key not in asked.in_force:
         return Change(key=key, records=(), text=f"nothing to do: {idle}")
     return Change(key=key, records=((key, asked.takes_back),), text=text)
 

@@ -214,7 +214,6 @@ def test_a_restart_that_cannot_work_is_refused(status: Status, why: str) -> None
         (None, "no controller has reported yet: the drain starts when one leads"),
         (replace(STATUS, at=NOW - 60), "but no controller is running: the drain starts when one leads again"),
         (replace(STATUS, hold=HOLD), "but the controller is on hold and moves nothing"),
-        (replace(STATUS, paused="lunch"), "but the controller is paused: the drain starts after `trimtab resume`"),
         (replace(STATUS, acting=False), "but the controller is a dry run"),
         (replace(STATUS, nodes=STATUS.nodes[1:2]), "but no other worker could take its key groups"),
     ],
@@ -222,6 +221,15 @@ def test_a_restart_that_cannot_work_is_refused(status: Status, why: str) -> None
 def test_a_drain_that_does_not_start_at_once_says_why(status: Status | None, caveat: str) -> None:
     (told,) = actions.drain(asked(status), WORKER).caveats
     assert told.startswith(caveat)
+
+
+def test_whether_it_is_paused_is_told_by_the_intents_and_not_by_the_status_before_them() -> None:
+    paused = replace(STATUS, paused="paused by bob: lunch")
+    (told,) = actions.drain(asked(pause=Pause(**own())), WORKER).caveats  # type: ignore[arg-type]
+    assert told == "but the controller is paused: the drain starts after `trimtab resume`"
+    assert actions.drain(asked(paused), WORKER).caveats == (), "it has been resumed since"
+    not_read = replace(asked(paused), intents=None)
+    assert actions.drain(not_read, WORKER).caveats == (told,)
 
 
 def test_a_pause_and_its_end() -> None:
@@ -288,7 +296,7 @@ def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
     (caveat,) = actions.scale(asked(), APP, 3).caveats
     assert caveat.startswith("but 4 run, and 0 of them can be stopped: without a `hook`")
     assert actions.scale(asked(STARTABLE), APP, 3).caveats == ()
-    (caveat,) = actions.scale(asked(replace(STATUS, paused="lunch")), APP, 4).caveats
+    (caveat,) = actions.scale(asked(pause=Pause(**own())), APP, 4).caveats  # type: ignore[arg-type]
     assert caveat == "but the controller is paused: it happens after `trimtab resume`"
     key = f"scale/{APP}"
     assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, BACK),)

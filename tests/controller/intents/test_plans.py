@@ -13,7 +13,7 @@ from trimtab_controller.intents import plans
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
-from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Placing, Reject
+from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Pause, Placing, Reject
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.round_status import RoundStatus
@@ -74,7 +74,8 @@ def test_a_plan_that_waits_is_approved_with_its_costs_told() -> None:
         "plan 1.2 of app begins: 12 moves (4 to standbys), 34.0 MB of state to restore and that of 2 key groups of "
         "unknown size, a pause of 0.20 s each (median of 3 hand-overs, the longest 0.30 s)"
     )
-    paused = plans.approve(asked(replace(STATUS, paused="lunch")), "1.2")
+    pause = Pause(by="bob", at=NOW, reason="lunch")
+    paused = plans.approve(replace(asked(), intents={pause.key: pause}), "1.2")
     assert paused.caveats == ("but the controller is paused: it begins, if it fits then, after `trimtab resume`",)
 
 
