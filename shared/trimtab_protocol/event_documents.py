@@ -67,7 +67,8 @@ class PlanExplanation:
     """Why a plan was made as it was, by its events.
 
     `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; `next_load_distance` in pp,
-    None: no single move that the hosts allow would help, or it is not known.
+    None: no single move that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after
+    its approval, when the load distance `planned` was predicted; all other loads are of the time when it began.
     """
 
     plan: str
@@ -81,6 +82,7 @@ class PlanExplanation:
     loads: Sequence[PlannedLoad]
     next: str | None
     next_load_distance: float | None
+    proposed_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

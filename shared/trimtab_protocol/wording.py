@@ -1,5 +1,6 @@
 """Words for lines that people read."""
 
+import time
 from collections.abc import Iterable
 from itertools import islice
 
@@ -31,3 +32,8 @@ def time_span(seconds: float) -> str:
     if whole < 120:
         return f"{whole} s"
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def local_time(at: float) -> str:
+    """A time (epoch seconds) as date and time of day of the local time zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

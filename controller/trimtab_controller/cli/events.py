@@ -12,6 +12,7 @@ from trimtab_controller.cli.known import Target
 from trimtab_controller.cli.operator import DONE, console, print_json
 from trimtab_controller.kafka.events import follow_events, read_events
 from trimtab_protocol.messages.events import Event, EventKind, event_document
+from trimtab_protocol.wording import local_time
 
 COLOURS = {EventKind.CONCERN: "yellow", EventKind.HOLD: "red", EventKind.INTENT: "cyan", EventKind.MOVE: "red"}
 
@@ -54,9 +55,8 @@ def _print(event: Event, args: argparse.Namespace, out: Console) -> None:
 
 def line_of(event: Event) -> Text:
     """One line about an event."""
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
     name = f"{event.kind} {event.phase}"
     reason = f" [{event.reason}]" if event.reason else ""
     plan = f"plan {event.plan}: " if event.plan and event.plan not in event.text else ""
     colour = COLOURS.get(event.kind, "") if event.phase != "ended" else ""  # type: ignore[call-overload]
-    return Text.assemble(f"{at}  ", (f"{name:<16}", colour), f"  {plan}{event.text}{reason}")
+    return Text.assemble(f"{local_time(event.at)}  ", (f"{name:<16}", colour), f"  {plan}{event.text}{reason}")

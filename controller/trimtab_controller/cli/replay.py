@@ -25,7 +25,7 @@ from trimtab_controller.replay.replay import Replay
 from trimtab_controller.replay.rules import recorded_rules
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.wording import what_there_is
+from trimtab_protocol.wording import local_time, what_there_is
 
 AS_DONE = "as done"
 TOLD_EVERY_S = 5.0
@@ -86,7 +86,7 @@ def run_replay(args: argparse.Namespace, target: Target) -> int:
         end = last.end_ms / 1000.0
         print_json({"start": begun, "end": end, "columns": found, "rules_unknown": rules.untold})
     else:
-        show(apps, columns, f"{_clock(begun)} to {_clock(last.end_ms / 1000.0)}", console())
+        show(apps, columns, f"{local_time(begun)} to {local_time(last.end_ms / 1000.0)}", console())
         if rules.untold:
             print(f"{rules.untold} rules of operators are not kept: the events of this time do not say what they are")
     return DONE
@@ -119,7 +119,7 @@ def _replayed(
             each.see(snapshot)
         if sys.stderr.isatty() and time.monotonic() - told_at > TOLD_EVERY_S:
             told_at = time.monotonic()
-            print(f"{count:,} windows, up to {_clock(snapshot.end_ms / 1000.0)}", file=sys.stderr)
+            print(f"{count:,} windows, up to {local_time(snapshot.end_ms / 1000.0)}", file=sys.stderr)
     return done, first, last
 
 
@@ -153,7 +153,3 @@ def show(apps: Sequence[AppId], columns: Mapping[str, Mapping[AppId, Outcome]], 
         "replay's own. What a job would have done with more or fewer workers than it had is not known: demand follows "
         "the size, so look at the workers, and not only at the loads. Of what operators asked for, only rules are kept."
     )
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

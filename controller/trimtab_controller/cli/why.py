@@ -23,6 +23,7 @@ from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.decode import check_name
 from trimtab_protocol.messages.names import parse_key_group
+from trimtab_protocol.wording import local_time
 
 SHOWN_TARGETS, SHOWN_MOVES = 12, 5
 
@@ -66,7 +67,7 @@ def run_plan(args: argparse.Namespace, target: Target) -> int:
 
 def show(found: KeyGroupWhy, out: Console) -> None:
     """Print it as text."""
-    since = "" if found.since is None else f" since {_clock(found.since)}"
+    since = "" if found.since is None else f" since {local_time(found.since)}"
     out.print(f"{found.key_group} is on {found.owner or found.reported or 'no worker that is known'}{since}")
     out.print(f"  {found.story}")
     if found.reported is not None and found.reported != found.owner and found.owner is not None:
@@ -132,10 +133,6 @@ def _moves(found: KeyGroupWhy) -> Table:
         table.add_column(name, overflow="fold")
     for row in found.moves[:SHOWN_MOVES]:
         why = f"{row.why or '-'}{_what_it_brought(row)}"
-        cells = (_clock(row.at), row.plan or "-", row.source, row.target, row.outcome or "begun", why)
+        cells = (local_time(row.at), row.plan or "-", row.source, row.target, row.outcome or "begun", why)
         table.add_row(*map(Text, cells))
     return table
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

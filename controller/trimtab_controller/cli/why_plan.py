@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_protocol.wording import local_time
 
 SHOWN_MOVES, SHOWN_LOADS = 20, 12
 PAID = {True: "it paid", False: "it did not pay"}
@@ -17,7 +18,9 @@ def show_plan(found: PlanExplanation, out: Console) -> None:
     """Print it as text."""
     out.print(f"plan {found.plan}: {found.text}", soft_wrap=True)
     mean = "" if found.mean_load is None else f", mean load {found.mean_load:.1f} %"
-    out.print(f"  load distance {_pp(found.planned)} predicted, {_pp(found.measured)} measured{mean}")
+    then = "" if found.proposed_at is None else f" when it was proposed ({local_time(found.proposed_at)})"
+    told = f"  load distance {_pp(found.planned)} predicted{then}, {_pp(found.measured)} measured{mean}"
+    out.print(told, soft_wrap=True)
     if found.next is not None:
         out.print(f"  {found.next}", soft_wrap=True)
     if found.moves:

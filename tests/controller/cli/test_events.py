@@ -17,6 +17,7 @@ from trimtab_controller.cli.why_plan import show_plan
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import why_here
 from trimtab_protocol.messages.events import EventMove
+from trimtab_protocol.wording import local_time
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("15m", 900.0), ("6h", 21_600.0), ("7d", 604_800.0)])
@@ -66,6 +67,16 @@ def test_a_plan_as_text() -> None:
     assert "app/sums/2 w0 w1 25.00 % failed it made room for another key group" in rows
     assert "w0 45.0 % 50.0 % 49.0 %" in rows
     assert "w2 - - 1.0 %" in rows, "what is not known is no zero"
+
+
+def test_of_an_approved_plan_it_is_said_when_its_load_distance_was_predicted() -> None:
+    found = explain_plan("1.2", (replace(BEGUN, id="0", at=40.0, phase="proposed"), *EVENTS))
+    assert found is not None
+    out = io.StringIO()
+    show_plan(found, Console(file=out, width=160, highlight=False, markup=False))
+    then = f"when it was proposed ({local_time(40.0)})"
+    told = f"  load distance 5.00 pp predicted {then}, 5.50 pp measured, mean load 30.0 %"
+    assert out.getvalue().splitlines()[1] == told
 
 
 def test_of_many_moves_the_first_are_shown() -> None:

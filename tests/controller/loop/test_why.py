@@ -314,6 +314,31 @@ def test_a_plan_that_has_not_begun_is_not_told_as_begun(phase: str | None, said:
     assert (begun.text, begun.moves[0].outcome) == ("app: 2 moves", None)
 
 
+def test_what_an_approved_plan_has_brought_is_compared_with_the_loads_when_it_began() -> None:
+    proposed = replace(
+        BEGUN,
+        id="0",
+        at=40.0,
+        phase="proposed",
+        mean_load=20.0,
+        moves=tuple(replace(move, load_pct=9.0) for move in BEGUN.moves),
+        loads=(EventLoad(worker=W0, before=35.0, planned=36.0), EventLoad(worker=W2, before=30.0, planned=31.0)),
+    )
+    found = explain_plan("1.2", (proposed, *EVENTS))
+    at_once = explain_plan("1.2", EVENTS)
+    assert found is not None
+    assert at_once is not None
+    assert (found.proposed_at, at_once.proposed_at) == (40.0, None)
+    assert found == replace(at_once, proposed_at=40.0), "all but the load distance is of the time when it began"
+    waits = explain_plan("1.2", (proposed,))
+    assert waits is not None
+    assert (waits.proposed_at, waits.mean_load) == (None, 20.0), "all is of one time"
+    without = explain_plan("1.2", (proposed, replace(BEGUN, loads=()), MEASURED))
+    assert without is not None
+    loads = {row.worker: (row.before, row.planned, row.measured) for row in without.loads}
+    assert loads[W0] == (35.0, 36.0, 49.0), "a leader that took over knows no better"
+
+
 def test_only_the_moves_of_the_key_group_are_told_the_newest_first() -> None:
     later = replace(ENDED, id="7", at=200.0, plan="1.9", moves=(replace(ENDED.moves[0], source=W2, target=W1),))
     assert [(event.plan, move.target) for event, move in moves_of(kg(1), (later, *EVENTS))] == [

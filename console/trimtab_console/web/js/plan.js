@@ -117,6 +117,7 @@ const loadsOf = (told) => [
     ["worker", (row) => row.worker], ["before", (row) => percent(row.before, 1), true], ["predicted", (row) => percent(row.planned, 1), true], ["measured", (row) => percent(row.measured, 1), true],
   ], told.loads.slice(0, PAGE), "The events do not name them."),
   told.mean_load === null ? null : h("p", { class: "muted" }, `Percent of the capacity; the mean is ${percent(told.mean_load, 1)}.`),
+  told.proposed_at === null ? null : h("p", { class: "muted" }, `As it began. The load distance was predicted when it was proposed, ${when(told.proposed_at)}.`),
 ];
 
 const plansTable = (rows) => table("Plans", [

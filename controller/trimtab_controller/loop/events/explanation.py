@@ -23,6 +23,9 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
     if not own:
         return None
     begun = next((each for phase in ("begun", "proposed") for each in own if each.phase == phase), own[0])
+    proposed_at = None if begun.phase == "proposed" else _proposed_at(own)
+    if begun.phase == "begun" and begun.loads:  # what was measured is compared with these, not with earlier ones
+        own = [each for each in own if each.phase != "proposed"]
     last, moves, loads = begun, dict[KeyGroup, PlannedMove](), dict[WorkerId, EventLoad]()
     for event in own:
         moves |= {row.key_group: _merged(moves.get(row.key_group), row, event) for row in event.moves}
@@ -46,7 +49,12 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         ],
         next=next_text(begun),
         next_load_distance=begun.next.load_distance if begun.next else None,
+        proposed_at=proposed_at,
     )
+
+
+def _proposed_at(own: Iterable[Event]) -> float | None:
+    return next((each.at for each in own if each.phase == "proposed"), None)
 
 
 def _not_begun(proposed: Event, own: Sequence[Event]) -> tuple[str, str | None]:
