@@ -20,6 +20,11 @@ def first_few(names: Iterable[object], count: int | None = None, *, most: int = 
     return first + (f" and {count - most} more" if count > most else "")
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 key group`, `2 key groups`, `0 key groups`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def what_there_is(names: Iterable[object]) -> str:
     """Which names are known, after one that is not: `there is w0`, `there are w0, w1`, as `first_few` has them."""
     known = list(names)

@@ -10,6 +10,7 @@ from rich.text import Text
 from trimtab_controller.decider.decision import Decision, Planned
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.plan import Plan
+from trimtab_protocol.wording import counted
 
 
 def show_decision(decision: Decision, console: Console) -> None:
@@ -19,7 +20,8 @@ def show_decision(decision: Decision, console: Console) -> None:
         return
     plan = decision.plan
     known = [move.state_bytes for move in plan.moves if move.state_bytes is not None]
-    unknown = f", {len(plan.moves) - len(known)} key groups of unknown size" if len(known) < len(plan.moves) else ""
+    unmeasured = len(plan.moves) - len(known)
+    unknown = f", {counted(unmeasured, 'key group')} of unknown size" if unmeasured else ""
     console.print(f"{sum(known):,} bytes of state{unknown}; {plan.status}, found in {plan.solve_s:.2f} s")
     console.print()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)

@@ -12,7 +12,7 @@ from rich.text import Text
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
 from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import counted, first_few
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def show(found: Sizing, out: Console) -> None:
         f"{found.present} run now"
     )
     count = found.standbys
-    standbys = "an unknown number of standbys" if count is None else f"{count} standby{'' if count == 1 else 's'}"
+    standbys = "an unknown number of standbys" if count is None else counted(count, "standby")
     out.print(
         f"CPU and traffic grow with the input; state is {found.state:g} times the present one (--state), and each key "
         f"group has {standbys}",

@@ -3,7 +3,7 @@
 from trimtab_controller.execution.disruption import WINDOW_S
 from trimtab_protocol.messages.status import AppStatus
 from trimtab_protocol.messages.status_disruption import DisruptionStatus
-from trimtab_protocol.wording import time_span
+from trimtab_protocol.wording import counted, time_span
 
 SHOWN_FROM_S = 0.05
 
@@ -29,7 +29,7 @@ def _besides(found: DisruptionStatus, now: float) -> str:
     if found.since is not None and now - found.since < WINDOW_S:
         parts.append(f"counted for {time_span(now - found.since)} only")
     if found.unmeasured:
-        workers = f"{found.unmeasured} worker{'' if found.unmeasured == 1 else 's'}"
+        workers = counted(found.unmeasured, "worker")
         parts.append(f"unknown how long rebalances pause {workers} with an older plug-in")
     return f" ({', '.join(parts)})" if parts else ""
 
@@ -38,7 +38,7 @@ def _room(found: DisruptionStatus, now: float) -> str:
     if found.limit_s is None or found.fits is None:
         return ""
     if found.fits > 0:
-        return f", room for {found.fits} key groups"
+        return f", room for {counted(found.fits, 'key group')}"
     if found.free_at is None:
         return ", too low for a single key group: nothing moves, except after a loss"
     return f", room again in {time_span(found.free_at - now)}: nothing moves until then, except after a loss"

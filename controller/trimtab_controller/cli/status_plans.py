@@ -9,7 +9,7 @@ from rich.text import Text
 from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.status import Status
-from trimtab_protocol.wording import first_few, time_span
+from trimtab_protocol.wording import counted, first_few, time_span
 
 SHOWN_ROUNDS = 3
 SHOWN_PLANS = 5
@@ -40,14 +40,14 @@ def _waiting(row: ProposalStatus, now: float) -> str:
         told = f"{row.plan} of {row.app} was rejected {row.rejected}"
         return f"{told}; nothing else is proposed for {left}, unless loads change"
     warm = f" ({row.to_standbys} to standbys)" if row.to_standbys else ""
-    unknown = f" and that of {row.unmeasured} key groups of unknown size" if row.unmeasured else ""
+    unknown = f" and that of {counted(row.unmeasured, 'key group')} of unknown size" if row.unmeasured else ""
     moves = [f"  {each.key_group} from {each.source} to {each.target}" for each in row.moves[:SHOWN_MOVES]]
     more = [f"  and {row.moves_total - SHOWN_MOVES} more"] if row.moves_total > SHOWN_MOVES else []
     return "\n".join(
         [
             f"{row.plan} of {row.app}, proposed {time_span(now - row.at)} ago, expires in {left}: {row.reason}",
             f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f}), "
-            f"{row.moves_total} moves{warm}, {row.restore_bytes / 1e6:.1f} MB of state to restore{unknown}",
+            f"{counted(row.moves_total, 'move')}{warm}, {row.restore_bytes / 1e6:.1f} MB of state to restore{unknown}",
             *moves,
             *more,
             f"trimtab approve {row.plan}, or trimtab reject {row.plan} --reason TEXT",
@@ -62,7 +62,7 @@ def _plan_in_flight(row: RoundStatus, now: float) -> str:
     return (
         f"{row.plan} of {row.app}, started {time_span(now - row.started_at)} ago: {row.reason}\n"
         f"load distance {row.before:.1f} -> {row.planned:.1f} planned (bound {row.lower_bound:.1f})\n"
-        f"{total} hand-overs: {phases}; {row.migrations} key groups moved so far{stopped}"
+        f"{counted(total, 'hand-over')}: {phases}; {counted(row.migrations, 'key group')} moved so far{stopped}"
         f"{_recovery_planned(row)}"
     )
 
@@ -89,7 +89,7 @@ def last_plans(status: Status) -> Table | None:
 
 def _outcome(row: RoundStatus) -> Text:
     after = f"{row.planned:.1f} planned" if row.after is None else f"{row.after:.1f} ({row.planned:.1f} planned)"
-    text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {row.migrations} key groups moved")
+    text = Text(f"{row.reason}\n{row.before:.1f} -> {after}, {counted(row.migrations, 'key group')} moved")
     if row.recovery_s is not None and row.recovery_planned_s is not None and row.recovery_bound_s is not None:
         text.append(
             f", warm after {row.recovery_s:.1f} s ({row.recovery_planned_s:.1f} planned, "

@@ -28,7 +28,7 @@ from trimtab_models.elastic import Level
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
-from trimtab_protocol.wording import first_few, time_span
+from trimtab_protocol.wording import counted, first_few, time_span
 
 SHOWN_DECISIONS = 5
 SHOWN_REASONS = 10
@@ -241,7 +241,7 @@ def _pool(status: Status) -> Table | None:
         pools[row.app].append(f"{row.worker} on {row.host}")
     table = Table.grid(padding=(0, 2))
     for app, workers in pools.items():
-        can = f"{len(workers)} worker{'' if len(workers) == 1 else 's'} can be started"
+        can = f"{counted(len(workers), 'worker')} can be started"
         table.add_row(Text(app), Text(f"{can}: {first_few(workers)}"))
     return table
 

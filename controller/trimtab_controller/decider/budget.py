@@ -18,6 +18,7 @@ from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.execution.budget import Budget, BudgetUse
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.wording import counted
 
 
 def within(wanted: SolveWanted, use: BudgetUse, max_migrations: int) -> SolveWanted | Skip:
@@ -27,7 +28,7 @@ def within(wanted: SolveWanted, use: BudgetUse, max_migrations: int) -> SolveWan
         return held(use, wanted.detail)
     if fits is None or fits >= max_migrations:
         return wanted
-    detail = f"{wanted.detail}; the disruption budget has room for {fits} moves"
+    detail = f"{wanted.detail}; the disruption budget has room for {counted(fits, 'move')}"
     return replace(wanted, view=replace(wanted.view, max_moves=fits), detail=detail)
 
 
@@ -36,7 +37,7 @@ def as_a_whole(planned: Planned, use: BudgetUse) -> Planned | Skip:
     count = len(planned.plan.moves)
     if use.fits is None or use.fits >= count:
         return planned
-    return held(use, f"{planned.plan.detail}: {count} moves", key_groups=count)
+    return held(use, f"{planned.plan.detail}: {counted(count, 'move')}", key_groups=count)
 
 
 def held(use: BudgetUse, wanted: str, key_groups: int = 1) -> Skip:

@@ -24,7 +24,7 @@ from trimtab_controller.plan import Plan, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import counted, first_few
 
 REFUSED = ("move", "undo", "approve", "reject")
 """What an operator may ask for that is refused."""
@@ -92,7 +92,7 @@ def _moves(plan: Plan) -> str:
     nearer = {"standbys": plan.to_standbys, "copies on disk": plan.to_copies}
     told = ", ".join(f"{count} to {what}" for what, count in nearer.items() if count)
     warm = f" ({told})" if told else ""
-    return f"{count} move{'s' if count != 1 else ''}{warm}"
+    return f"{counted(count, 'move')}{warm}"
 
 
 def names_of(decision: Decision) -> tuple[str, str]:

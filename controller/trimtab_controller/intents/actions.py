@@ -40,7 +40,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import NodeStatus
-from trimtab_protocol.wording import first_few, what_there_is
+from trimtab_protocol.wording import counted, first_few, what_there_is
 
 
 def drain(asked: Asked, node: Node) -> Change:
@@ -108,8 +108,8 @@ def _drain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change:
     workers = heard
     drains = [Drain(worker=worker, by=asked.by, at=asked.at, reason=asked.reason) for worker in workers]
     text = (
-        f"{len(workers)} workers of {where} will be drained as the budget of each round allows, then stopped: "
-        f"{first_few(workers)}; `trimtab undrain {where}` cancels it"
+        f"{counted(len(workers), 'worker')} of {where} will be drained as the budget of each round allows, then "
+        f"stopped: {first_few(workers)}; `trimtab undrain {where}` cancels it"
     )
     leaving = set(workers)
     apps = {row.app for row in asked.nodes if row.worker in leaving and row.app is not None}
@@ -146,7 +146,7 @@ def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | 
     drained = [drain_key(each) for each in workers if drain_key(each) in asked.in_force]
     if not drained:
         return None
-    text = f"the drains of {len(drained)} workers of {where} are cancelled: they take key groups again"
+    text = f"the drain of {counted(len(drained), 'worker')} of {where} is cancelled: key groups may go there again"
     return Change(key=drained[0], records=tuple((each, asked.takes_back) for each in drained), text=text)
 
 
@@ -235,7 +235,7 @@ def scale(asked: Asked, app: AppId, workers: int) -> Change:
     if not 1 <= workers <= MAX_WORKERS:
         raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
     intent = Scale(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
-    text = f"{app} will have {workers} worker{'' if workers == 1 else 's'}; `trimtab scale {app} auto` ends that"
+    text = f"{app} will have {counted(workers, 'worker')}; `trimtab scale {app} auto` ends that"
     return one(intent, text, (*not_now(asked, "it happens", "changes"), *old, *_out_of_reach(asked, app, workers)))
 
 

@@ -1,14 +1,12 @@
 """Maintenance of a host: its workers are drained and stay off until a time.  All raise Refusal."""
 
-from collections.abc import Sized
-
 from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, check_seen, several
 from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_dropped
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
-from trimtab_protocol.wording import first_few, what_there_is
+from trimtab_protocol.wording import counted, first_few, what_there_is
 
 LONGEST_S = 30 * 86_400.0
 
@@ -33,8 +31,8 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
         Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=host) for each in workers
     ]
     text = (
-        f"maintenance of {host} for {for_s / 60.0:.0f} min: {_counted(workers)} will be drained as the budget of each "
-        f"round allows, then stopped, and started again at its end: {first_few(workers)}; "
+        f"maintenance of {host} for {for_s / 60.0:.0f} min: {counted(len(workers), 'worker')} will be drained as the "
+        f"budget of each round allows, then stopped, and started again at its end: {first_few(workers)}; "
         f"`trimtab maintenance {host} --end` ends it earlier"
     )
     return several(drains, text, (*drain(asked, Node(host)).caveats, *old, *_stay_off(kept)))
@@ -60,9 +58,6 @@ def end(asked: Asked, host: HostId) -> Change:
     keys = [key for key, each in asked.in_force.items() if isinstance(each, Drain) and each.host == host]
     if not keys:
         return undrain(asked, Node(host))
-    text = f"the maintenance of {host} ends: {_counted(keys)} may run again; those that were stopped are started"
+    again = f"{counted(len(keys), 'worker')} may run again"
+    text = f"the maintenance of {host} ends: {again}; those that were stopped are started"
     return Change(key=keys[0], records=tuple((key, asked.takes_back) for key in keys), text=text)
-
-
-def _counted(workers: Sized) -> str:
-    return f"{len(workers)} worker{'s' if len(workers) > 1 else ''}"

@@ -36,7 +36,7 @@ from trimtab_protocol.messages.intents import (
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
 from trimtab_protocol.messages.proposals import ProposalStatus
-from trimtab_protocol.wording import first_few, what_there_is
+from trimtab_protocol.wording import counted, first_few, what_there_is
 
 KEY_GROUP = "APP/OPERATOR/N"
 
@@ -84,7 +84,7 @@ def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
     if known and target not in known:
         told = f"no worker {target!r} reports; {what_there_is(known)}{told_of_dropped(asked)}"
         raise Refusal(Fault.UNKNOWN, told)
-    what = f"{_groups(len(moves))} of {wish.app} to {target}"
+    what = f"{counted(len(moves), 'key group')} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
     change = _wanted(asked, [wish], looked, what, f"; {stay}")
     return replace(change, caveats=(*change.caveats, *old))
@@ -109,19 +109,21 @@ def undo(asked: Asked, plan: str, looked: Looked, *, partly: bool = False) -> Ch
         Placing(key_group=each, worker=source) for each, (source, target) in done.items() if owner[each] == (target,)
     ]
     if not moves:
-        raise Refusal(Fault.CONFLICT, f"nothing is left to undo: all {len(done)} key groups have moved on since")
+        raise Refusal(Fault.CONFLICT, f"nothing is left to undo: {counted(len(done), 'key group')} moved on since")
     left = len(done) - len(moves)
-    moved_on = f"; {_groups(left)} moved on since, and {'stays' if left == 1 else 'stay'} there" if left else ""
+    stay = f"{counted(left, 'key group')} moved on since, and {'stays' if left == 1 else 'stay'} there"
+    moved_on = f"; {stay}" if left else ""
     going, staying = _what_can(asked, app, moves, looked) if partly else (moves, ())
-    lost = (f"but {unlisted} moves of the plan are not known: the events do not list them",) if unlisted else ()
+    rest = f"but not {counted(unlisted, 'move')} of the plan: the events list only the first ones"
+    lost = (rest,) if unlisted else ()
     whole = "undone" if len(going) == len(moves) and not unlisted else "undone in part"
-    what = f"plan {plan} of {app} will be {whole}: {_groups(len(going))} back"
+    what = f"plan {plan} of {app} will be {whole}: {counted(len(going), 'key group')} back"
     try:
         change = _wanted(asked, _portions(asked, going, plan), looked, f"{what}{_in_plans(going)}", moved_on)
     except Refusal as refusal:
         if partly or (some := _some_can(asked, app, moves, looked)) is None:
             raise
-        text = f"{refusal}; {some} of {_groups(len(moves))} can go back: `trimtab undo {plan} --partly`"
+        text = f"{refusal}; {some} of {counted(len(moves), 'key group')} can go back: `trimtab undo {plan} --partly`"
         raise Refusal(refusal.fault, text) from refusal
     return replace(change, caveats=(*change.caveats, *old, *staying, *lost))
 
@@ -151,7 +153,8 @@ def _what_can(
         hosts = first_few(sorted(set(revoked.values())))
         why = f"what is said of {first_few(revoked)} is dropped: the key of {hosts} is revoked"
         against[why] = [each.key_group for each in moves if each.key_group in staying_at]
-    staying = tuple(f"but not {_groups(len(rows))} ({first_few(rows)}): {why}" for why, rows in against.items())
+    left = {why: f"{counted(len(rows), 'key group')} ({first_few(rows)})" for why, rows in against.items()}
+    staying = tuple(f"but not {rows}: {why}" for why, rows in left.items())
     if not going:
         raise Refusal(Fault.CONFLICT, f"no key group can go back: {first_few(against)}")
     return going, staying
@@ -173,10 +176,6 @@ def _ends(each: Placing, looked: Looked) -> tuple[WorkerId, ...]:
     placement = looked.execution.placements.get(each.key_group.app)
     owner = placement.of(each.key_group.operator, each.key_group.partition)[:1] if placement else ()
     return (*owner, each.worker)
-
-
-def _groups(count: int) -> str:
-    return f"{count} key group{'' if count == 1 else 's'}"
 
 
 def _wish(asked: Asked, moves: Sequence[Placing], undoes: str | None = None) -> MoveKeyGroups:
@@ -285,11 +284,11 @@ def _cost_of_plan(asked: Asked, plan: Plan, looked: Looked) -> str:
 
 
 def _moves(total: int, warm: int) -> str:
-    return f"{total} move{'' if total == 1 else 's'}" + (f" ({warm} to standbys)" if warm else "")
+    return counted(total, "move") + (f" ({warm} to standbys)" if warm else "")
 
 
 def _restored(known: int, unmeasured: int) -> str:
-    more = f" and that of {unmeasured} key groups of unknown size" if unmeasured else ""
+    more = f" and that of {counted(unmeasured, 'key group')} of unknown size" if unmeasured else ""
     return f"{known / 1e6:.1f} MB of state to restore{more}"
 
 
@@ -300,7 +299,8 @@ def _pauses(asked: Asked, app: AppId) -> str:
     if not pauses:
         return ", pauses not known: no plan of the app has ended"
     median, longest = statistics.median(pauses), max(pauses)
-    return f", a pause of {median:.2f} s each (median of {len(pauses)} hand-overs, the longest {longest:.2f} s)"
+    measured = f"median of {counted(len(pauses), 'hand-over')}, the longest {longest:.2f} s"
+    return f", a pause of {median:.2f} s each ({measured})"
 
 
 def _all(rows: Iterable[Sequence[float]]) -> Iterable[float]:

@@ -46,7 +46,7 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
         raise Refusal(Fault.CONFLICT, text)
     late = sorted(row.worker for row in ours if row.state in ON_THE_WAY and row.startable)
     if not 2 <= len(rows) <= MAX_WORKERS:
-        text = f"{len(rows)} workers of {app} run and can be restarted: expected 2 to {MAX_WORKERS}"
+        text = f"workers of {app} that run and can be restarted: {len(rows)}, expected 2 to {MAX_WORKERS}"
         later = f"; {first_few(late)} do not run yet, ask again when they do" if late else ""
         out = "".join(f"; {each}" for each in left_out(revoked))
         raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another{later}{out}")

@@ -23,7 +23,7 @@ from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.intents import AddRule, rule_key
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import LATEST_END, MAX_RULES, Rule
-from trimtab_protocol.wording import first_few, what_there_is
+from trimtab_protocol.wording import counted, first_few, what_there_is
 
 UNSEEN = "it is not known how many key groups have to move"
 
@@ -128,5 +128,5 @@ def _each(
         caveats = [f"but {each}" for each in conflicts_in(after) if each not in set(conflicts_in(before))]
         if not about:
             caveats.append(f"but it is about no key group of {app}")
-        groups = f"{about} key group{'' if about == 1 else 's'}"
+        groups = counted(about, "key group")
         yield f"it is about {groups} of {app}, of which {have} {'has' if have == 1 else 'have'} to move", caveats

@@ -43,6 +43,7 @@ from trimtab_protocol.messages.status_collocation import CollocationStatus, Oper
 from trimtab_protocol.messages.status_restart import MAX_TEXT, RestartStatus
 from trimtab_protocol.messages.status_rules import RuleStatus
 from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
+from trimtab_protocol.wording import counted
 
 KEPT_DECISIONS = 30
 KEPT_ROUNDS = 100
@@ -350,7 +351,7 @@ def describe_end(row: Round) -> str:
             f", pause median {statistics.median(pauses.values()):.2f} s, longest {pauses[longest]:.2f} s ({longest})"
         )
     other = row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED)
-    moved = f"{row.key_groups(HandoverPhase.DONE)} key groups moved" + (f", {other} failed" if other else "")
+    moved = f"{counted(row.key_groups(HandoverPhase.DONE), 'key group')} moved" + (f", {other} failed" if other else "")
     stopped = "" if row.stopped is None else f"; {row.stopped}"
     seconds = (row.ended_at or row.started_at) - row.started_at
     return f"plan {row.plan} ended after {seconds:.1f} s: {moved}{paused}{_warm(row)}{stopped}"

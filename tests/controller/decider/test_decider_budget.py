@@ -52,7 +52,7 @@ def test_the_solver_is_asked_for_as_many_moves_as_there_is_room_for_and_the_plan
     assert question_of(view, SETTINGS, 1.0).max_migrations == 1
     decision = only(made.on_event(1012.0, answer((2, 1))))
     assert isinstance(decision, Planned)
-    assert decision.plan.detail == "load distance 15.0 above 5.0; the disruption budget has room for 1 moves"
+    assert decision.plan.detail == "load distance 15.0 above 5.0; the disruption budget has room for 1 move"
 
 
 def test_a_budget_that_is_used_up_is_a_reason_to_do_nothing_and_a_concern() -> None:
@@ -121,7 +121,7 @@ def test_the_guards_moves_back_wait_for_room_too_and_are_given_up_if_there_is_no
     assert back.plan.reason is PlanReason.ROLL_BACK
     waits = decided(10.0, 1011.0)
     assert isinstance(waits, Skip)
-    assert (waits.reason, "1 moves, but the disruption budget is used up" in waits.detail) == (
+    assert (waits.reason, "1 move, but the disruption budget is used up" in waits.detail) == (
         SkipReason.DISRUPTION_BUDGET, True,
     )  # fmt: skip
     over = decided(9.0, 1130.0)

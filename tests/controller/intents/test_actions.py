@@ -85,9 +85,11 @@ def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
     workers = sorted(row.worker for row in STATUS.nodes if row.host == host)
     change = actions.drain(asked(), host)
     assert written(change) == [Drain(**own(worker=worker)) for worker in workers]  # type: ignore[arg-type]
-    assert change.text.startswith(f"{len(workers)} workers of {host} will be drained")
+    assert change.text.startswith(f"1 worker of {host} will be drained")
     keys = {f"drain/{worker}": None for worker in workers}
-    assert actions.undrain(asked(**keys), host).records == tuple((key, BACK) for key in keys)
+    ended = actions.undrain(asked(**keys), host)
+    assert ended.records == tuple((key, BACK) for key in keys)
+    assert ended.text == f"the drain of 1 worker of {host} is cancelled: key groups may go there again"
     assert actions.undrain(asked(), host).text == f"nothing to do: {host} is not being drained"
     with pytest.raises(Refusal, match="no worker or host 'nobody' reports"):
         actions.drain(asked(), "nobody")
@@ -191,7 +193,10 @@ def test_workers_that_rebalance_are_not_restarted_and_the_answer_names_them() ->
 
 def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> None:
     late = ", ".join(row.worker for row in STARTABLE.nodes[1:])
-    with pytest.raises(Refusal, match=f"^1 workers of orders run and .*; {late} do not run yet, ask again when they"):
+    with pytest.raises(
+        Refusal,
+        match=f"^workers of orders that run and can be restarted: 1, .*; {late} do not run yet, ask again when they",
+    ):
         restart.rolling_restart(asked(rebalancing(1, 2, 3)), APP)
 
 
@@ -199,7 +204,10 @@ def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> No
     ("status", "why"),
     [
         (STATUS, "no agent can start a worker of orders: expected `app` and `command`"),
-        (replace(STARTABLE, nodes=STARTABLE.nodes[:1]), "1 workers of orders run and can be restarted: expected 2 to"),
+        (
+            replace(STARTABLE, nodes=STARTABLE.nodes[:1]),
+            "workers of orders that run and can be restarted: 1, expected 2 to",
+        ),
         (replace(STARTABLE, apps=tuple(replace(row, mode="dry-run") for row in STATUS.apps)), "is dry-run"),
     ],
 )

@@ -201,7 +201,7 @@ def test_undo_in_part_takes_back_what_the_events_list() -> None:
     change = plans.undo(asked(), "1.2", known, partly=True)
     assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
     assert change.text.startswith("plan 1.2 of app will be undone in part: 1 key group back")
-    assert change.caveats == ("but 1499 moves of the plan are not known: the events do not list them",)
+    assert change.caveats == ("but not 1499 moves of the plan: the events list only the first ones",)
 
 
 @pytest.mark.parametrize("partly", [False, True])

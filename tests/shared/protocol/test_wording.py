@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from trimtab_protocol.wording import time_span, what_there_is
+from trimtab_protocol.wording import counted, time_span, what_there_is
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,11 @@ from trimtab_protocol.wording import time_span, what_there_is
 )
 def test_a_time_span_is_told_in_its_largest_useful_units(seconds: float, words: str) -> None:
     assert time_span(seconds) == words
+
+
+@pytest.mark.parametrize(("count", "words"), [(0, "0 key groups"), (1, "1 key group"), (2, "2 key groups")])
+def test_a_noun_agrees_with_its_number(count: int, words: str) -> None:
+    assert counted(count, "key group") == words
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker, Intent, drain_key
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import counted, first_few
 
 
 def to_forget(
@@ -34,7 +34,7 @@ def to_forget(
         what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
         placed = execution.placements.get(wish.app)
         count = sum(map(len, placed.owners.values())) if placed else 0
-        detail = f"its placement of {count} key groups is revoked" if placed else "it had no placement"
+        detail = f"its placement of {counted(count, 'key group')} is revoked" if placed else "it had no placement"
         forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
     else:
         what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]

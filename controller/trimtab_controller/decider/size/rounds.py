@@ -25,7 +25,7 @@ from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import counted, first_few
 
 START_RETRY_S = 300.0
 """How long a worker whose start has failed comes after all others of the pool, and is not tried again."""
@@ -251,9 +251,8 @@ class SizeRounds:
         return found
 
     def _short(self, verdict: SizeVerdict) -> str:
-        more = f"{verdict.short} worker{'' if verdict.short == 1 else 's'}"
         crowded = f"; the hosts of {first_few(verdict.crowded)} have no CPU left" if verdict.crowded else ""
-        return f"no agent can start {more} more{crowded}"
+        return f"no agent can start {counted(verdict.short, 'worker')} more{crowded}"
 
 
 def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tuple[PoolWorker, ...]:

@@ -17,7 +17,7 @@ from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers,
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, WorkerId
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import counted, first_few
 
 HOUR_S = 3600.0
 GAP_S = 120.0
@@ -306,8 +306,7 @@ def _to_add(
 def _head(facts: SizeFacts) -> str:
     count = len(facts.staying)
     share = f" ({facts.utilisation:.0%})" if math.isfinite(facts.utilisation) else ""
-    workers = f"{count} worker{'' if count == 1 else 's'}"
-    return f"{workers}, demand {facts.asked:.2f} of {facts.capacity:.2f} cores{share}"
+    return f"{counted(count, 'worker')}, demand {facts.asked:.2f} of {facts.capacity:.2f} cores{share}"
 
 
 def _tail(aim: _Aim, need: Need | None, obstacle: str, facts: SizeFacts) -> str:

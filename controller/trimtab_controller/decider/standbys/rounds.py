@@ -27,6 +27,7 @@ from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
+from trimtab_protocol.wording import counted
 
 ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
 """The most restores that begin in one round: at a worker, which opens 20 databases in one or two seconds, and in all,
@@ -292,7 +293,8 @@ class StandbyRounds:
 
 
 def _described(found: StandbyRows) -> str:
-    what = f"{found.added} new standbys" if found.added else f"fewer standbys of {len(found.rows)} key groups"
+    fewer = f"fewer standbys of {counted(len(found.rows), 'key group')}"
+    what = counted(found.added, "new standby") if found.added else fewer
     if found.replaced:
         what += f", {found.replaced} of them in place of others, so that less load meets at one worker after a loss"
     return what + (f", {found.missing} key groups still lack one" if found.missing else "")

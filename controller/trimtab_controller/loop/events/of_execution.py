@@ -19,6 +19,7 @@ from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.events import MAX_MOVES, MAX_TEXT, Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.wording import counted
 
 TOLD_FAILURES = 20
 """Hand-overs of one plan whose failure is told at once; the end of the plan tells all outcomes."""
@@ -46,7 +47,7 @@ def events_of_step(
         changes = before.sizes[app].changes if app in before.sizes else ()
         if size.changes and size.changes[-1] not in changes:
             change = size.changes[-1]
-            text = f"{app}: from {change.before} to {change.after} workers"
+            text = f"{app}: from {change.before} to {counted(change.after, 'worker')}"
             phase, reason = "changed", "out" if change.after > change.before else "in"
             found.append(_event(now, cluster, EventKind.SIZE, phase, text, app=app, reason=reason))
     return found

@@ -29,7 +29,7 @@ from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
 from trimtab_protocol.messages.taken_back import TakenBack
-from trimtab_protocol.wording import first_few
+from trimtab_protocol.wording import counted, first_few
 
 MAX_WORKERS_TOLD = 20
 """Workers of one status whose news are told; the status has them all."""
@@ -168,7 +168,7 @@ def worded(intent: Intent) -> tuple[str, AppId | None, WorkerId | None]:
         case Stop(app=app):
             return f"stop the plan of {app}", app, None
         case Scale(app=app, workers=workers):
-            return f"scale {app} to {workers} workers", app, None
+            return f"scale {app} to {counted(workers, 'worker')}", app, None
         case ForgetApp(app=app):
             return f"forget app {app}", app, None
         case ForgetWorker(worker=worker):
