@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.admission import SolveWanted
-from trimtab_controller.decider.instance import question_of
+from trimtab_controller.decider.decision import SolveWanted
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.restoring import onto_copies
+from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys.choice import choose_standbys
 from trimtab_controller.decider.standbys.copies import Held

@@ -15,11 +15,11 @@ import time
 
 import numpy as np
 
-from trimtab_controller.decider.admission import SolveWanted
-from trimtab_controller.decider.instance import question_of
-from trimtab_controller.decider.judgement import judge
+from trimtab_controller.decider.decision import SolveWanted
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.planning.instance import question_of
+from trimtab_controller.decider.planning.judgement import judge
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, Method

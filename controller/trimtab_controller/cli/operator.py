@@ -21,7 +21,7 @@ from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
-from trimtab_controller.decider.instance import instance_of
+from trimtab_controller.decider.planning.instance import instance_of
 from trimtab_controller.intents import actions
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.names import app_named, node_named, worker_named

@@ -2,23 +2,24 @@
 
 from dataclasses import replace
 
-from trimtab_controller.decider.admission import SolveWanted, admit, admit_app
 from trimtab_controller.decider.budget import as_a_whole, change_of_workers, held, within
 from trimtab_controller.decider.decision import (
     Decision,
     Planned,
     Skip,
+    SolveWanted,
     StandbysPlaced,
     not_ready,
 )
 from trimtab_controller.decider.drift import any_drift
 from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.guarded import roll_back
-from trimtab_controller.decider.judgement import judge_now, noted
 from trimtab_controller.decider.observations import too_early
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.plan_times import frozen
 from trimtab_controller.decider.operators.proposals import as_mode_says, told
+from trimtab_controller.decider.planning.admission import admit, admit_app
+from trimtab_controller.decider.planning.judgement import judge_now, noted
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.priority import later, with_priorities
 from trimtab_controller.decider.situation import Situation

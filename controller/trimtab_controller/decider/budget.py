@@ -8,9 +8,8 @@ them rebalances the consumer group, which pauses all key groups of the app.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.decider.decision import Planned, Resized, Scaled, Skip
+from trimtab_controller.decider.decision import Planned, Resized, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import to_stop
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.reasons import SkipReason

@@ -1,15 +1,15 @@
-"""The decisions: values that say what to do about an app or a worker, or why to do nothing."""
+"""The decisions: values that say what to do about an app or a worker, why to do nothing, or that a plan is wanted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from trimtab_controller.decider.observing.view import NotReady
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.execution.state import SizeChange
-from trimtab_controller.plan import Plan
+from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -201,6 +201,21 @@ Decision = (
     | Resized
     | Forgotten
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveWanted:
+    """A plan is worth looking for.  `balancing`: the load distance alone would justify one, whatever `reason` is."""
+
+    view: AppView
+    reason: PlanReason
+    detail: str
+    balancing: bool
+
+    @property
+    def must_move(self) -> bool:
+        """Whether the plan is to empty a worker, or to do what a rule wants."""
+        return self.reason in (PlanReason.DRAIN, PlanReason.RULES)
 
 
 def not_ready(found: NotReady) -> Skip:

@@ -21,10 +21,10 @@ import numpy as np
 
 from trimtab_controller.decider.decision import Adopted, Planned
 from trimtab_controller.decider.drift import drift
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.instances.operator_graph import topological_order

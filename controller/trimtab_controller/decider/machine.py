@@ -6,7 +6,6 @@ app at a time; the next app follows when it has answered.
 
 from collections.abc import Callable
 
-from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.app_decisions import AppDecisions
 from trimtab_controller.decider.decision import (
     Adopted,
@@ -14,6 +13,7 @@ from trimtab_controller.decider.decision import (
     Planned,
     Proposed,
     Skip,
+    SolveWanted,
     not_ready,
 )
 from trimtab_controller.decider.drained import is_to_start_soon, to_start
@@ -35,12 +35,12 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.first import First, FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.hosts.revoked import in_vain
-from trimtab_controller.decider.judgement import blocked_drains, noted
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.observations import Observations, Recalled
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.modes import PlanSettings
+from trimtab_controller.decider.planning.judgement import blocked_drains, noted
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.settings import Settings

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
@@ -11,7 +10,7 @@ from trimtab_controller.decider.collocation.sends import local_sends
 from trimtab_controller.decider.collocation.trial import trial_in
 from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
-from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, StandbysPlaced
+from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.pay_back import Costs
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
@@ -19,7 +18,6 @@ from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
-from trimtab_controller.decider.judgement import still_free
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
@@ -33,6 +31,7 @@ from trimtab_controller.decider.operators.maintenance import in_maintenance
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.orphans.orphans import Orphans
 from trimtab_controller.decider.orphans.restoring import with_restores
+from trimtab_controller.decider.planning.judgement import still_free
 from trimtab_controller.decider.predictions.tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.concerns import rule_concerns

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from trimtab_controller.decider.admission import admit_cluster
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observations import Observations
 from trimtab_controller.decider.operators.intents import OperatorIntents
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.planning.admission import admit_cluster
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.restores.costs import LearnedRestores

@@ -10,12 +10,12 @@ from confluent_kafka import Message
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Decision, Resized
-from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.job_windows import JobWindows
 from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.observing.standstills import Standstills
 from trimtab_controller.decider.orphans.restores import hosts_seen
+from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.journal import JournalEntry

@@ -15,11 +15,11 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Resized, Skip
 from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.orphans.restores import hosts_seen
+from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.admission import SolveWanted, admit
-from trimtab_controller.decider.decision import Planned, Skip
+from trimtab_controller.decider.decision import Planned, Skip, SolveWanted
 from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.instance import question_of
-from trimtab_controller.decider.judgement import judge, noted
 from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
+from trimtab_controller.decider.planning.admission import admit
+from trimtab_controller.decider.planning.instance import question_of
+from trimtab_controller.decider.planning.judgement import judge, noted
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution

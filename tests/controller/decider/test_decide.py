@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
-from trimtab_controller.decider.admission import SolveWanted, admit
-from trimtab_controller.decider.decision import Adopted, Scaled, Skip
+from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import SCALING_PATIENCE_S, to_start, to_stop
 from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of

@@ -7,8 +7,8 @@ from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Scaled, Skip
 from trimtab_controller.decider.events import Action, ExecutionChanged, IntentsChanged, Solve
-from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses

@@ -9,12 +9,12 @@ from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, nod
 from trimtab_controller.decider.decision import Adopted, Planned, Skip
 from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
-from trimtab_controller.decider.instance import question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import Requirements, observe
 from trimtab_controller.decider.observing.unknown_load import LastLoads, too_much_unknown
 from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.predictions.comparison import Prediction, compare
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings

@@ -19,10 +19,10 @@ from trimtab_controller.decider.events import (
     Solve,
     SolverAnswered,
 )
-from trimtab_controller.decider.instance import instance_of, question_of
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, placement_of

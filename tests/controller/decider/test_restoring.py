@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_controller.decider.admission import SolveWanted
-from trimtab_controller.decider.decision import Planned
+from trimtab_controller.decider.decision import Planned, SolveWanted
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, Worker

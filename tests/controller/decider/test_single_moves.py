@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.hosted_job import APP, kg
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import UNLIMITED, AppView, Room, Worker
-from trimtab_controller.decider.single_moves import SLACK_PP, SingleMoves
+from trimtab_controller.decider.planning.explain import why_of
+from trimtab_controller.decider.planning.single_moves import SLACK_PP, SingleMoves
 from trimtab_controller.plan import MoveReason, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
 

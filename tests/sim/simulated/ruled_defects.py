@@ -5,7 +5,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from trimtab_controller.decider import admission, instance, judgement
+from trimtab_controller.decider.decision import SolveWanted
+from trimtab_controller.decider.planning import instance, judgement
 from trimtab_controller.decider.standbys import choice as standbys
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule, RuleKind
@@ -29,7 +30,7 @@ DEFECTS: dict[str, tuple[tuple[object, str, Any], ...]] = {
     "exclusions are not kept": (
         (Rule, "allows", lambda rule, *site: _allows(rule, *site) or rule.kind is RuleKind.EXCLUDE),
     ),
-    "key groups stay where a rule is broken": ((admission.SolveWanted, "must_move", property(lambda _wanted: False)),),
+    "key groups stay where a rule is broken": ((SolveWanted, "must_move", property(lambda _wanted: False)),),
 }
 
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.chosen_moves import plan_for
 from trimtab_controller.decider.collocation.worth import MAX_FLOWS, SCORE_FACTOR, FlowTable, counted, flows_of
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.demand_history import Bools
 from trimtab_controller.decider.observing.owned import Integers
 from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.planning.chosen_moves import plan_for
+from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import CHANCE, Cost, CostFit, Unknown, student_quantile

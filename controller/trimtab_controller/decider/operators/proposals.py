@@ -9,14 +9,14 @@ from dataclasses import replace
 
 from trimtab_controller.decider.decision import Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
 from trimtab_controller.decider.describe import describe_plan
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.moves import VALID_S, is_too_late, kind_of, plan_of, wish_for
+from trimtab_controller.decider.planning.explain import why_of
+from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.decider.single_moves import SingleMoves
 from trimtab_controller.execution.proposal import Proposal
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason, PlanWhy

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.decider.admission import SolveWanted
-from trimtab_controller.decider.decision import Planned
+from trimtab_controller.decider.decision import Planned, SolveWanted
 from trimtab_controller.decider.hosts.resources import resources_of
 from trimtab_controller.decider.observing.owned import Floats
 from trimtab_controller.decider.observing.view import UNLIMITED, AppView

@@ -6,10 +6,9 @@ A new leader starts with an empty memory: it does not compare its predecessor's 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.collocation.worth import saved_since
 from trimtab_controller.decider.concerns import ClusterUse, Concern
-from trimtab_controller.decider.decision import Skip
+from trimtab_controller.decider.decision import Skip, SolveWanted
 from trimtab_controller.decider.events import RoundMeasured, Saving
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.view import AppView, NotReady

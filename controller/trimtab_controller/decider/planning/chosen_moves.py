@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import Filled
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.single_moves import SingleMoves
+from trimtab_controller.decider.planning.explain import why_of
+from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.names import WorkerId
 

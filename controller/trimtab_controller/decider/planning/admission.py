@@ -1,11 +1,10 @@
 """Whether a plan for an app is worth looking for, and why.  Pure functions of view, evaluation and state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.decision import Skip, not_ready
+from trimtab_controller.decider.decision import Skip, SolveWanted, not_ready
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
@@ -15,21 +14,6 @@ from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.wording import first_few
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolveWanted:
-    """A plan is worth looking for.  `balancing`: the load distance alone would justify one, whatever `reason` is."""
-
-    view: AppView
-    reason: PlanReason
-    detail: str
-    balancing: bool
-
-    @property
-    def must_move(self) -> bool:
-        """Whether the plan is to empty a worker, or to do what a rule wants."""
-        return self.reason in (PlanReason.DRAIN, PlanReason.RULES)
 
 
 def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:

@@ -8,7 +8,7 @@ import numpy as np
 from trimtab_controller.decider.collocation.worth import loads_foreseen
 from trimtab_controller.decider.hosts.resources import ROUNDING, Filled
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.single_moves import SingleMoves
+from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.plan import MoveReason, NextMove, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
 

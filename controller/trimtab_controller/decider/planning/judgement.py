@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from trimtab_controller.decider.admission import SolveWanted
 from trimtab_controller.decider.collocation.worth import pays_back
-from trimtab_controller.decider.decision import Decision, Planned, Skip, not_ready
+from trimtab_controller.decider.decision import Decision, Planned, Skip, SolveWanted, not_ready
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.events import DrainBlocked
-from trimtab_controller.decider.explain import why_of
 from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.fixed import refusal
@@ -16,6 +14,7 @@ from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.orphans.restores import what_restores
 from trimtab_controller.decider.orphans.restoring import onto_copies, with_restores
+from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.settings import Settings

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.collocation.worth import by_broker, costs_of_flows, flows_of
-from trimtab_controller.decider.instance_limits import add_rules, limits_of_hosts
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.observing.view import UNLIMITED, AppView
+from trimtab_controller.decider.planning.instance_limits import add_rules, limits_of_hosts
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Placing, Question
 from trimtab_models.albic.problem import repaid_charge
