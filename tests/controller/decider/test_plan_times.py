@@ -71,6 +71,51 @@ def test_what_would_begin_in_an_hour_that_the_clocks_skip_begins_after_it_if_it_
         assert found >= berlin(30, 2, 0, month=3), "the clocks do not show it on that day"
 
 
+@pytest.mark.parametrize(
+    ("expression", "at", "end"),
+    [
+        ("0 22 * * * for 4h", berlin(24, 23, 59), berlin(25, 2, 0)),
+        ("0 22 * * * for 4h", berlin(24, 22, 0), berlin(25, 2, 0)),
+        ("* 9-17 24,25 * *", berlin(24, 17, 59), berlin(24, 18, 0)),
+        ("* * 23-25 * *", berlin(23, 0, 0), berlin(26, 0, 0)),
+        ("0 20 * * * for 13h", berlin(24, 23, 0), berlin(25, 9, 0)),
+        ("0 22 * * * for 1d", berlin(24, 23, 0), None),
+        ("* * * * *", berlin(24, 23, 0), None),
+        ("30 2 * * * for 1h", berlin(25, 2, 45), berlin(25, 2, 0, fold=1)),
+        ("30 2 * * * for 1h", berlin(25, 2, 45, fold=1), berlin(25, 3, 30)),
+        ("0 1 * * * for 90m", berlin(29, 1, 50, month=3), berlin(29, 3, 0, month=3)),
+    ],
+)
+def test_it_ends_with_the_first_minute_in_which_it_does_not_hold(expression: str, at: float, end: float | None) -> None:
+    assert Period(expression=expression, timezone="Europe/Berlin").end(at) == end
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        (
+            PlanTimes(windows=("0 22 * * * for 4h",), freeze=("* 20-23 28 9 *",)),
+            "it is outside [plans] windows; plans may begin from Tue 29 Sep 00:00 (UTC) on, in 12 h 0 min",
+        ),
+        (
+            PlanTimes(freeze=("* 8-17 * * *", "0 17 * * * for 3h", "30 19 * * mon for 5h")),
+            "[plans] freeze holds: * 8-17 * * * (UTC); plans may begin from Tue 29 Sep 00:30 (UTC) on, in 12 h 30 min",
+        ),
+        (
+            PlanTimes(windows=("0 6 * * * for 8h",), freeze=("* 11-12 * * *",), timezone="Asia/Kolkata"),
+            "it is outside [plans] windows; plans may begin from Tue 29 Sep 06:00 (Asia/Kolkata) on, in 12 h 30 min",
+        ),
+        (PlanTimes(freeze=("* * * * *",)), "[plans] freeze holds: * * * * * (UTC); no plan may begin in the next days"),
+        (
+            PlanTimes(windows=("0 22 * * * for 4h",), freeze=("0 20 * * * for 8h",)),
+            "it is outside [plans] windows; no plan may begin in the next days",
+        ),
+    ],
+)
+def test_when_plans_may_begin_again_is_by_windows_and_freezes_together(times: PlanTimes, said: str) -> None:
+    assert times.closed(MONDAY + 12 * HOUR) == said
+
+
 @pytest.mark.parametrize("expression", ["30 22 * * * for 8d", "30 22 * * * for ever", "30 22 * * * for 0h"])
 def test_a_duration_that_cannot_be_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match="expected a"):
@@ -82,8 +127,8 @@ def test_outside_its_windows_no_plan_for_balance_begins_and_the_decision_says_wh
     decision = only(deciding(NIGHT).on_event(at + 1.0, window(ON_W0, at)))
     assert decision == Skip(
         reason=SkipReason.PLANS_FROZEN,
-        detail="app: load distance 15.0 above 5.0, but it is outside [plans] windows, "
-        "the next one begins in 10 h 0 min",
+        detail="app: load distance 15.0 above 5.0, but it is outside [plans] windows; "
+        "plans may begin from Mon 28 Sep 22:00 (UTC) on, in 10 h 0 min",
         app=APP,
     )
     at = MONDAY + 23 * HOUR
@@ -99,7 +144,10 @@ def test_a_plan_whose_solver_began_before_the_freeze_does_not_begin_in_it() -> N
     decision = only(made.on_event(MONDAY + 9 * HOUR, answer((2, 1))))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.PLANS_FROZEN
-    assert decision.detail.endswith("but [plans] freeze holds: * 9-17 * * mon-fri (UTC)")
+    assert decision.detail.endswith(
+        "but [plans] freeze holds: * 9-17 * * mon-fri (UTC); "
+        "plans may begin from Mon 28 Sep 18:00 (UTC) on, in 9 h 0 min"
+    )
 
 
 def test_drains_go_on_in_a_freeze() -> None:

@@ -9,6 +9,7 @@ predicts with the decider, does without it.
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from itertools import islice
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,6 +17,8 @@ MINUTE = timedelta(minutes=1)
 DURATION = re.compile(r"(.+?)\s+for\s+([1-9][0-9]{0,4})([mhd])")
 UNITS = {"m": MINUTE, "h": timedelta(hours=1), "d": timedelta(days=1)}
 LONGEST = timedelta(days=7)
+FORESEEN = timedelta(days=3)
+"""What holds for longer than this is not followed to its end, which for `* * * * *` would never come."""
 TRIED = 200
 """Begins that are looked at: those of one hour may be skipped by a change of the clocks."""
 
@@ -68,6 +71,13 @@ class Period:
         begin = next(CronSim(cron, local - lasts), None)
         return begin is not None and begin <= local
 
+    def end(self, at: float) -> float | None:
+        """The first minute in which it does not hold any more (epoch seconds); None: not within FORESEEN.
+
+        It holds at `at`.
+        """
+        return _end(self, at - at % 60.0)
+
     def next_begin(self, at: float) -> float | None:
         """When it begins to hold next (epoch seconds); None: never."""
         begins = (self._next_shown(at), self._next_repeated(at))
@@ -108,6 +118,28 @@ class Period:
         """The first minute in which it holds, of those around an hour that a change of the clocks skips."""
         minutes = (before + 60.0 * number for number in range(round((after - before) / 60.0) + 1))
         return next((each for each in minutes if self.covers(each)), None)
+
+
+@lru_cache(maxsize=100)
+def _end(period: Period, at: float) -> float | None:
+    """Remembered, because all apps in one window ask the same."""
+    from cronsim import CronSim
+
+    cron, lasts = period._parts()
+    local, zone = period._local(at), zone_of(period.timezone)
+    end = local
+    for begin in CronSim(cron, local - lasts):
+        if begin > end:
+            break
+        end = begin + lasts
+        if end - local > FORESEEN:
+            return None
+    found = max(end.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    if period._local(found) == end and found - at == (end - local).total_seconds():
+        return found
+    # The clocks change meanwhile: they skip the end, or show it and then show again a time in which it holds.
+    minutes = (at + 60.0 * number for number in range(round((found - at) / 60.0) + 1))
+    return next(each for each in minutes if not period.covers(each))
 
 
 def zone_of(name: str) -> tzinfo:

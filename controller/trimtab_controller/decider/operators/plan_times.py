@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from trimtab_controller.decider.decision import Skip
@@ -14,6 +15,8 @@ from trimtab_protocol.wording import time_span
 
 MAX_EXPRESSIONS = 100
 """Expressions of `[plans] freeze`, and of `windows`."""
+TRIED = 20
+"""Ends of freezes and begins of windows that are followed."""
 FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
 """What may wait for another time: nothing is broken, nobody has asked for it, and no rule wants it."""
 
@@ -35,15 +38,34 @@ class PlanTimes:
 
     def closed(self, now: float) -> str | None:
         """Why no plan for balance begins at this time (epoch seconds); None: it may."""
-        for each in self._periods(self.freeze):
-            if each.covers(now):
-                return f"[plans] freeze holds: {each.expression} ({self.timezone})"
         windows = self._periods(self.windows)
-        if not windows or any(each.covers(now) for each in windows):
+        held = next((each for each in self._periods(self.freeze) if each.covers(now)), None)
+        if held is not None:
+            why = f"[plans] freeze holds: {held.expression} ({self.timezone})"
+        elif windows and not any(each.covers(now) for each in windows):
+            why = "it is outside [plans] windows"
+        else:
             return None
-        begins = [at for each in windows if (at := each.next_begin(now)) is not None]
-        following = f"the next one begins in {time_span(min(begins) - now)}" if begins else "no further one begins"
-        return f"it is outside [plans] windows, {following}"
+        at = self._next_open(now)
+        if at is None:
+            return f"{why}; no plan may begin in the next days"
+        shown = datetime.fromtimestamp(at, zone_of(self.timezone))
+        return f"{why}; plans may begin from {shown:%a %d %b %H:%M} ({self.timezone}) on, in {time_span(at - now)}"
+
+    def _next_open(self, now: float) -> float | None:
+        """When plans may begin, by windows and freezes together (epoch seconds); None: not soon, or never."""
+        freezes, windows, at = self._periods(self.freeze), self._periods(self.windows), now
+        for _ in range(TRIED):
+            if (held := next((each for each in freezes if each.covers(at)), None)) is not None:
+                following = held.end(at)
+            elif windows and not any(each.covers(at) for each in windows):
+                following = min((begin for each in windows if (begin := each.next_begin(at)) is not None), default=None)
+            else:
+                return at
+            if following is None:
+                return None
+            at = following
+        return None
 
 
 def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
