@@ -53,6 +53,8 @@ WELCOME_LIMIT_S = 10.0
 """How long the plug-in waits for the agent's welcome."""
 WRITE_LIMIT_S = 10.0
 """How long the agent may take to read a frame; then the plug-in closes the connection and opens another."""
+LAST_WORDS_S = 3.0
+"""How long a worker that ends to protect its state tries to reach its agent."""
 MAX_WAITING_ACKS = 10_000
 """Largest number of acks kept while the agent is away; the oldest are dropped."""
 MAX_COMMANDS = 1_000
@@ -100,11 +102,13 @@ class Link(Service):  # type: ignore[misc]
         self._commands: set[asyncio.Task[None]] = set()
         self._last_words: Callable[[], Awaitable[None]] | None = None
         """Sends statistics now; None without a connection."""
+        self._can_tell = asyncio.Event()
+        self._told = False
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _keep_connected(self) -> None:
         retry_s = FIRST_RETRY_S
-        while not self.should_stop:
+        while not self.should_stop or (self._status.breaches and not self._told):
             try:
                 reader, writer = await asyncio.open_unix_connection(str(self._socket), limit=MAX_FRAME_BYTES)
             except OSError as exc:
@@ -118,16 +122,25 @@ class Link(Service):  # type: ignore[misc]
                         "the worker's operators, or whether it can be steered, have changed: reconnecting to the agent"
                     )
                     continue
-            await self.sleep(retry_s)
+            await (asyncio.sleep(FIRST_RETRY_S) if self.should_stop else self.sleep(retry_s))
             retry_s = min(2 * retry_s, LAST_RETRY_S)
 
     async def on_stop(self) -> None:
-        """Cancel the commands under way, and report a breach of state before the connection ends."""
+        """Cancel the commands under way, and report a breach of state before the connection ends.
+
+        The connection may just be opened anew: the worker is no longer steered when partitions have been added, and
+        breaches a moment later.
+        """
         for task in self._commands:
             task.cancel()
-        if self._status.breaches and self._last_words is not None:
+        if self._status.breaches:
             with contextlib.suppress(OSError, TimeoutError):
-                await self._last_words()
+                async with asyncio.timeout(LAST_WORDS_S):
+                    while self._last_words is None:
+                        self._can_tell.clear()
+                        await self._can_tell.wait()
+                    await self._last_words()
+        self._told = True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Use one connection until either side ends it; returns whether the agent welcomed it.  Raises HelloChanged."""
@@ -246,6 +259,7 @@ class Link(Service):  # type: ignore[misc]
             await self._write(writer, statistics.for_protocol(welcome.protocol or 1))
 
         self._last_words = lambda: send(self._clock())
+        self._can_tell.set()
         while True:
             await asyncio.sleep(until_multiple(self._clock(), interval_s))
             if time.monotonic() - began < interval_s / 2:

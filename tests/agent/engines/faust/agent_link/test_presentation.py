@@ -98,6 +98,40 @@ def test_that_state_was_in_danger_is_said_before_the_worker_has_ended(path: Path
     assert seconds < 30.0, "it waited for the interval's end"
 
 
+def test_that_state_was_in_danger_is_said_also_by_a_worker_that_is_just_reconnecting(path: Path):
+    """Where partitions were added, it is no longer steered in the second in which it ends, so that it reconnects."""
+
+    async def scenario() -> Statistics:
+        async with FakeAgent(path) as agent, running(path) as link:
+            first = await agent.accept()
+            while link._last_words is None:
+                await asyncio.sleep(0.01)
+            await first.close()
+            while link._last_words is not None:
+                await asyncio.sleep(0.01)
+            link._status.breaches = 1  # type: ignore[misc]
+            stopping = asyncio.create_task(link.stop())
+            second = Connection(*await asyncio.wait_for(agent.connections.get(), LIMIT_S))
+            await second.read()
+            second.write(encode_frame(replace(WELCOME, protocol=2, interval_s=60.0)))
+            statistics = await second.read()
+            await stopping
+            return statistics  # type: ignore[return-value]
+
+    assert asyncio.run(scenario()).breaches == 3
+
+
+def test_a_worker_in_danger_waits_for_no_agent_that_is_away(path: Path):
+    async def scenario() -> float:
+        async with running(path) as link:
+            link._status.breaches = 1  # type: ignore[misc]
+            began = time.monotonic()
+            await link.stop()
+            return time.monotonic() - began
+
+    assert asyncio.run(scenario()) < LIMIT_S
+
+
 def test_it_presents_itself_anew_when_that_has_changed(path: Path):
     async def scenario() -> tuple[Frame, Frame]:
         async with FakeAgent(path) as agent, running(path) as link:
