@@ -120,7 +120,7 @@ def run_status(args: argparse.Namespace, target: Target) -> int:
     seen = look(target)
     if args.json:
         controllers = None if seen.controllers is None else [asdict(row) for row in seen.controllers]
-        wanted = {"controllers": controllers, "wanted": intents_documents(seen.intents)}
+        wanted = {"controllers": controllers, "wanted": intents_documents(seen.intents, seen.now)}
         print_json({**summary(seen), **json.loads(encode_status(seen.status)), **wanted})
     else:
         show_status(seen, console(), all_nodes=args.all)

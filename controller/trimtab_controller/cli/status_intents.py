@@ -5,6 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
+from trimtab_controller.decider.rules.known import still_wanted
 from trimtab_controller.loop.events.of_status import worded
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.wording import time_span
@@ -16,7 +17,8 @@ def intents_text(intents: Mapping[str, Intent | None] | None, now: float) -> Tex
     """One line for each, the newest first; None if there are none."""
     if intents is None:
         return Text("unknown: the topic of intents cannot be read", "yellow")
-    known = sorted((each for each in intents.values() if each is not None), key=lambda each: each.at, reverse=True)
+    wanted = still_wanted((each for each in intents.values() if each is not None), now)
+    known = sorted(wanted, key=lambda each: each.at, reverse=True)
     rows = [f"{worded(each)[0]}, by {each.by} {time_span(now - each.at)} ago: {each.reason}" for each in known]
     unread = sorted(key for key, each in intents.items() if each is None)
     rows += [f"{key}: this version cannot read it" for key in unread]
@@ -24,13 +26,15 @@ def intents_text(intents: Mapping[str, Intent | None] | None, now: float) -> Tex
     return Text("\n".join([*rows[:SHOWN], *more])) if rows else None
 
 
-def intents_documents(intents: Mapping[str, Intent | None] | None) -> list[dict[str, Any]] | None:
+def intents_documents(intents: Mapping[str, Intent | None] | None, now: float) -> list[dict[str, Any]] | None:
     """The same as JSON; of what cannot be read only the key is known."""
     if intents is None:
         return None
+    wanted = {each.key for each in still_wanted((each for each in intents.values() if each is not None), now)}
     return [
         {"key": key, "text": None, "by": None, "at": None, "reason": None}
         if each is None
         else {"key": key, "text": worded(each)[0], "by": each.by, "at": each.at, "reason": each.reason}
         for key, each in sorted(intents.items())
+        if each is None or key in wanted
     ]

@@ -16,7 +16,7 @@ from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
-from trimtab_controller.decider.rules.known import KnownRule
+from trimtab_controller.decider.rules.known import KnownRule, still_wanted
 from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
@@ -131,7 +131,7 @@ class StatusBuilder:
                 for app, rows in decider.known.pool.items()
                 for row in rows
             ),
-            intents={intent.key: intent.at for intent in decider.intents},
+            intents={intent.key: intent.at for intent in still_wanted(decider.intents, now)},
             rules=None if snapshot is None else tuple(map(_rule, decider.known.rules)),
             proposals=tuple(
                 proposal_status(row, execution.placements.get(app)) for app, row in execution.proposals.items()

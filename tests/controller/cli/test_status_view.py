@@ -8,10 +8,11 @@ from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STAT
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.seen import Seen, State, summary
-from trimtab_protocol.messages.intents import Drain, Intent, Pause
+from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.status import (
     ConcernStatus,
     DecisionStatus,
@@ -34,7 +35,18 @@ def test_what_operators_want_is_shown_with_who_and_why() -> None:
     assert "  x/1: this version cannot read it" in shown(STATUS, intents={"x/1": None})
     assert "what operators want" not in shown(STATUS)
     assert "  unknown: the topic of intents cannot be read" in shown(STATUS, intents=None)
-    assert [row["by"] for row in intents_documents({drain.key: drain, "x/1": None}) or ()] == ["ann@desk", None]
+    assert [row["by"] for row in intents_documents({drain.key: drain, "x/1": None}, NOW) or ()] == ["ann@desk", None]
+
+
+def test_a_rule_that_has_ended_by_itself_is_not_wanted_any_more() -> None:
+    rule = Rule(name="disk", kind=RuleKind.FREEZE, reason="a disk fails", until=NOW)
+    over = AddRule(rule=rule, by="ann@desk", at=NOW - 60.0, reason="a disk fails")
+    lasting = replace(over, rule=replace(rule, name="other", until=NOW + 1.0))
+    both = {over.key: over, lasting.key: lasting}
+    told = [line for line in shown(STATUS, intents=both) if "keep rule" in line]
+    assert told == ["  keep rule other (freeze), by ann@desk 60 s ago: a disk fails"]
+    assert "what operators want" not in shown(STATUS, intents={over.key: over})
+    assert [row["key"] for row in intents_documents(both, NOW) or ()] == [lasting.key]
 
 
 def test_the_first_lines_say_how_it_stands() -> None:

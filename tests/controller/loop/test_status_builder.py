@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.decision import Skip
-from trimtab_controller.decider.events import Saving, SnapshotArrived
+from trimtab_controller.decider.events import IntentsChanged, Saving, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
@@ -18,8 +18,10 @@ from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, encode_ack
 from trimtab_protocol.messages.decode import MAX_NUMBER, BadMessage, Fault
+from trimtab_protocol.messages.intents import AddRule
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT, WorkerState
+from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.messages.status import (
     AppStatus,
@@ -114,6 +116,22 @@ def test_the_board_keeps_why_a_round_cannot_be_compared() -> None:
     [found] = status_builder.status(NOW, decider, Execution(generation=1), {}).rounds
 
     assert (found.after, found.incomparable) == (None, "w2 joined")
+
+
+def test_the_board_names_no_rule_that_has_ended_by_itself() -> None:
+    over, lasting = (
+        AddRule(
+            rule=Rule(name=name, kind=RuleKind.FREEZE, reason="a disk fails", until=NOW + s),
+            by="ann",
+            at=NOW - 60.0,
+            reason="a disk fails",
+        )
+        for name, s in (("disk", 0.0), ("other", 1.0))
+    )
+    decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
+    decider.on_event(NOW - 30.0, IntentsChanged(intents=(over, lasting)))
+    status = StatusBuilder("c", acting=True).status(NOW, decider, Execution(generation=1), {})
+    assert status.intents == {lasting.key: lasting.at}, "so that the events tell its end"
 
 
 def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:

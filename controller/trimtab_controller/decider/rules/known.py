@@ -20,12 +20,17 @@ class KnownRule:
     ignored: str | None = None
 
 
+def still_wanted(intents: Iterable[Intent], now: float) -> tuple[Intent, ...]:
+    """The intents without rules that have ended by themselves: these stay on the topic until a rule is added."""
+    return tuple(each for each in intents if not (isinstance(each, AddRule) and each.rule.ended(now)))
+
+
 def known_rules(own: Sequence[Rule], intents: Iterable[Intent], now: float) -> tuple[KnownRule, ...]:
     """The rules in one order for all controllers: `own`, those of controller.toml, then those of operators, by age.
 
     Those of operators that have ended are left out.
     """
-    added = (each for each in intents if isinstance(each, AddRule) and not each.rule.ended(now))
+    added = (each for each in still_wanted(intents, now) if isinstance(each, AddRule))
     names, room = {rule.name for rule in own}, MAX_RULES - len(own)
     found = [KnownRule(rule=rule) for rule in own]
     for intent in sorted(added, key=lambda each: (each.at, each.key)):
