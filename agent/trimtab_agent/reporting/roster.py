@@ -18,6 +18,7 @@ COVERED = 0.9
 
 Absences = Mapping[WorkerId, tuple[Absence, str | None]]
 """Why workers that can be started are away, and what an operator must know of it."""
+PROTECTED = "it ended itself to protect its state, see trimtab runbook state_breach"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class _Worker:
     other_app: AppId | None = None  # what it ran last, if that is not the declared app
     last: Statistics | None = None
     fresh: list[Statistics] = field(default_factory=list)
+    protected: bool = False  # it has said that it ends itself, before a table becomes wrong
 
     @property
     def difference(self) -> str | None:
@@ -81,7 +83,9 @@ class Roster:
         """Note the end of a worker's connection.  A configured worker is away, any other is forgotten."""
         if worker in self._configured:
             before = self._workers[worker]
-            self._workers[worker] = _Worker(before.capacity, before.declared, other_app=before.other_app)
+            self._workers[worker] = _Worker(
+                before.capacity, before.declared, other_app=before.other_app, protected=before.protected
+            )
         else:
             del self._workers[worker]
 
@@ -89,6 +93,7 @@ class Roster:
         """Keep a worker's statistics for the next report."""
         entry = self._workers[worker]
         entry.last = statistics
+        entry.protected |= bool(statistics.breaches)
         entry.fresh = [*entry.fresh, statistics][-MAX_STATISTICS:]
 
     def take(
@@ -134,7 +139,7 @@ def _away(worker: WorkerId, entry: _Worker, absent: Absences) -> WorkerSample:
         memory_bytes=None,
         absence=absence,
         declared=entry.declared if absence and not entry.other_app else None,
-        reason=_reason(entry.difference, ending),
+        reason=_reason(PROTECTED if entry.protected else None, entry.difference, ending),
     )
 
 

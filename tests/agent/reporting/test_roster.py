@@ -231,6 +231,17 @@ def test_a_worker_that_can_be_started_says_for_which_app_and_how_it_ended() -> N
     assert (w1.declared, w1.absence) == (None, Absence.STOPPED)
 
 
+def test_a_worker_that_ended_itself_to_protect_its_state_is_away_for_that_reason() -> None:
+    made = roster(said(sample()), said(breaches=1))
+    made.disconnect(W0)
+    why = "it ended itself to protect its state, see trimtab runbook state_breach"
+    assert made.take({}, 1.0).workers[0].reason == why
+    assert made.take({}, 1.0, {W0: CRASHED}).workers[0].reason == f"{why}; crashed once"
+    made.connect(HELLO)
+    made.disconnect(W0)
+    assert made.take({}, 1.0).workers[0].reason is None, "it ran again"
+
+
 def test_a_worker_that_runs_another_app_than_declared_is_not_in_the_pool_of_the_declared_one() -> None:
     made = Roster({W0: 0.25}, 1.0, {W0: AppId("orders")})
     differ = "agent.toml declares app orders, its plug-in reports flights"
