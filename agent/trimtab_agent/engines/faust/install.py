@@ -28,6 +28,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection
+from trimtab_agent.engines.faust.transport.flow import keep_what_waits
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import NAME_PATTERN
@@ -173,6 +174,7 @@ def _steer(
     else:
         app.transport = LocalTransport(app, fence=fence, settings=settings, watcher=steering.watcher, hop=hop)
     fence.guard(app.flow_control)
+    keep_what_waits(app.flow_control)
 
     stop_consumer = app._stop_consumer
 

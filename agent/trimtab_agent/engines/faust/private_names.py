@@ -197,6 +197,7 @@ PRIVATES: tuple[Private, ...] = (
         ("_putters",),
         (("clear", ()), ("force_put_nowait", ("item",))),
     ),
+    Private(mode.utils.queues.FlowControlEvent, (Patch.STANDBY_KEPT,), "", ("_suspend",), (("resume", ()),)),
     Private(
         faust.Topic,
         (),
