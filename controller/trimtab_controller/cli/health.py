@@ -3,8 +3,8 @@
 import argparse
 import sys
 import tomllib
-from pathlib import Path
 
+from trimtab_controller.cli.parsers.config_option import add_config, config_of
 from trimtab_process.health import LIVE, READY, ask
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.settings.listen import read_listen
@@ -20,21 +20,22 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         epilog="For health checks of containers and services. It asks the port of [metrics] listen. "
         "Exit code 0: the controller does its work; 1: it does not, or does not answer; 2: wrong usage or file.",
     )
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="controller.toml")
+    add_config(parser)
     parser.add_argument("--live", action="store_true", help="only ask whether its loop turns; if not, start it again")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer; the exit code is that of the command."""
+    path = config_of(args)
     try:
-        fields = Fields(tomllib.loads(args.config.read_text(encoding="utf-8")), "")
+        fields = Fields(tomllib.loads(path.read_text(encoding="utf-8")), "")
         listen = fields.optional("metrics", lambda name: read_listen(fields.fields(name)))
     except (OSError, ValueError, BadMessage) as error:
-        print(f"trimtab health: {args.config}: {error}", file=sys.stderr)
+        print(f"trimtab health: {path}: {error}", file=sys.stderr)
         return BAD_USAGE
     if listen is None:
-        print(f"trimtab health: {args.config}: found no [metrics], expected listen", file=sys.stderr)
+        print(f"trimtab health: {path}: found no [metrics], expected listen", file=sys.stderr)
         return BAD_USAGE
     verdict = ask(listen, LIVE if args.live else READY)
     print(verdict.text)

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
+from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import show_status
@@ -42,8 +43,6 @@ from trimtab_protocol.signing.keys import BadKey
 
 Intents = dict[str, Intent | None]
 DONE, FAILED, BAD_USAGE = 0, 1, 2
-CONFIG_VARIABLE = "TRIMTAB_CONFIG"
-"""Environment variable that names controller.toml where no option names the cluster."""
 WRITE_LIMIT_S = 15.0
 """How long an operator's command waits until the broker has stored what it writes."""
 

@@ -48,3 +48,23 @@ def test_a_check_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(command, "CHECK_LIMIT_S", 0.1)
     [finding] = command._bounded(Check.JAVA, lambda: time.sleep(30) or [])  # type: ignore[func-returns-value]
     assert (finding.level, finding.text) == (Level.NOT_CHECKED, "it took longer than 0.1 s")
+
+
+@pytest.mark.parametrize("command", ["doctor", "health"])
+def test_the_environment_names_the_configuration_where_no_option_does(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = tmp_path / "controller.toml", tmp_path / "other.toml"
+    for path in (file, other):
+        path.write_text('[controller]\ncluster = "c"\n', encoding="utf-8")
+    monkeypatch.setenv("TRIMTAB_CONFIG", str(file))
+    assert main([command]) > 0
+    assert str(file) in "".join(capsys.readouterr())
+    assert main([command, "--config", str(other)]) > 0
+    assert str(file) not in "".join(capsys.readouterr())
+
+    monkeypatch.delenv("TRIMTAB_CONFIG")
+    with pytest.raises(SystemExit) as ended:
+        main([command])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "trimtab: name the configuration: --config FILE, or TRIMTAB_CONFIG\n"

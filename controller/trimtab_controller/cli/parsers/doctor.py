@@ -1,7 +1,8 @@
 """The options of `trimtab doctor`."""
 
 import argparse
-from pathlib import Path
+
+from trimtab_controller.cli.parsers.config_option import add_config
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -17,6 +18,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "ok: fine. warning: works, but look at it. fault: fix it. not checked: it says why.\n"
         "Exit code 0: no fault; 1: at least one fault; 2: wrong usage, or a package is not installed.",
     )
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="controller.toml")
+    add_config(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.set_defaults(run="trimtab_controller.cli.doctor.command:run")
