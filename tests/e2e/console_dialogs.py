@@ -118,7 +118,8 @@ def look_at_a_restart(page: Page, address: str, console: Client) -> None:
     title = f"Restart all workers of {app}?"
     dialog = opened(page, title.removesuffix("?"), title)
     answer = (
-        rf"\d workers of {app} (on \d hosts will be restarted, host by host|run and can be restarted: expected 2 to)"
+        rf"\d workers of {app} on \d hosts will be restarted, host by host"
+        rf"|workers of {app} that run and can be restarted: \d, expected 2 to"
     )
     expect(dialog.locator(".told")).to_contain_text(re.compile(answer))
     page.keyboard.press("Escape")
