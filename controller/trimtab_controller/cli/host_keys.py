@@ -4,7 +4,6 @@ The controller's private key signs them, so these commands run where it is.
 """
 
 import argparse
-import os
 import secrets
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Message
 
 from trimtab_controller.cli.operator import who
-from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE
+from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError, StoppedError
 from trimtab_controller.kafka.host_keys import read_keys
@@ -68,10 +67,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _path_of(args: argparse.Namespace) -> Path:
-    named = args.config or os.environ.get(CONFIG_VARIABLE)
-    if not named:
+    if (path := named_config(args)) is None:
         raise BadConfiguration(f"name the cluster: --config FILE, or {CONFIG_VARIABLE}")
-    return Path(named)
+    return path
 
 
 def run_enroll(args: argparse.Namespace, holder: Keyholder) -> int:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
 from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
-from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE
+from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE, named_config
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import show_status
@@ -101,8 +101,7 @@ def read_document(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _path_of(args: argparse.Namespace) -> Path | None:
-    named = None if args.bootstrap else os.environ.get(CONFIG_VARIABLE)
-    return args.config or (Path(named) if named else None)
+    return args.config if args.bootstrap else named_config(args)
 
 
 def target_of(configuration: Configuration) -> Target:

@@ -4,6 +4,8 @@ import argparse
 import math
 from pathlib import Path
 
+from trimtab_controller.cli.parsers.config_option import add_config
+
 LONGEST_S = 86_400.0
 """How long a token may count."""
 STEPS = ("begin", "switch", "finish")
@@ -53,7 +55,5 @@ def _add_hosts(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     approve.add_argument("key", metavar="KEY", help="ed25519:..., as `trimtab-agent enroll` shows it")
     revoke.add_argument("--key", metavar="ID", help="this key only (16 hex digits), not all keys of the host")
     for name, action in (("enroll", enroll), ("approve", approve), ("revoke", revoke), ("hosts", hosts)):
-        action.add_argument(
-            "--config", type=Path, metavar="FILE", help="controller.toml, with [signing] (default: TRIMTAB_CONFIG)"
-        )
+        add_config(action, "controller.toml, with [signing]")
         action.set_defaults(run="trimtab_controller.cli.host_keys:run", function=name)

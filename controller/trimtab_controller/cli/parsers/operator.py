@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from trimtab_controller.cli.parsers.config_option import add_config
+
 RUN = "trimtab_controller.cli.operator:run"
 RUN_SIZE = "trimtab_controller.cli.size:run"
 COMMANDS = {
@@ -32,7 +34,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the cluster, and `--json`."""
     where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
-    where.add_argument("--config", type=Path, metavar="FILE", help="controller.toml (default: TRIMTAB_CONFIG)")
+    add_config(where)
     where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers (no TLS, no password)")
     where.add_argument("--cluster", metavar="NAME", help="the name of the Trimtab cluster")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
