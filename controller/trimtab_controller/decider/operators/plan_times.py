@@ -15,8 +15,8 @@ from trimtab_protocol.wording import time_span
 
 MAX_EXPRESSIONS = 100
 """Expressions of `[plans] freeze`, and of `windows`."""
-TRIED = 20
-"""Ends of freezes and begins of windows that are followed."""
+TRIED = 19
+"""Ends of freezes and begins of windows that are looked at for a time at which plans may begin."""
 FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
 """What may wait for another time: nothing is broken, nobody has asked for it, and no rule wants it."""
 
@@ -38,34 +38,33 @@ class PlanTimes:
 
     def closed(self, now: float) -> str | None:
         """Why no plan for balance begins at this time (epoch seconds); None: it may."""
-        windows = self._periods(self.windows)
-        held = next((each for each in self._periods(self.freeze) if each.covers(now)), None)
-        if held is not None:
-            why = f"[plans] freeze holds: {held.expression} ({self.timezone})"
-        elif windows and not any(each.covers(now) for each in windows):
-            why = "it is outside [plans] windows"
-        else:
+        if (held := self._held(now)) is None:
             return None
-        at = self._next_open(now)
+        why, until = held
+        at = self._next_open(until)
         if at is None:
             return f"{why}; no plan may begin in the next days"
         shown = datetime.fromtimestamp(at, zone_of(self.timezone))
         return f"{why}; plans may begin from {shown:%a %d %b %H:%M} ({self.timezone}) on, in {time_span(at - now)}"
 
-    def _next_open(self, now: float) -> float | None:
-        """When plans may begin, by windows and freezes together (epoch seconds); None: not soon, or never."""
-        freezes, windows, at = self._periods(self.freeze), self._periods(self.windows), now
+    def _next_open(self, at: float | None) -> float | None:
+        """The first time from `at` on, an end of what has held, at which nothing holds; None: not soon, or never."""
         for _ in range(TRIED):
-            if (held := next((each for each in freezes if each.covers(at)), None)) is not None:
-                following = held.end(at)
-            elif windows and not any(each.covers(at) for each in windows):
-                following = min((begin for each in windows if (begin := each.next_begin(at)) is not None), default=None)
-            else:
+            if at is None or (held := self._held(at)) is None:
                 return at
-            if following is None:
-                return None
-            at = following
+            at = held[1]
         return None
+
+    def _held(self, at: float) -> tuple[str, float | None] | None:
+        """What holds plans back at a time, and until when that does (epoch seconds; None: long, or for ever)."""
+        for each in self._periods(self.freeze):
+            if each.covers(at):
+                return f"[plans] freeze holds: {each.expression} ({self.timezone})", each.end(at)
+        windows = self._periods(self.windows)
+        if not windows or any(each.covers(at) for each in windows):
+            return None
+        begins = [begin for each in windows if (begin := each.next_begin(at)) is not None]
+        return "it is outside [plans] windows", min(begins, default=None)
 
 
 def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
