@@ -17,8 +17,7 @@ def intents_text(intents: Mapping[str, Intent | None] | None, now: float) -> Tex
     """One line for each, the newest first; None if there are none."""
     if intents is None:
         return Text("unknown: the topic of intents cannot be read", "yellow")
-    wanted = still_wanted((each for each in intents.values() if each is not None), now)
-    known = sorted(wanted, key=lambda each: each.at, reverse=True)
+    known = sorted(_wanted(intents, now), key=lambda each: each.at, reverse=True)
     rows = [f"{worded(each)[0]}, by {each.by} {time_span(now - each.at)} ago: {each.reason}" for each in known]
     unread = sorted(key for key, each in intents.items() if each is None)
     rows += [f"{key}: this version cannot read it" for key in unread]
@@ -30,7 +29,7 @@ def intents_documents(intents: Mapping[str, Intent | None] | None, now: float) -
     """The same as JSON; of what cannot be read only the key is known."""
     if intents is None:
         return None
-    wanted = {each.key for each in still_wanted((each for each in intents.values() if each is not None), now)}
+    wanted = {each.key for each in _wanted(intents, now)}
     return [
         {"key": key, "text": None, "by": None, "at": None, "reason": None}
         if each is None
@@ -38,3 +37,7 @@ def intents_documents(intents: Mapping[str, Intent | None] | None, now: float) -
         for key, each in sorted(intents.items())
         if each is None or key in wanted
     ]
+
+
+def _wanted(intents: Mapping[str, Intent | None], now: float) -> tuple[Intent, ...]:
+    return still_wanted((each for each in intents.values() if each is not None), now)

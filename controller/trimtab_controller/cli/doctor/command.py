@@ -36,6 +36,7 @@ from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.names import Topics, keys_transactional_id, topic_settings
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import BadKey, TrustedKeys
+from trimtab_protocol.wording import counted
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ def _line(finding: Finding) -> str:
 
 def _total(counts: Counter[Level]) -> str:
     named = ((Level.FAULT, "fault"), (Level.WARNING, "warning"))
-    told = [f"{counts[level]} {word}{'s' * (counts[level] != 1)}" for level, word in named]
+    told = [counted(counts[level], word) for level, word in named]
     return ", ".join([*told, f"{counts[Level.NOT_CHECKED]} not checked"])
 
 
