@@ -34,6 +34,15 @@ class Kept:
         return replace(away, operators=None, absence=Absence.STOPPED)
 
 
+def turn_of(world: World, host: str) -> dict:
+    """What the status tells of the restart as soon as this host has its turn."""
+
+    def told(status: dict) -> dict:
+        return status["apps"][0]["restart"] or {}
+
+    return told(world.status_when(f"the turn of {host}", lambda status: told(status).get("host") == host))
+
+
 def test_every_host_has_its_turn_also_under_a_successor(world: World) -> None:
     world.workers = ["w0", "w1"]
     world.owners = {key_group(p): f"w{p % 2}" for p in range(8)}
@@ -48,8 +57,7 @@ def test_every_host_has_its_turn_also_under_a_successor(world: World) -> None:
         begun = len(world.commands)
         stop = drained(world, begun)
         assert (stop.worker, worker in world.owners.values()) == (worker, False)
-        told = world.status_when("its host", lambda status: bool(status["apps"][0]["restart"]))["apps"][0]["restart"]
-        assert told == {
+        assert turn_of(world, f"h{turn}") == {
             "workers": 2, "done": turn, "host": f"h{turn}", "skipped": [], "differ": None, "waits": None
         }  # fmt: skip
         assert {each.worker for each in world.commands[begun:] if each.kind is CommandKind.STOP} == {worker}
@@ -92,8 +100,8 @@ def test_a_version_with_other_tables_is_restarted_without_a_drain(world: World) 
 
     stop = world.next_command(CommandKind.STOP, begun, windows=True)
     assert (stop.worker, stop.owning, set(world.owners.values())) == ("w1", True, {"w1"})
-    told = world.status_when("why", lambda status: bool(status["apps"][0]["restart"]))["apps"][0]["restart"]
-    assert (told["done"], told["host"], told["differ"]) == (1, "h1", kept.differ)
+    told = turn_of(world, "h1")
+    assert (told["done"], told["differ"]) == (1, kept.differ)
     begun = len(world.commands)
     world.ack(stop, Phase.STOPPED, exit_code=0)
     kept.stopped.add("w1")
