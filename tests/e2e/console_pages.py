@@ -25,7 +25,7 @@ from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.console import ConsoleAccess
 
 SCREENSHOTS = ROOT / "out" / "console"
-LIMIT_MS = 60_000
+LIMIT_MS = 180_000
 PAGES = {
     "cluster": "Workers by host",
     "app": "Key groups by load",

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from playwright.sync_api import Page, expect, sync_playwright
 
 from flights.wire import APP
-from tests.e2e.console_dialogs import LIMIT_S, START_LIMIT_S, confirm, intents, opened, running, scale, unscale, until
+from tests.e2e.console_dialogs import LIMIT_S, confirm, intents, opened, running, scale, unscale, until
 from tests.e2e.console_pages import LIMIT_MS, REFUSED, log_in, new_page
 from tests.programs import program
 from trimtab_client import Access, Client
@@ -53,7 +53,7 @@ def operating(cluster: Cluster) -> Iterator[tuple[Page, str, Client]]:
     address = access.address.rstrip("/")
     faults: list[str] = []
     with sync_playwright() as playwright, Client(Access(address=address, token=access.token)) as console:
-        until(lambda: running(console) and list(console.apps()), "a worker runs", START_LIMIT_S)
+        until(lambda: running(console) and list(console.apps()), "a worker runs")
         browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
         page = new_page(browser, address, faults)
         log_in(page, access)

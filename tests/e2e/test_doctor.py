@@ -93,6 +93,7 @@ def test_a_healthy_cluster_is_all_right(cluster: Cluster) -> None:
     assert found["agents"][0][1].startswith("2 hosts report")
 
 
+@pytest.mark.timeout(1500)
 def test_the_console_shows_it_in_a_browser(cluster: Cluster) -> None:
     """Here because the cluster is up."""
     check_pages(cluster)
