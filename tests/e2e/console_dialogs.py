@@ -59,6 +59,13 @@ def running(console: Client) -> int:
     return totals.running if totals else 0
 
 
+def the_app(console: Client) -> str:
+    """The only app, as soon as a window shows it."""
+    until(lambda: list(console.apps()), "an app reports")
+    (app,) = [row.app for row in console.apps()]
+    return app
+
+
 def keep_a_rule(page: Page, address: str, console: Client) -> None:
     """A rule is added with the fields that its kind has, is told by the controller, and is removed."""
     page.goto(f"{address}/#/rules")
@@ -89,7 +96,7 @@ def maintain(page: Page, address: str, console: Client) -> None:
 def forget(page: Page, address: str, console: Client) -> None:
     """An app that runs is not forgotten; one that is gone is, and the page shows the controller's answer."""
     page.goto(f"{address}/#/health")
-    (app,) = [row.app for row in console.apps()]
+    app = the_app(console)
     dialog = opened(page, "Forget an app", "Forget an app?")
     expect(dialog.locator(".told")).to_have_text("Fill in the form to see what would follow.")
     dialog.get_by_label("App", exact=True).fill(app)
@@ -105,7 +112,7 @@ def forget(page: Page, address: str, console: Client) -> None:
 def stop(page: Page, address: str, console: Client) -> None:
     """The controller answers the wish to stop a plan, also when none is in flight any more."""
     page.goto(f"{address}/#/app")
-    (app,) = [row.app for row in console.apps()]
+    app = the_app(console)
     confirm(page, f"Stop the plan of {app}", f"Stop the plan of {app}?", "released key groups arrive")
     until(lambda: intents(console) == [], "the intent to stop is answered")
 
@@ -113,7 +120,7 @@ def stop(page: Page, address: str, console: Client) -> None:
 def look_at_a_restart(page: Page, address: str, console: Client) -> None:
     """The dialog of a rolling restart says what would follow, or why nothing can while workers start; it is closed."""
     page.goto(f"{address}/#/app")
-    (app,) = [row.app for row in console.apps()]
+    app = the_app(console)
     title = f"Restart all workers of {app}?"
     dialog = opened(page, title.removesuffix("?"), title)
     answer = (
@@ -129,7 +136,7 @@ def look_at_a_restart(page: Page, address: str, console: Client) -> None:
 def scale(page: Page, address: str, console: Client, workers: int) -> None:
     """The controller has an agent start a worker of the pool."""
     page.goto(f"{address}/#/app")
-    (app,) = [row.app for row in console.apps()]
+    app = the_app(console)
     telling = f"{app} will have {workers} workers"
     confirm(page, f"Scale {app}", f"Scale {app}?", telling, Workers=str(workers))
     assert intents(console) == [f"scale {app} by sandbox: by dialog"]
@@ -140,7 +147,7 @@ def scale(page: Page, address: str, console: Client, workers: int) -> None:
 
 def unscale(page: Page, address: str, console: Client) -> None:
     """The size follows the demand again."""
-    (app,) = [row.app for row in console.apps()]
+    app = the_app(console)
     page.goto(f"{address}/#/app")
     button = f"Let the size of {app} follow its demand"
     confirm(page, button, f"{button}?", f"the size of {app} follows its demand again")

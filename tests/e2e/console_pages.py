@@ -17,7 +17,17 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
 from flights.wire import EXTRACT, SUMS
-from tests.e2e.console_dialogs import forget, keep_a_rule, look_at_a_restart, maintain, scale, stop, unscale, until
+from tests.e2e.console_dialogs import (
+    forget,
+    keep_a_rule,
+    look_at_a_restart,
+    maintain,
+    scale,
+    stop,
+    the_app,
+    unscale,
+    until,
+)
 from tests.paths import ROOT
 from tests.programs import program
 from trimtab_client import Access, Client
@@ -231,7 +241,7 @@ def see_flows(page: Page, asker: Asker, broker: str) -> None:
 
 def see_moves(page: Page, asker: Asker, console: Client) -> None:
     """The moves of a plan are drawn from worker to worker, and can be read as a table."""
-    (app,) = [row.app for row in console.apps()]
+    app = the_app(console)
 
     def others() -> list[str]:
         return [row.worker for row in console.why(app, SUMS, 0).targets if not row.owner and not row.forbidden]
@@ -270,7 +280,9 @@ def see_events(page: Page, asker: Asker) -> None:
 
 def see_why(page: Page, asker: Asker) -> None:
     """Of a key group: where it is, and what each other worker would make of it."""
+    until(lambda: asker.get("apps")["items"], "an app reports")
     (app,) = [row["app"] for row in asker.get("apps")["items"]]
+    until(lambda: asker.get(f"apps/{app}/operators"), "its operators are known")
     hottest = asker.get(f"apps/{app}/operators")[0]["operator"]
     found = asker.get(f"why/{app}/{hottest}/0")
     assert found["owner"] is not None
