@@ -104,7 +104,8 @@ class Observations:
         self.readers.see(snapshot, execution.placements)
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
-        parts = {} if missing else parts_of(snapshot, execution.placements)
+        apps = parts_of(snapshot, execution.placements)
+        parts = {} if missing else apps
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
         )
@@ -112,7 +113,10 @@ class Observations:
             self.history.clear()  # loads are counted in another unit now
         self.full_hosts.see(snapshot, self.hosts.seen, demands.workers)
         self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
-        raw = {app: self._observe(app, part, demands, execution, draining) for app, part in parts.items()}
+        raw = {
+            app: replace(missing, app=app) if missing else self._observe(app, part, demands, execution, draining)
+            for app, part in apps.items()
+        }
         views = self.history.smoothed(raw)
         known = {app: view for app, view in views.items() if isinstance(view, AppView)}
         filled = fill_gaps(known, self.history.last, self._needs.max_unknown)

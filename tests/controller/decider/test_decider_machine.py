@@ -30,6 +30,7 @@ from trimtab_controller.decider.events import (
     Solve,
 )
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -254,6 +255,19 @@ def test_snapshots_that_stay_away_are_said_once_per_interval() -> None:
     stale = only(made.on_tick(1096.0))
     assert isinstance(stale, Skip)
     assert stale.reason is SkipReason.STALE_SNAPSHOT
+
+
+def test_apps_stay_known_when_a_window_shows_too_little_and_say_what_is_missing() -> None:
+    made = decider(execution(BALANCED))
+    made.on_event(1011.0, window(BALANCED))
+    late = only(made.on_event(1100.0, window(BALANCED, 1020.0)))
+    assert isinstance(late, Skip)
+    view = made.known.views[APP]
+    assert isinstance(view, NotReady)
+    assert (view.reason, view.app) == (SkipReason.STALE_SNAPSHOT, APP)
+    assert late.detail == f"{view.reason}: {view.detail}"
+    made.on_event(1101.0, window(BALANCED, 1100.0))
+    assert isinstance(made.known.views[APP], AppView)
 
 
 def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:
