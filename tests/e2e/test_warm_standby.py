@@ -21,7 +21,8 @@ from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
 PROGRAM = [sys.executable, "-c", "from trimtab_controller.cli import main; raise SystemExit(main())"]
-FRESH = re.compile(r" INFO (?!.*the (stream has not|last window ended))(nothing:|plan \S+:|app:)")
+OLD = r"the (stream has not|last window ended|window that has just come)"
+FRESH = re.compile(rf" INFO (?!.*{OLD})(nothing:|plan \S+:|app:)")
 """A line of the log about a decision on fresh measurements."""
 INTERVAL_S, WINDOW_S, LEASE_S = 0.5, 4, 3
 START_LIMIT_S = 240.0

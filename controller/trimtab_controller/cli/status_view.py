@@ -25,6 +25,8 @@ from trimtab_controller.cli.status_plans import clock, last_plans, plans_in_flig
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_models.elastic import Level
+from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
 from trimtab_protocol.messages.status_size import SizeStatus
@@ -105,7 +107,8 @@ def _remedies(seen: Seen) -> Iterator[Text]:
             f"No status from the controller for {time_span(seen.silent_s)}; everything below is that old.", "bold red"
         )
         yield Text(
-            "Workers continue with their last placement. Is `trimtab controller run` alive? What does its log say?"
+            "Workers continue with their last placement. Is `trimtab controller run` alive? Is its host's clock right? "
+            "What does its log say?"
         )
     elif seen.is_old:
         yield Text(
@@ -117,12 +120,19 @@ def _remedies(seen: Seen) -> Iterator[Text]:
         yield Text("  trimtab resume --accept-journal", "bold")
     if (paused := seen.paused) is not None:
         yield Text(f"{paused[:1].upper()}{paused[1:]}. `trimtab resume` ends the pause.", "yellow")
-    if seen.snapshot_age_s is None:
+    if _refuses_windows(seen):
+        yield Text(
+            "Windows come and are refused, since they are dated ahead: the controller's clock is behind the broker's.",
+            "yellow",
+        )
+    elif seen.snapshot_age_s is None:
         yield Text("The stream needs half a minute to start, and agents must report.")
         yield Text("If that takes longer: `trimtab health` on the controller's host says whether the stream has ended.")
     elif seen.snapshot_age_s > OLD_SNAPSHOT_S and seen.silent_s <= SILENT_AFTER_S:
         yield Text(
-            "No new windows arrive. Do the agents report? Does the stream run? See the controller's log.", "yellow"
+            "No new windows arrive, or the controller's clock is ahead. Do the agents report? Does the stream run? "
+            "See the controller's log.",
+            "yellow",
         )
     if seen.controllers is None:
         yield Text("The leader is unknown: the broker did not answer in time.", "yellow")
@@ -130,6 +140,12 @@ def _remedies(seen: Seen) -> Iterator[Text]:
         yield Text(f"{concern.kind} ({concern.app}): {concern.text}", "bold yellow")
     if seen.runbook is not None:
         yield Text(f"What to check and what to do: trimtab runbook {seen.runbook}")
+
+
+def _refuses_windows(seen: Seen) -> bool:
+    """Whether no window is known, or an old one only, and later ones were dated ahead of the controller's clock."""
+    refused = seen.status.rejected.get(f"{Topics(seen.status.cluster).snapshots}.{Fault.FUTURE}", 0)
+    return refused > 0 and (seen.snapshot_age_s is None or seen.snapshot_age_s > OLD_SNAPSHOT_S)
 
 
 def _apps(status: Status) -> Table | None:

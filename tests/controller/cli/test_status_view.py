@@ -104,6 +104,9 @@ def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int
     assert lines[plan + 1].strip() == "8.6 -> 0.7 (0.4 planned), 13 key groups moved, pause 0.20 s"
 
 
+AHEAD = {"trimtab.prod.snapshots.future_dated": 7}
+
+
 @pytest.mark.parametrize(
     ("status", "state", "words"),
     [
@@ -111,7 +114,13 @@ def test_nothing_is_wider_than_the_terminal_and_a_worker_has_one_line(width: int
         (replace(STATUS, hold=HoldStatus(id="h", text="no entry")), State.HOLD, "trimtab resume --accept-journal"),
         (replace(STATUS, at=NOW - 65), State.SILENT, "No status from the controller for 65 s"),
         (replace(STATUS, window_end=None), State.ACTING, "no snapshot yet"),
-        (replace(STATUS, window_end=NOW - 600), State.ACTING, "No new windows arrive."),
+        (
+            replace(STATUS, window_end=NOW - 600),
+            State.ACTING,
+            "No new windows arrive, or the controller's clock is ahead.",
+        ),
+        (replace(STATUS, window_end=None, rejected=AHEAD), State.ACTING, "the controller's clock is behind"),
+        (replace(STATUS, window_end=NOW - 600, rejected=AHEAD), State.ACTING, "the controller's clock is behind"),
         (replace(STATUS, coverage=0.5), State.ACTING, "old, from 50% of the hosts"),
     ],
 )
@@ -120,6 +129,14 @@ def test_what_is_not_as_it_should_be_comes_with_its_remedy(status: Status, state
     lines = shown(status, width=120)
     assert state.upper() in lines[0]
     assert any(words in line for line in lines[:6])
+
+
+def test_windows_that_were_once_refused_are_no_problem_when_others_come() -> None:
+    assert not any("clock" in line for line in shown(replace(STATUS, rejected=AHEAD), width=120)[:6])
+
+
+def test_a_controller_that_seems_silent_may_have_another_clock() -> None:
+    assert any("Is its host's clock right?" in line for line in shown(replace(STATUS, at=NOW - 185), width=160))
 
 
 @pytest.mark.parametrize(

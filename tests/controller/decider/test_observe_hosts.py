@@ -54,6 +54,12 @@ def test_stale_and_incomplete_snapshots_are_refused(
     assert (found and found.reason) == reason
 
 
+def test_a_window_that_is_old_when_it_comes_may_mean_a_wrong_clock() -> None:
+    found = check_cluster(WHOLE, END_S + 185.0, Liveness(), NEEDS)
+    assert found is not None
+    assert found.detail == "the window that has just come ended 185 s ago: Spark is late, or this clock is ahead"
+
+
 def test_low_coverage_names_the_hosts_that_no_longer_report() -> None:
     liveness = Liveness()
     liveness.see(snapshot([node(WorkerId(f"w{index}")) for index in range(5)], []), [])

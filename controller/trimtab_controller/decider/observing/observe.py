@@ -51,10 +51,11 @@ def check_cluster(
     needs: Requirements,
     maintained: Collection[HostId] = (),
 ) -> NotReady | None:
-    """The reason why no app can be judged, or None.  `maintained` = hosts that may be silent."""
+    """The reason why no app can be judged when a window comes, or None.  `maintained` = hosts that may be silent."""
     age_s = now - snapshot.end_ms / 1000.0
     if age_s > needs.max_age_s:
-        return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=f"the last window ended {age_s:.0f} s ago")
+        detail = f"the window that has just come ended {age_s:.0f} s ago: Spark is late, or this clock is ahead"
+        return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=detail)
     lost = [host for host in liveness.lost_hosts(snapshot) if host not in maintained]
     known = liveness.hosts.keys() - set(maintained)
     if lost and len(lost) >= LOST_HOSTS_SHARE * len(known):
