@@ -54,12 +54,13 @@ HELD, AT_ONCE = "with the forecast", "without"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run: its windows, how long its peaks last, and how many days it has."""
+    """A run: its windows, how long its peaks last, how many days it has, and how long the solver may take."""
 
     seed: int
     window_s: int = 150
     peak_s: float = 600.0
     days: int = DAYS
+    solver_s: float = 0.2
 
     @property
     def owned(self) -> list[tuple[KeyGroup, int, float, int]]:
@@ -169,7 +170,7 @@ def play(job: Job) -> dict[str, Seen]:
         "controller": {"cluster": "simulated"},
         "kafka": {"bootstrap_servers": "127.0.0.1:1"},
         "stream": {"checkpoint_dir": "none", "window_s": float(job.window_s)},
-        "balance": {"method": "milp", "solver_time_limit_s": 0.2},
+        "balance": {"method": "milp", "solver_time_limit_s": job.solver_s},
         "execution": {"prepare_timeout_s": 900.0},
         "forecast": {"mode": "act"},
     }

@@ -7,7 +7,8 @@ from benchmarks.held_moves import AT_ONCE, HELD, Job, play
 
 
 def test_moves_for_a_daily_peak_wait_and_those_for_a_shift_do_not() -> None:
-    found = play(Job(seed=0, window_s=300, peak_s=900.0, days=4))
+    # Cut short on a busy machine, the solver would need a plan more in one of the two.
+    found = play(Job(seed=0, window_s=300, peak_s=900.0, days=4, solver_s=3.0))
     held, at_once = found[HELD], found[AT_ONCE]
     assert at_once.moved >= 8, "it moves key groups away for the peak, and back"
     assert (held.plans, held.moved) == (0, 0)
