@@ -122,9 +122,10 @@ def check_pages(cluster: Cluster) -> None:
             look_at_a_restart(page, asker.address, console)
             see_moves(page, asker, console)
             unscale(page, asker.address, console)
+            app = the_app(console)
         see_events(page, asker)
-        see_why(page, asker)
-        see_flows(page, asker, cluster.broker.address)  # last: with load there may be plans
+        see_why(page, asker, app)
+        see_flows(page, asker, app, cluster.broker.address)  # last: with load there may be plans
         browser.close()
     assert [fault for fault in faults if REFUSED not in fault] == [], faults
     check_rights(cluster, access)
@@ -221,10 +222,8 @@ def act(page: Page, asker: Asker) -> None:
     assert asker.get("intents")["items"] == []
 
 
-def see_flows(page: Page, asker: Asker, broker: str) -> None:
+def see_flows(page: Page, asker: Asker, app: str, broker: str) -> None:
     """What operators send to each other is drawn, and a table has the values of the API."""
-    until(lambda: asker.get("apps")["items"], "the app is known")  # a window without any report names none
-    (app,) = [row["app"] for row in asker.get("apps")["items"]]
     with FlightProducer(broker, list(read_flights(limit=20_000)), key_groups=64, rate=100.0):
         until(lambda: asker.get(f"apps/{app}/flows")["items"], "a window has flows")
         (flow,) = asker.get(f"apps/{app}/flows")["items"]
@@ -278,10 +277,8 @@ def see_events(page: Page, asker: Asker) -> None:
     assert {("leader", "begun"), ("decision", "skip"), ("decision", "adopt"), ("intent", "ended")} <= set(told)
 
 
-def see_why(page: Page, asker: Asker) -> None:
+def see_why(page: Page, asker: Asker, app: str) -> None:
     """Of a key group: where it is, and what each other worker would make of it."""
-    until(lambda: asker.get("apps")["items"], "an app reports")
-    (app,) = [row["app"] for row in asker.get("apps")["items"]]
     until(lambda: asker.get(f"apps/{app}/operators"), "its operators are known")
     hottest = asker.get(f"apps/{app}/operators")[0]["operator"]
     found = asker.get(f"why/{app}/{hottest}/0")
