@@ -242,7 +242,7 @@ class Decider:
             skips[app] = noted(found, present.settings.note(known.views[app]))
         if not self._turns.spoken and (standbys := self._apps.place_standbys(now)) is not None:
             return standbys
-        self._others = tuple(skips[app] for app in apps[1:])
+        self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
 
     def _workers_of_operators(self, now: float) -> Decision | None:
