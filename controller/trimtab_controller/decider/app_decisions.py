@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from trimtab_controller.decider.budget import as_a_whole, change_of_workers, held, within
+from trimtab_controller.decider.budget import as_a_whole, change_of_workers, within
 from trimtab_controller.decider.decision import (
     Decision,
     Planned,
@@ -14,11 +14,10 @@ from trimtab_controller.decider.decision import (
 from trimtab_controller.decider.drift import any_drift
 from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.guarded import roll_back
-from trimtab_controller.decider.observations import too_early
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.plan_times import frozen
 from trimtab_controller.decider.operators.proposals import as_mode_says, told
-from trimtab_controller.decider.planning.admission import admit, admit_app
+from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.planning.judgement import judge_now, noted
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.priority import later, with_priorities
@@ -42,11 +41,11 @@ class AppDecisions:
     def decide(self, now: float, app: AppId) -> Decision | SolveWanted:
         """The decision about an app, or the question to the solver on which it depends."""
         present, view = self._situation, self._situation.known.views[app]
-        if (busy := admit_app(app, present.execution)) is not None:
+        if (busy := present.admit_app(app)) is not None:
             return busy
         if isinstance(view, NotReady):
             return not_ready(view)
-        if (early := too_early(view, present.execution)) is not None:
+        if (early := present.seen.too_early(view, present.execution)) is not None:
             return not_ready(early)
         if present.acting and (placed := self._first_placement(now, view)) is not None:
             return placed
@@ -59,7 +58,7 @@ class AppDecisions:
         evaluation, windows = present.known.evaluations[app], present.seen.history[app].windows
         found = admit(now, view, evaluation, present.execution, present.settings, windows=windows)
         if isinstance(found, Skip):
-            trial = present.seen.trial(now, view, present.execution, found)
+            trial = present.seen.trial(now, view, present.execution, found, present.draining)
             return found if trial is None else self._as_mode_says(now, view, trial)
         times = present.plans.times_of(app)
         waits = frozen(now, times, app, found.reason, found.detail) or present.seen.hold(now, found, present.execution)
@@ -79,7 +78,7 @@ class AppDecisions:
         present, view = self._situation, wanted.view
         decision, note = self._judge(now, wanted, answer), present.settings.note(view)
         if isinstance(decision, Skip):
-            trial = present.seen.trial(now, view, present.execution, decision)
+            trial = present.seen.trial(now, view, present.execution, decision, present.draining)
             return noted(self._as_mode_says(now, view, trial) if trial else self._instead_of(now, decision), note)
         return noted(self._as_mode_says(now, view, decision), note)
 
@@ -106,10 +105,11 @@ class AppDecisions:
         present, placement = self._situation, self._situation.execution.placements.get(view.app)
         placed = self._first.decide(view, placement)
         if isinstance(placed, Planned):
-            use = present.budget_use(now, view.app)
-            if use.fits == 0:
-                return held(use, placed.plan.detail)
-            return as_mode_says(now, present.seen.with_restores(placed, present.execution), present.plans)
+            whole = as_a_whole(placed, present.budget_use(now, view.app))
+            if isinstance(whole, Skip):
+                return whole
+            self._first.made(view.app)
+            return as_mode_says(now, present.seen.with_restores(whole, present.execution), present.plans)
         if placed is None or not present.is_only_told(view.app):
             return placed and present.seen.standbys.with_adopted(now, view, placement, placed)
         return placed if placement is not None else told(view.app, placed.detail)
@@ -133,9 +133,14 @@ class AppDecisions:
         present, app = self._situation, wanted.view.app
         if isinstance(answer, NoAnswer):
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=app)
-        if (changed := present.admit_cluster() or admit_app(app, present.execution)) is not None:
+        if (changed := present.admit_cluster() or present.admit_app(app)) is not None:
             return changed
-        found = judge_now(wanted, answer, present.known, present.execution, present.learned, present.settings)
+        draining = present.draining
+        found = judge_now(wanted, answer, present.known, present.execution, present.learned, present.settings, draining)
+        if isinstance(found, Planned) and found.plan.reason is not wanted.reason:
+            # Nothing can move for the drain or the rule that it was for.
+            balance = replace(wanted, reason=found.plan.reason, detail=found.plan.detail)
+            found = present.seen.hold(now, balance, present.execution) or found
         return present.seen.wait_for_peak(now, wanted.view, found, present.execution, present.learned)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:

@@ -5,13 +5,13 @@ and so it waits as a whole.  Restores after a loss do not come here.  Stops and 
 them rebalances the consumer group, which pauses all key groups of the app.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Planned, Resized, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import to_stop
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.execution.budget import Budget, BudgetUse
@@ -52,18 +52,15 @@ def change_of_workers(
     sizes: SizeRounds,
     execution: Execution,
     draining: frozenset[WorkerId],
-) -> Scaled | Resized | Skip | None:
+) -> Scaled | Resized | None:
     """The stop of a drained worker, or the change of the app's size that is due.
 
     Both rebalance the consumer group, and so they wait for room in the budget.  A scale-out of an app that is asked for
-    more than it can do does not wait, nor does the start of a worker that was stopped to be started again.
+    more than it can do does not wait, nor does the start of a worker that was stopped to be started again.  What waits
+    holds up nothing else of the app.
     """
     stop = to_stop(view, execution, draining)
-    if stop is not None and use.holds_changes:
-        detail = f"{stop.worker} is to stop, {stop.detail}, but the disruption budget has no room for a rebalance"
-        detail = f"{use.app}: {detail}: {use.text}; {use.change_text}"
-        return Skip(reason=SkipReason.DISRUPTION_BUDGET, detail=detail, app=use.app)
-    if stop is not None:
+    if stop is not None and not use.holds_changes:
         return stop
     wanted = sizes.verdicts.get(use.app)
     if use.holds_changes and wanted is not None and wanted.due and not wanted.urgent:
@@ -73,16 +70,23 @@ def change_of_workers(
     return sizes.decide(now, use.app)
 
 
-def budget_concerns(now: float, budget: Budget, execution: Execution, apps: Iterable[AppId]) -> tuple[Concern, ...]:
-    """A concern for each app whose budget has no room for one more key group."""
-    uses = (budget.use(now, execution, app) for app in sorted(apps))
-    return tuple(
-        Concern(
-            kind=ConcernKind.DISRUPTION_BUDGET,
-            app=use.app,
-            workers=(),
-            detail=f"nothing moves, except after a loss: {use.text}; {use.room_text()}",
-        )
-        for use in uses
-        if use.fits == 0
-    )
+def budget_concerns(
+    now: float,
+    budget: Budget,
+    execution: Execution,
+    views: Mapping[AppId, AppView | NotReady],
+    draining: frozenset[WorkerId],
+) -> Iterator[Concern]:
+    """A concern for each app whose budget has no room for one more key group, or for the stop of a drained worker."""
+    for app, view in sorted(views.items()):
+        use = budget.use(now, execution, app)
+        stop = to_stop(view, execution, draining) if use.holds_changes and isinstance(view, AppView) else None
+        workers: tuple[WorkerId, ...] = ()
+        if use.fits == 0:
+            detail = f"nothing moves, except after a loss: {use.text}; {use.room_text()}"
+        elif stop is not None:
+            workers = (stop.worker,)
+            detail = f"{stop.worker} is drained and cannot stop: no room for a rebalance: {use.text}; {use.change_text}"
+        else:
+            continue
+        yield Concern(kind=ConcernKind.DISRUPTION_BUDGET, app=app, workers=workers, detail=detail)

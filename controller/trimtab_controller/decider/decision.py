@@ -74,9 +74,9 @@ class ProposalEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """What an operator asked for is not done, for the reason in `detail`.  `what` = move, undo, approve or reject.
+    """What an operator asked for is not done, for the reason in `detail`.
 
-    `answered` = keys of the intents that this ends.
+    `what` = move, undo, approve, reject or forget.  `answered` = keys of the intents that this ends.
     """
 
     what: str
@@ -138,10 +138,7 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """Answer an operator's request to forget an app or a worker; both None = refused.
-
-    `answered`: the keys of the intents that this ends.
-    """
+    """Forget an app or a worker, as an operator wants.  `answered`: the keys of the intents that this ends."""
 
     what: str
     answered: tuple[str, ...]

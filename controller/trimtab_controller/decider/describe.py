@@ -26,7 +26,7 @@ from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.wording import counted, first_few
 
-REFUSED = ("move", "undo", "approve", "reject")
+REFUSED = ("move", "undo", "approve", "reject", "forget")
 """What an operator may ask for that is refused."""
 ALL_NAMES = (
     *(("skip", str(reason)) for reason in SkipReason),
@@ -39,7 +39,7 @@ ALL_NAMES = (
     *(("end", what) for what in ("loss", "restart", "maintenance")),
     *((str(kind), why) for kind in (CommandKind.START, CommandKind.STOP) for why in ("drain", "size")),
     *(("resize", change) for change in ("in", "out", "keep")),
-    *(("forget", what) for what in ("app", "worker", "refused")),
+    *(("forget", what) for what in ("app", "worker")),
 )
 """All pairs that `names_of` gives."""
 
@@ -123,8 +123,8 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return str(decision.kind), "restart" if decision.owning else wanted
         case Resized(start=start, drain=drain, short=short):
             return "resize", "in" if drain else "out" if start or short else "keep"
-        case Forgotten(app=app, worker=worker):
-            return "forget", "app" if app is not None else "worker" if worker is not None else "refused"
+        case Forgotten(app=app):
+            return "forget", "worker" if app is None else "app"
     assert_never(decision)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from trimtab_controller.decider.decision import Decision
+from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.predictions.comparison import MispredictedWorker
 from trimtab_controller.execution.restores.costs import LearnedRestores
@@ -97,6 +97,8 @@ class Decided:
     """Log the decision, count it, and carry it out when acting."""
 
     decision: Decision
+    others: tuple[Skip, ...] = ()
+    """Beside the decision to do nothing about the app that needs a plan most: why the other apps get none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ from trimtab_protocol.messages.placement import MAX_MOVING, Placement
 WINDOWS_FOR_FLOWS = 3
 """How many windows to wait for tuples between key groups; without any, who sends to whom counts as unknown."""
 WINDOWS = 20
-"""After so many windows in which workers still come or are not ready, what Faust did stays."""
+"""After the time of this many windows the app has state, and what Faust did stays."""
 SAME = 0.01
 """Costs that differ by less count as equal."""
 
@@ -81,6 +81,7 @@ class _Waiting:
     """An app whose first placement has yet to be made."""
 
     workers: tuple[WorkerId, ...]
+    began_s: float
     windows: int = 0
     seen_s: float = 0.0
 
@@ -96,15 +97,25 @@ class FirstPlacements:
         """The adoption or first placement that the app needs; None if neither."""
         adopted = drift(view, placement)
         if adopted is not None:
+            if placement is None:
+                self.made(view.app)  # what may wait under this name is an older app
             if placement is None and view.fresh and self._first is not First.ADOPT:
-                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers))
+                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers), began_s=view.end_s)
                 return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
             return adopted
         waiting = self._waiting.get(view.app)
-        if waiting is None or view.end_s <= waiting.seen_s or not self._is_due(view, waiting):
+        if waiting is None or view.end_s <= waiting.seen_s:
             return None
-        del self._waiting[view.app]
-        return _placed(view, candidates(view), self._first)
+        if not self._is_due(view, waiting):
+            return None
+        placed = _placed(view, candidates(view), self._first)
+        if not isinstance(placed, Planned):
+            self.made(view.app)
+        return placed
+
+    def made(self, app: AppId) -> None:
+        """Note that the first placement of an app is decided and carried out, or not wanted any more."""
+        self._waiting.pop(app, None)
 
     def _is_due(self, view: AppView, waiting: _Waiting) -> bool:
         """Whether all workers are there: none has come or gone since the last window, and none is away."""
@@ -112,8 +123,8 @@ class FirstPlacements:
         workers = tuple(worker.id for worker in view.workers)
         settled = workers == waiting.workers and not view.fixed and not view.draining
         waiting.workers = workers
-        if waiting.windows > WINDOWS:
-            del self._waiting[view.app]
+        if view.end_s - waiting.began_s > WINDOWS * (view.end_s - view.start_s):
+            self.made(view.app)
             return False
         return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)
 

@@ -10,6 +10,7 @@ from trimtab_controller.decider.app_decisions import AppDecisions
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
+    Forgotten,
     Planned,
     Proposed,
     Skip,
@@ -52,7 +53,7 @@ from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -82,7 +83,9 @@ class Decider:
         self._apps = AppDecisions(self._situation, FirstPlacements(first), self._turns)
         self._wanted: SolveWanted | None = None
         self._stale_at: float | None = None
-        self._ended_at: float | None = None  # when a plan or stop ended: restores or a start may wait for that
+        self._again_at: float | None = None  # when a plan or stop ended, or an act may have left others undone
+        self._others: tuple[Skip, ...] = ()  # why the apps behind the one that is told of get no plan
+        self._spoken_of: set[AppId] = set()  # apps of which operators spoke while the solver worked
 
     @property
     def settings(self) -> Settings:
@@ -122,7 +125,7 @@ class Decider:
     @property
     def wake_at(self) -> float | None:
         """When to call `on_tick` at the latest (epoch seconds)."""
-        return min((at for at in (self._stale_at, self._ended_at) if at is not None), default=None)
+        return min((at for at in (self._stale_at, self._again_at) if at is not None), default=None)
 
     def on_event(self, now: float, event: Event) -> list[Action]:
         """Process an event and return the actions that follow."""
@@ -140,7 +143,7 @@ class Decider:
             case ExecutionChanged(execution=execution):
                 ended = any(not execution.busy(row.app) for row in present.execution.in_flight)
                 if ended or is_to_start_soon(present.execution, execution):
-                    self._ended_at = now
+                    self._again_at = now
                 present.execution = execution
             case HoldChanged(reason=reason):
                 present.held = reason
@@ -156,11 +159,11 @@ class Decider:
         return []
 
     def on_tick(self, now: float) -> list[Action]:
-        """Do at once what waited for the end of a plan or stop; report once per interval that no window arrives."""
+        """Do what waited for another act to be carried out; say once per interval that no window arrives."""
         if self._stale_at is None:
             self._stale_at = now + self._needs.max_age_s
-        if self._ended_at is not None and self._ended_at <= now:
-            self._ended_at = None
+        if self._again_at is not None and self._again_at <= now:
+            self._again_at = None
             return self._restored(now, start=True)
         if now < self._stale_at:
             return []
@@ -170,9 +173,13 @@ class Decider:
 
     def _at_once(self, now: float) -> list[Action]:
         """Decide without waiting for the next window, since an operator has just said something about a plan."""
-        if self._wanted is not None or self.known.snapshot is None:
-            return []  # the solver works: what follows its answer looks at this too
-        self._turns.again(self._situation.operators.apps_to_move() | self._situation.execution.proposals.keys())
+        apps = self._situation.operators.apps_to_move() | self._situation.execution.proposals.keys()
+        if self._wanted is not None:
+            self._spoken_of |= apps  # they have a turn again when the solver has answered
+            return []
+        if self.known.snapshot is None:
+            return []
+        self._turns.again(apps)
         self._turns.spoken = True  # a skip would only repeat what the last window led to
         return self._next(now)
 
@@ -199,31 +206,29 @@ class Decider:
         self._turns.keep(self.known.views)
         return measured
 
-    def _next(self, now: float) -> list[Action]:
-        """The decisions for the apps that have none from this window, up to the next question to the solver."""
+    def _next(self, now: float, *, after_act: bool = False) -> list[Action]:
+        """The decisions for the apps that have none from this window, up to the next question to the solver.
+
+        `after_act`: a decision before these is not carried out yet, so that only those of other apps follow.
+        """
         actions: list[Action] = []
         while True:
-            found = self._decide(now)
+            found = self._decide(now, after_act=after_act)
             if isinstance(found, SolveWanted):
                 self._wanted = found
                 return [*actions, Solve(view=found.view)]
             if not (isinstance(found, Skip) and self._turns.spoken):
-                actions.append(Decided(decision=found))
+                actions.append(Decided(decision=found, others=self._others if isinstance(found, Skip) else ()))
             self._turns.spoken = True
             if not isinstance(found, Adopted):
                 return actions
             self._turns.decided(found.app)
 
-    def _decide(self, now: float) -> Decision | SolveWanted:
+    def _decide(self, now: float, *, after_act: bool = False) -> Decision | SolveWanted:
         """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
-        present, known = self._situation, self.known
-        decision = (
-            (self._owed(now) if present.acts else None)
-            or present.admit_cluster()
-            or present.seen.sizes.correct(present.execution, self.intents, known)
-            or to_start(now, present.execution, present.draining, known.hosts, self.intents)
-            or present.operators.to_stop(now, present.execution, known, present.plans, self.budget)
-        )
+        present, known, self._others = self._situation, self.known, ()
+        decision = None if after_act else self._owed(now)
+        decision = decision or present.admit_cluster() or (None if after_act else self._workers_of_operators(now))
         if decision is not None:
             return decision
         if known.not_ready is not None:
@@ -237,13 +242,28 @@ class Decider:
             skips[app] = noted(found, present.settings.note(known.views[app]))
         if not self._turns.spoken and (standbys := self._apps.place_standbys(now)) is not None:
             return standbys
+        self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
+
+    def _workers_of_operators(self, now: float) -> Decision | None:
+        """The next start or stop of a worker that an operator has asked for; one at a time in the whole cluster."""
+        present, known = self._situation, self.known
+        if present.execution.scaling_of_operators is not None:
+            return None
+        return (
+            present.seen.sizes.correct(present.execution, self.intents, known)
+            or to_start(now, present.execution, present.draining, known.hosts, self.intents)
+            or present.operators.to_stop(now, present.execution, known, present.plans, self.budget)
+        )
 
     def _owed(self, now: float) -> Decision | None:
         """What comes before plans: what operators want forgotten, restores, and answers that need no plan."""
         present = self._situation
+        if not present.acts:
+            return None
         if (found := present.operators.to_forget(present.execution, present.known)) is not None:
-            present.seen.forget(found.app, found.worker, present.known.hosts)
+            if isinstance(found, Forgotten):
+                present.seen.forget(found.app, found.worker, present.known.hosts)
             return found
         return self._restore(now) or present.operators.answer(now, present.execution, present.known, present.plans)
 
@@ -255,16 +275,19 @@ class Decider:
         present, known = self._situation, self.known
         if not present.acts or known.snapshot is None:
             return None
-        if (ended := in_vain(present.execution, known.revoked)) is not None:
-            return ended
-        if present.paused is not None or known.not_ready is not None:
-            return None
-        return present.seen.next_owners(now, present.execution, present.learned)
+        found: Decision | None = in_vain(present.execution, known.revoked)
+        if found is None and present.paused is None and known.not_ready is None:
+            found = present.seen.next_owners(now, present.execution, present.learned)
+        if found is not None:
+            self._again_at = now  # other apps may lack owners too
+        return found
 
     def _restored(self, now: float, *, start: bool = False) -> list[Action]:
         found = self._restore(now)
-        if found is None and start and self._situation.admit_cluster() is None:
-            found = to_start(now, self._situation.execution, self.draining, self.known.hosts, self.intents)
+        present = self._situation
+        idle = present.admit_cluster() is None and present.execution.scaling_of_operators is None
+        if found is None and start and idle:
+            found = to_start(now, present.execution, self.draining, self.known.hosts, self.intents)
         return [] if found is None else [Decided(decision=found)]
 
     # --- an answer ------------------------------------------------------------------------------------------------
@@ -276,7 +299,13 @@ class Decider:
         decision = self._apps.conclude(now, wanted, answer)
         self._turns.answered(now, wanted.view.app, planned=isinstance(decision, Planned | Proposed))
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
-        return [*blocked, Decided(decision=decision), *self._next(now)]
+        acts = not isinstance(decision, Skip)
+        if acts:
+            self._again_at = now
+        else:
+            self._turns.again(self._spoken_of)
+        self._spoken_of = set()
+        return [*blocked, Decided(decision=decision), *self._next(now, after_act=acts)]
 
     # --- for those who ask what would be --------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the decider has seen: it learns from each window, and decides nothing."""
+"""What the decider has seen: it learns from each window, and answers what needs only what it remembers."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -141,7 +141,7 @@ class Observations:
         self.sizes.see(seen, execution, intents, settled)
         self.sizes.forecasts.moves.see(views, evaluations, self._settings.load_distance)
         off = {each for workers in maintained.values() for each in workers}
-        self.known = self._put_together(now, seen, execution, rules, missing, off=off)
+        self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off)
         return measured
 
     def _put_together(
@@ -151,6 +151,7 @@ class Observations:
         execution: Execution,
         rules: tuple[KnownRule, ...],
         missing: NotReady | None,
+        draining: frozenset[WorkerId],
         *,
         off: set[WorkerId],
     ) -> Known:
@@ -164,7 +165,7 @@ class Observations:
             concerns=(
                 *concerns_of(seen.use),
                 *rule_concerns(views, rules),
-                *self._concerns(now, seen.snapshot, execution, views, off=off),
+                *self._concerns(now, seen.snapshot, execution, views, draining, off=off),
             ),
             rules=rules,
             awaited=self.liveness.awaited(seen.snapshot.end_ms / 1000.0, self._needs.lost_worker_s),
@@ -194,6 +195,7 @@ class Observations:
         snapshot: Snapshot,
         execution: Execution,
         views: Mapping[AppId, AppView | NotReady],
+        draining: frozenset[WorkerId],
         *,
         off: set[WorkerId],
     ) -> Iterator[Concern]:
@@ -204,7 +206,7 @@ class Observations:
         yield from self.orphans.concerns
         yield from self.sizes.concerns
         yield from self.full_hosts.concerns
-        yield from budget_concerns(now, self.budget, execution, views)
+        yield from budget_concerns(now, self.budget, execution, views, draining)
         ran = {worker: row.app for worker, row in self.liveness.ran.items()}
         yield from crash_concerns(snapshot, ran, off=off)
 
@@ -248,14 +250,16 @@ class Observations:
         restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
         return replace(view, pinned=pinned_in(now, view, execution.hand_moved), restore=restore)
 
-    def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
+    def trial(
+        self, now: float, view: AppView, execution: Execution, idle: Skip, draining: Collection[WorkerId]
+    ) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
         newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
         held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
         if together is None or not isinstance(newest, AppView) or held:
             return None
         found = trial_in(now, view, together.fits, execution, self._settings, idle)
-        if found is None or still_free(found, newest) is not None:
+        if found is None or still_free(found, newest, draining) is not None:
             return None
         fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
         return self.with_restores(found, execution) if fits else None
@@ -291,6 +295,14 @@ class Observations:
         app, snapshot = planned.plan.app, self.known.snapshot
         return with_restores(planned, snapshot, state_held(snapshot, app, execution.placements.get(app)))
 
+    def too_early(self, view: AppView, execution: Execution) -> NotReady | None:
+        """Why a view says nothing of the app: it began before its last change ended, and mixes two placements."""
+        changed_at = execution.changed_at(view.app, self.liveness.may_run)
+        if changed_at is None or view.start_s >= changed_at:
+            return None
+        detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+        return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)
+
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
     ) -> AppView | NotReady:
@@ -306,7 +318,7 @@ class Observations:
         )
         if isinstance(view, NotReady):
             return view
-        if (early := too_early(view, execution)) is not None:
+        if (early := self.too_early(view, execution)) is not None:
             return early
         costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
         view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
@@ -314,12 +326,3 @@ class Observations:
         view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
         view = replace(view, none_direct=self.remote_costs.none_direct(app))
         return self._settings.with_stated_costs(view)
-
-
-def too_early(view: AppView, execution: Execution) -> NotReady | None:
-    """Why a view says nothing of the app any more: it began before its last change ended, and mixes two placements."""
-    changed_at = execution.changed_at(view.app)
-    if changed_at is None or view.start_s >= changed_at:
-        return None
-    detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-    return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)

@@ -7,7 +7,7 @@ from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observations import Observations
 from trimtab_controller.decider.operators.intents import OperatorIntents
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.planning.admission import admit_cluster
+from trimtab_controller.decider.planning.admission import admit_app, admit_cluster
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.restores.costs import LearnedRestores
@@ -54,7 +54,11 @@ class Situation:
 
     def admit_cluster(self) -> Skip | None:
         """Why nothing is planned for any app; None if something may be."""
-        return admit_cluster(self.execution, paused=self.paused, held=self.held)
+        return admit_cluster(paused=self.paused, held=self.held)
+
+    def admit_app(self, app: AppId) -> Skip | None:
+        """Why nothing is planned for an app whose last change is still in flight; None if something may be."""
+        return admit_app(app, self.execution, self.seen.liveness.may_run)
 
     def is_only_told(self, app: AppId) -> bool:
         """Whether decisions about the app are told and not carried out, although those about others are."""

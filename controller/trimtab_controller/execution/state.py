@@ -1,6 +1,6 @@
 """The execution state: a frozen value, journalled with each publication so that a new leader can continue from it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -219,6 +219,10 @@ class AppSize:
         return self.changes[-1].at if self.changes else None
 
 
+def _any_app(_worker: WorkerId, _app: AppId) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
@@ -269,13 +273,23 @@ class Execution:
         """Whether a round of this app is in flight."""
         return app in self.rounds and self.rounds[app].ended_at is None
 
-    def changed_at(self, app: AppId) -> float | None:
-        """When the app's last round, or any stop or start that may concern it, ended (epoch seconds).
+    @property
+    def scaling_of_operators(self) -> Scaling | None:
+        """The stop or start under way that follows an operator's wish; None: there is none."""
+        wanted = (each for each in self.scalings.values() if each.of_app is None and each.phase is ScalingPhase.SENT)
+        return next(wanted, None)
 
-        Windows that began earlier mix two placements.
+    def scalings_of(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool]) -> list[Scaling]:
+        """The last stops and starts of workers of an app, `may_run` = whether a worker may be one of the app's."""
+        found = self.scalings.items()
+        return [each for worker, each in found if each.of_app == app or (each.of_app is None and may_run(worker, app))]
+
+    def changed_at(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool] = _any_app) -> float | None:
+        """When the app's last round, or the last stop or start of a worker of it, ended (epoch seconds).
+
+        Windows that began earlier mix two placements.  `may_run` as in `scalings_of`.
         """
-        ended = (scaling for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT)
-        times = [scaling.at for scaling in ended if scaling.of_app in (None, app)]
+        times = [each.at for each in self.scalings_of(app, may_run) if each.phase is not ScalingPhase.SENT]
         if app in self.rounds and (ended_at := self.rounds[app].ended_at) is not None:
             times.append(ended_at)
         return max(times, default=None)

@@ -283,8 +283,9 @@ class ControlLoop:
                 case deciding.Solve(view=view):
                     limit_s = self._configuration.solver_time_limit_s
                     self._solver.ask(question_of(view, self._configuration.balance, limit_s))
-                case deciding.Decided(decision=decision):
+                case deciding.Decided(decision=decision, others=others):
                     self._carry_out(decision)
+                    self._telemetry.others_wait(others)
                 case deciding.ReadersSeen(in_parts=in_parts):
                     if self._begun:
                         self._execute(executing.ReadersSeen(in_parts=in_parts))
@@ -348,7 +349,7 @@ class ControlLoop:
                     assert_never(action)
 
     def _publish(self, action: executing.Publish) -> None:
-        """Write journal, placements, commands and events in one transaction; no other code writes the first three."""
+        """Write journal, placements, commands and events in one transaction."""
         before, events = self._published, self._events
         told = [] if events is None else events.of_step(self._clock(), before, action.execution)
         limited = self._decider.budget.settings.limited

@@ -22,6 +22,7 @@ from trimtab_controller.loop.lasting import LastingConcerns
 from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.loop.status_signatures import signature_status
+from trimtab_controller.seen import CALM
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.names import AppId, HostId, Topics
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -52,6 +53,7 @@ class Telemetry:
         self._status_builder.kept_concerns = self._lasting.kept
         self._concerns: set[tuple[ConcernKind, AppId]] = set()
         self._full_links: tuple[HostId, ...] = ()
+        self._waiting: dict[AppId, SkipReason] = {}
         self._see_concerns(self._lasting.kept)
 
     def hold(self, hold: Hold | None) -> None:
@@ -118,6 +120,18 @@ class Telemetry:
         if new or now - self._logged_at >= REPEAT_LOG_S:
             self._logged_at = now
             log.info("%s", text)
+
+    def others_wait(self, skips: Sequence[Skip]) -> None:
+        """Count why further apps get no plan; log a reason that needs somebody when it begins."""
+        waiting = {}
+        for skip in skips:
+            self._metrics.decisions.labels(*names_of(skip)).inc()
+            if skip.app is not None and skip.reason not in CALM:
+                waiting[skip.app] = skip.reason
+                if self._waiting.get(skip.app) is not skip.reason:
+                    log.info("%s", describe(skip))
+        if skips:
+            self._waiting = waiting
 
     def _told(self, decision: Decision, execution: Execution) -> str:
         text = describe(decision)

@@ -1,8 +1,4 @@
-"""The balance model: which key groups to move so that every node carries its share of the load.
-
-Library only, not called by the running controller or by a command: `groups` (`trimtab_controller.stream.solve_jobs`
-uses it, which no command starts).
-"""
+"""The balance model: which key groups to move so that every node carries its share of the load."""
 
 from trimtab_models.balance.drain import Alert, Obstacle
 from trimtab_models.balance.encode import describe_alert, encode_result

@@ -1,7 +1,4 @@
-"""Sizing: how many instances of each operator on which machines, so that the sources can emit most.
-
-`trimtab solve` calls it; the running controller does not.  Library only, called by no command either: `fit`.
-"""
+"""Sizing: how many instances of each operator on which machines, so that the sources can emit most."""
 
 from trimtab_models.sizing.fit import Fit, NotFitted, fit_coefficients
 from trimtab_models.sizing.fluid import Fluid, fluid_relaxation

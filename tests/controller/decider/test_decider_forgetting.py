@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, ON_W0, PAUSE, decider, execution, only, window
-from trimtab_controller.decider.decision import Adopted, Forgotten, Skip
+from trimtab_controller.decider.decision import Adopted, Forgotten, Refused, Skip
 from trimtab_controller.decider.describe import names_of
 from trimtab_controller.decider.events import (
     ExecutionChanged,
@@ -13,7 +13,10 @@ from trimtab_controller.decider.events import (
     SnapshotArrived,
 )
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.events import Limits, Publish
+from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.loop.realize import realizing
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId
@@ -61,10 +64,20 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
 def test_who_still_runs_is_not_forgotten() -> None:
     for wish, what in ((FORGET_APP, "app app"), (FORGET_W1, "worker w1")):
         decision = only(decider(execution(BALANCED), wish).on_event(1011.0, window(BALANCED)))
-        assert isinstance(decision, Forgotten)
-        assert (decision.what, decision.answered, decision.app, decision.worker) == (what, (wish.key,), None, None)
-        assert "w1 on h1" in decision.detail
-        assert names_of(decision) == ("forget", "refused")
+        assert isinstance(decision, Refused)
+        assert decision.answered == (wish.key,)
+        assert decision.detail.startswith(f"{what} still runs: w")
+        assert names_of(decision) == ("refuse", "forget")
+
+
+def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
+    plan = replace(a_round(None), app=AppId("other"))
+    present = replace(two_apps(), rounds={AppId("other"): plan})
+    made, machine = decider(present, FORGET_APP), ExecutionMachine("c", Limits(), present)
+    event = realizing(only(made.on_event(1011.0, window(BALANCED))))
+    assert event is not None
+    [published] = [each for each in machine.on_event(1011.0, event) if isinstance(each, Publish)]
+    assert published.answered == (FORGET_APP.key,)
 
 
 def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:

@@ -109,7 +109,7 @@ def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
     made.decide(seen, None)
     later = [replace(seen, start_s=10.0 * number, end_s=10.0 * (number + 1)) for number in range(1, 5)]
     decisions = [made.decide(each, placement(seen)) for each in later]
-    assert [type(each) for each in decisions] == [type(None), type(None), Planned, type(None)]
+    assert [type(each) for each in decisions] == [type(None), type(None), Planned, Planned], "until it is carried out"
     assert isinstance(decisions[2], Planned)
     assert "who sends to whom is not known; even unknown remote, 0% uneven" in decisions[2].plan.detail
 
@@ -142,11 +142,14 @@ def test_it_waits_until_no_more_workers_come_and_none_is_away() -> None:
     assert [made.decide(each, placement(few)) for each in windows] == [None, None]
     settled = replace(windows[0], start_s=30.0, end_s=40.0)
     assert made.decide(settled, placement(few)) is not None
+    made.made(settled.app)
     assert made.decide(replace(settled, end_s=50.0), placement(few)) is None, "once only"
 
 
 def test_it_gives_up_when_the_workers_never_settle() -> None:
     seen, made = view(), FirstPlacements(First.LF)
+    made.decide(seen, None)
+    assert made.decide(replace(seen, start_s=1_000.0, end_s=1_010.0), placement(seen)) is None, "no window for so long"
     made.decide(seen, None)
     away = FixedWorker(id=WorkerId("w9"), reason=SkipReason.WORKER_MISSING, detail="")
     for number in range(1, WINDOWS + 2):

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.controller.decider.decider_situations import to_w1
 from tests.controller.decider.lost_worker import (
     CPU,
+    OWNERS,
     STANDBY_OF_3,
     W0,
     W1,
@@ -23,15 +25,22 @@ from tests.controller.decider.observed_snapshots import APP, kg
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.events import (
+    Decided,
     ExecutionChanged,
     IntentsChanged,
     RestoresLearned,
+    SnapshotArrived,
 )
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.restores.costs import LearnedRestores
-from trimtab_controller.execution.state import Execution, next_owned
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, next_owned, placement_of
+from trimtab_controller.plan import PlanReason
 from trimtab_models.instances import TableCost
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Pause
-from trimtab_protocol.messages.names import Epoch, WorkerId
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -156,3 +165,73 @@ def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest
 
 
 # --- another plan is in flight ----------------------------------------------------------------------------------------
+
+
+# --- beside another app -----------------------------------------------------------------------------------------------
+
+OTHER = AppId("other")
+
+
+def of_two(found: Snapshot) -> Snapshot:
+    """The window, with another app just like the first one, on hosts of its own."""
+    nodes = [
+        replace(row, worker=WorkerId(f"o{row.worker}"), host=HostId(f"o{row.host}"), app=row.app and OTHER)
+        for row in found.nodes
+    ]
+    hosts = [replace(row, host=HostId(f"o{row.host}")) for row in found.hosts]
+    rows = [
+        replace(row, worker=WorkerId(f"o{row.worker}"), key_group=replace_app(row.key_group))
+        for row in found.key_groups
+    ]
+    return replace(
+        found,
+        nodes=(*found.nodes, *nodes),
+        hosts=(*found.hosts, *hosts),
+        key_groups=(*found.key_groups, *rows),
+        hosts_seen=40,
+        hosts_expected=40,
+    )
+
+
+def replace_app(key_group: KeyGroup) -> KeyGroup:
+    return KeyGroup(OTHER, key_group.operator, key_group.partition)
+
+
+def two_apps() -> Execution:
+    owners = {replace_app(each): WorkerId(f"o{owner}") for each, owner in OWNERS.items()}
+    other = placement_of("c", OTHER, Epoch(1, 1), owners, None)
+    return Execution(generation=1, number=1, placements={APP: placement({}), OTHER: other})
+
+
+def decider_of_two() -> Decider:
+    return Decider(Settings(min_windows=1, load_distance=5.0), Requirements(), two_apps(), acting=True)
+
+
+def test_all_apps_that_lose_a_worker_get_next_owners_by_one_window() -> None:
+    made = decider_of_two()
+    for number in (0, 1):
+        decision_of(made, number, of_two(seen(number, lost=W0 if number else None)))
+    [first] = made.on_event(1030.0, SnapshotArrived(snapshot=of_two(seen(2, lost=W0))))
+    [second] = made.on_tick(1030.1)
+    assert {each.decision.plan.app for each in (first, second)} == {APP, OTHER}
+    assert all(each.decision.plan.reason is PlanReason.LOSS for each in (first, second))
+    assert made.on_tick(1030.2) == []
+
+
+@pytest.mark.parametrize(
+    ("worker", "window"), [("ow1", 2), ("w9", 3)], ids=["of the other app", "of nobody knows which"]
+)
+def test_the_stop_of_another_worker_does_not_keep_orphans_waiting(worker: str, window: int) -> None:
+    made = decider_of_two()
+    decision_of(made, 0, of_two(seen(0)))
+    decision_of(made, 1, of_two(replace(seen(1, lost=W0))))
+    command = replace(to_w1(CommandKind.STOP), worker=WorkerId(worker), host=HostId("oh1"))
+    stopped = Scaling(command=command, phase=ScalingPhase.DONE, at=1025.0)
+    present = replace(two_apps(), scalings={WorkerId(worker): stopped})
+    made.on_event(1025.0, ExecutionChanged(execution=present))
+    placed = {}
+    for number in (2, 3):
+        for action in made.on_event(1010.0 + 10 * number, SnapshotArrived(snapshot=of_two(seen(number, lost=W0)))):
+            if isinstance(action, Decided) and isinstance(action.decision, Planned):
+                placed.setdefault(action.decision.plan.app, number)
+    assert placed[APP] == window

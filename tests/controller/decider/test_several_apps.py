@@ -2,19 +2,26 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import APP, W0, a_round, kg
-from tests.controller.decider.deciders import SETTINGS, answer, decider, execution, only, window
+import pytest
+
+from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg, to_w1
+from tests.controller.decider.deciders import DRAIN_W1, SETTINGS, answer, decider, execution, only, window
 from trimtab_controller.decider.decision import Adopted, Planned, Skip
 from trimtab_controller.decider.events import (
     Action,
     Decided,
     ExecutionChanged,
+    IntentsChanged,
     RoundMeasured,
     SnapshotArrived,
     Solve,
 )
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.state import Execution, placement_of
+from trimtab_controller.execution.guarding import GuardStop
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.commands import CommandKind
+from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow
 
@@ -128,3 +135,72 @@ def test_a_round_is_measured_and_the_interval_kept_for_its_own_app() -> None:
     assert [(each.app, each.plan) for each in actions if isinstance(each, RoundMeasured)] == [(OTHER, "1.2")]
     assert asked(actions) == [APP], "OTHER waits for its interval"
     assert SETTINGS.min_interval_s > 1021.0 - 1005.0
+
+
+def test_a_stop_under_way_keeps_only_the_app_of_its_worker_waiting() -> None:
+    command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
+    made = decider(placed(scalings={V1: Scaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
+    assert asked(made.on_event(1011.0, both())) == [APP]
+    decided, *_ = made.on_event(1012.0, answer())
+    waits = [
+        each for action in (decided, *_) if isinstance(action, Decided) for each in (action.decision, *action.others)
+    ]
+    assert SkipReason.NOTHING_BETTER in [each.reason for each in waits if isinstance(each, Skip)]
+
+
+def test_it_is_told_of_every_app_why_it_has_no_plan() -> None:
+    seen = both().snapshot
+    unknown = tuple(replace(row, cpu=None if row.key_group.app == APP else 0.001) for row in seen.key_groups)
+    [told] = decider(placed()).on_event(1011.0, SnapshotArrived(snapshot=replace(seen, key_groups=unknown)))
+    assert isinstance(told, Decided)
+    assert SkipReason.LOAD_UNKNOWN in {told.decision.reason, *(each.reason for each in told.others)}
+    assert {told.decision.app, *(each.app for each in told.others)} == {APP, OTHER}
+
+
+def test_nothing_that_a_plan_forbids_is_decided_before_the_plan_is_carried_out() -> None:
+    """To forget a worker waits for all plans, and the plan just decided is not in flight yet."""
+    made = decider(placed())
+    made.on_event(1011.0, both())
+    forget = ForgetWorker(worker=WorkerId("w9"), by="op", at=1.0, reason="gone")
+    made.on_event(1011.5, IntentsChanged(intents=(forget,)))
+    decided, then = made.on_event(1012.0, answer((0, 1)))
+    assert isinstance(decided.decision, Planned)
+    assert asked([then]) == [APP]
+
+
+def test_what_an_operator_says_while_the_solver_works_is_done_when_it_has_answered() -> None:
+    made = decider(placed())
+    assert asked(made.on_event(1011.0, both())) == [OTHER]
+    moves = (Placing(key_group=kg(0, OTHER), worker=V1),)
+    wish = MoveKeyGroups(moves=moves, by="op", at=1011.0, reason="try it")
+    made.on_event(1011.5, IntentsChanged(intents=(wish,)))
+    actions = [*made.on_event(1012.0, answer()), *made.on_event(1013.0, answer())]
+    found = [each.decision for each in actions if isinstance(each, Decided)]
+    assert [each.plan.app for each in found if isinstance(each, Planned)] == [OTHER]
+
+
+def test_a_worker_that_began_to_be_drained_meanwhile_is_no_target() -> None:
+    made = decider(execution(ON_W0))
+    made.on_event(1011.0, window(ON_W0))
+    made.on_event(1011.5, IntentsChanged(intents=(DRAIN_W1,)))
+    found = only(made.on_event(1012.0, answer((0, 1)))[:1])
+    assert isinstance(found, Skip)
+    assert found.reason is SkipReason.WINDOW_TOO_EARLY
+    assert "w1 began to be drained" in found.detail
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_where_a_drain_is_stuck_a_plan_for_balance_waits_for_what_balance_waits_for(*, held: bool) -> None:
+    workers = (W0, W1, WorkerId("w2"))
+    owners = {kg(0): W0, kg(1): W0, kg(2): W1}
+    ended = GuardStop(app=APP, plan="1.1", at=900.0, until=2000.0, detail="it fell behind")
+    made = decider(execution(owners, guarded={APP: ended} if held else {}), DRAIN_W1)
+    [asked_for] = made.on_event(1011.0, window(owners, workers=workers))
+    assert isinstance(asked_for, Solve)
+    found = only(made.on_event(1012.0, answer((0, 2)))[:1])
+    if held:
+        assert isinstance(found, Skip)
+        assert found.reason is SkipReason.JOB_SUFFERS
+    else:
+        assert isinstance(found, Planned)
+        assert found.plan.reason is PlanReason.LOAD_DISTANCE

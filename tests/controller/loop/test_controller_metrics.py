@@ -370,14 +370,14 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
             for app in (APP, None)
         ),
         *(ProposalEnded(app=APP, plan="1.2", outcome=each, **nothing) for each in Outcome),
-        *(Refused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject")),
+        *(Refused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject", "forget")),
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
         PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
         Restarted(app=APP, answered=(), **nothing),
         MaintenanceEnded(answered=(), **nothing),
         *(Resized(app=APP, **nothing, **what) for what in ({"drain": (w0,)}, {"short": 1}, {"keep": (w0,)})),
-        *(Forgotten(what="", answered=(), **nothing, **what) for what in ({}, {"app": APP}, {"worker": w0})),
+        *(Forgotten(what="", answered=(), **nothing, **what) for what in ({"app": APP}, {"worker": w0})),
     )
     plans = {("plan", str(reason)) for reason in PlanReason}
     plans |= {("propose", str(reason)) for reason in PlanReason if reason.may_wait}

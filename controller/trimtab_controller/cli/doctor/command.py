@@ -84,7 +84,7 @@ def examine(path: Path) -> Iterator[Finding]:
         configuration = load(path)
         yield ok(Check.CONFIGURATION, f"{path}, cluster {configuration.cluster}")
     except BadConfiguration as error:
-        yield fault(Check.CONFIGURATION, str(error), "correct the file; README.md lists all keys")
+        yield fault(Check.CONFIGURATION, str(error), "correct the file; docs/reference/configuration.md lists all keys")
     stream = configuration.stream if configuration else None
     spark = stream is None or stream.embedded
     own_jars = spark and (stream is None or not {"spark.jars", "spark.jars.packages"} & stream.spark.keys())

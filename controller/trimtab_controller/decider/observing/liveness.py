@@ -43,6 +43,11 @@ class Liveness:
         self.ran.update({row.worker: row for row in snapshot.nodes if row.worker in here})
         self.ran = {worker: row for worker, row in self.ran.items() if row.host in self.hosts}
 
+    def may_run(self, worker: WorkerId, app: AppId) -> bool:
+        """Whether the worker ran this app when it was last seen, or may have: it was never seen."""
+        row = self.ran.get(worker)
+        return row is None or row.app == app
+
     def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
         """Forget an app, a worker, or both; `reporting` = hosts that report."""
         if app is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from trimtab_controller.decider.decision import Forgotten
+from trimtab_controller.decider.decision import Forgotten, Refused
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution
@@ -15,7 +15,7 @@ from trimtab_protocol.wording import counted, first_few
 
 def to_forget(
     intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
-) -> Forgotten | None:
+) -> Forgotten | Refused | None:
     """The answer to the first intent to forget; `not_ready` = why the last `snapshot` cannot be used.
 
     Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  An app
@@ -43,7 +43,7 @@ def to_forget(
         forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
     if found:
         names = first_few(f"{row.worker} on {row.host}" for row in found)
-        return Forgotten(what=what, answered=(wish.key,), detail=f"refused, it still runs: {names}; stop it first")
+        return Refused(what="forget", detail=f"{what} still runs: {names}; stop it first", answered=(wish.key,))
     return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
 
 

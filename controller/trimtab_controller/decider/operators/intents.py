@@ -62,8 +62,8 @@ class OperatorIntents:
         """The apps of which an operator wants key groups moved."""
         return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
 
-    def to_forget(self, execution: Execution, known: Known) -> Forgotten | None:
-        """What an operator wants forgotten; the intent ends with it."""
+    def to_forget(self, execution: Execution, known: Known) -> Forgotten | Refused | None:
+        """What an operator wants forgotten, or why it is not; the intent ends with it."""
         found = to_forget(self.in_force, execution, known.snapshot, known.not_ready)
         self.done_with(found)
         return found

@@ -61,7 +61,8 @@ class Orphans:
         self._found: dict[AppId, tuple[AppView, Orphaned]] = {}
         self._hosts = HostsSeen()
         self._asked: dict[WorkerId, float] = {}
-        self._away: dict[WorkerId, int] = {}
+        self._away: dict[AppId, dict[WorkerId, int]] = {}
+        """In how many windows in a row each owner of an app was away; an app that cannot be judged keeps its owners."""
         self._crowded: dict[AppId, tuple[frozenset[WorkerId], Concern]] = {}
         self._offered: dict[AppId, frozenset[WorkerId]] = {}  # the workers that the last plan could choose from
         self._here: set[WorkerId] = set()
@@ -86,9 +87,11 @@ class Orphans:
         """
         heard = (row for row in snapshot.nodes if row.host not in revoked)
         here = {row.worker for row in heard if row.state is not WorkerState.AWAY}
-        owners = {worker for view in views.values() for worker in view.kept_table.workers}
-        self._away = {worker: self._away.get(worker, 0) + 1 for worker in owners - here}
-        here |= {worker for worker, windows in self._away.items() if windows < WINDOWS}
+        known = {app: set(away) for app, away in self._away.items() if app in placements}
+        owners = known | {app: set(view.kept_table.workers) for app, view in views.items()}
+        counts = {app: self._away.get(app, {}) for app in owners}
+        self._away = {app: {each: counts[app].get(each, 0) + 1 for each in owners[app] - here} for app in owners}
+        here |= {each for away in self._away.values() for each, windows in away.items() if windows < WINDOWS}
         self._here = here
         self._found = {}
         for app, view in views.items():

@@ -1,6 +1,6 @@
 """Whether a plan for an app is worth looking for, and why.  Pure functions of view, evaluation and state."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,37 +12,33 @@ from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import first_few
 
 
-def admit_cluster(execution: Execution, *, paused: str | None, held: str | None = None) -> Skip | None:
+def admit_cluster(*, paused: str | None, held: str | None = None) -> Skip | None:
     """The reason to do nothing in the whole cluster, if there is one; checked before anything is computed."""
     if held is not None:
         return Skip(reason=SkipReason.JOURNAL, detail=f"on hold: {held}")
-    if (busy := _scaling_in_flight(execution, None)) is not None:
-        return busy
     if paused is not None:
         return Skip(reason=SkipReason.PAUSED, detail=paused)
     return None
 
 
-def admit_app(app: AppId, execution: Execution) -> Skip | None:
-    """The reason to do nothing about an app, if its last plan or change of size is still in flight."""
+def admit_app(app: AppId, execution: Execution, may_run: Callable[[WorkerId, AppId], bool]) -> Skip | None:
+    """The reason to do nothing about an app while its plan, or a stop or start of a worker of it, is in flight.
+
+    `may_run` = whether a worker may be one of the app's.
+    """
     if not execution.busy(app):
-        return _scaling_in_flight(execution, app)
+        sent = (each for each in execution.scalings_of(app, may_run) if each.phase is ScalingPhase.SENT)
+        command = next((each.command for each in sent), None)
+        if command is None:
+            return None
+        detail = f"{app}: waiting for the {command.kind} of {command.worker}"
+        return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=detail, app=app)
     detail = f"{app}: plan {execution.rounds[app].plan} is in flight"
     return Skip(reason=SkipReason.PLAN_IN_FLIGHT, detail=detail, app=app)
-
-
-def _scaling_in_flight(execution: Execution, app: AppId | None) -> Skip | None:
-    """The stop or start under way for the size of this app; None: for an operator."""
-    for scaling in execution.scalings.values():
-        if scaling.phase is ScalingPhase.SENT and scaling.of_app == app:
-            detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
-            told = detail if app is None else f"{app}: {detail}"
-            return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=told, app=app)
-    return None
 
 
 def admit(
@@ -59,7 +55,7 @@ def admit(
     to_empty = view.to_empty
     misplaced = np.flatnonzero(view.misplaced)
     collocation = evaluation.collocation if settings.may_gain(view) else None
-    balancing = distance > max(settings.load_distance, noise)
+    balancing = distance > max(settings.load_distance, noise) and windows >= settings.min_windows
     if (
         not to_empty
         and not len(misplaced)

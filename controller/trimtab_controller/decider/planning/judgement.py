@@ -1,6 +1,6 @@
 """Whether an answer of the solver is worth carrying out.  Pure functions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from trimtab_controller.decider.collocation.worth import pays_back
@@ -105,8 +105,12 @@ def judge_now(
     execution: Execution,
     learned: LearnedRestores,
     settings: Settings,
+    draining: Collection[WorkerId],
 ) -> Planned | Skip:
-    """Judge the answer by what became known while the solver worked; `learned` = what restores cost."""
+    """Judge the answer by what became known while the solver worked.
+
+    `learned` = what restores cost, `draining` = workers that are to be emptied by now.
+    """
     app = wanted.view.app
     newest = known.not_ready or known.views.get(app)
     if isinstance(newest, NotReady):
@@ -116,12 +120,15 @@ def judge_now(
     decision = judge(wanted, onto_copies(wanted, answer, restores, settings), settings)
     if isinstance(decision, Skip):
         return decision
-    changed = newest and still_free(decision, newest)
+    changed = newest and still_free(decision, newest, draining)
     return not_ready(changed) if changed else with_restores(decision, known.snapshot, held)
 
 
-def still_free(decision: Planned, now: AppView) -> NotReady | None:
+def still_free(decision: Planned, now: AppView, draining: Collection[WorkerId]) -> NotReady | None:
     """Why a plan cannot be carried out, because of workers that are no longer free; None if they all are."""
+    if leaving := sorted({move.target for move in decision.plan.moves}.intersection(draining)):
+        detail = f"{first_few(leaving)} began to be drained after the window, and takes nothing any more"
+        return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=now.app)
     ends = {worker for move in decision.plan.moves for worker in (move.source, move.target)}
     if ends <= now.hosts.keys():
         return None
