@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from trimtab_console.api.person import Operator, address_of
+from trimtab_console.api.person import ChangingRoute, Operator, address_of
 from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
@@ -23,7 +23,7 @@ from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIOR
 
 MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP, MAX_RANGES_TEXT = 200, 2_000, 200, 500, 1_000
 
-router = APIRouter(prefix="/intents", tags=["changes"])
+router = APIRouter(prefix="/intents", tags=["changes"], route_class=ChangingRoute)
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN)]
