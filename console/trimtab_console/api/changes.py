@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from trimtab_console.api.person import ChangingRoute, Operator, address_of
 from trimtab_console.api.source import From
@@ -17,7 +17,7 @@ from trimtab_controller.intents.maintenance import LONGEST_S
 from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
-from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.decode import BadMessage, Fields, printable
 from trimtab_protocol.messages.intents import MAX_MOVES, MAX_WORKERS
 from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIORITY, Rule, RuleKind, read_rule
 
@@ -35,7 +35,7 @@ class Asking(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON), AfterValidator(printable)]
     dry_run: bool = False
 
 
