@@ -69,4 +69,4 @@ def log_to_stderr(formatter: logging.Formatter | None = None) -> None:
     """Log everything from level INFO to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter or KeyValueFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=formatter is None)
