@@ -23,7 +23,12 @@ def read_listen(fields: Fields) -> Listen:
     fields.done()
     name, _, port = text.rpartition(":")
     address = name.strip("[]")
-    if text != said or not _is_address(address) or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 65_536:
+    if (
+        text != said
+        or not _is_address(address)
+        or not (port.isascii() and port.isdecimal())
+        or not 0 < int(port) < 65_536
+    ):
         raise BadMessage(Fault.RANGE, fields.at("listen"), text, "address:port, such as 127.0.0.1:9101")
     return Listen(address=address, port=int(port))
 
