@@ -8,7 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from trimtab_client.errors import BadAnswer
-from trimtab_protocol.messages.decode import shorten, type_of
+from trimtab_protocol.messages.decode import printable, shorten, type_of
 
 T = TypeVar("T")
 Decoder = Callable[[object, str], Any]
@@ -106,7 +106,7 @@ def _scalar(kind: type) -> Decoder:
     def decode(found: object, at: str) -> object:
         if not isinstance(found, accepted) or (isinstance(found, bool) and kind is not bool):
             raise _bad(at, found, name)
-        return found
+        return printable(found) if isinstance(found, str) else found
 
     return decode
 

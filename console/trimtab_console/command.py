@@ -15,6 +15,8 @@ from trimtab_console.access.entrance import Entrance
 from trimtab_console.access.tokens import BadTokens, TokenFile
 from trimtab_console.api.source import Source
 from trimtab_console.configuration import BadConfiguration, Configuration, Tls, literal, load
+from trimtab_console.connection import Connection as Served
+from trimtab_console.connection import FewFaults, Loop
 from trimtab_console.desk import Desk
 from trimtab_console.reader import Reader
 from trimtab_console.server import application
@@ -36,8 +38,6 @@ END_LIMIT_S = 3
 """How long open connections may last when the console ends."""
 WRITE_LIMIT_S = 10.0
 """How long a change waits until the broker has stored it."""
-MAX_CONNECTIONS = 200
-"""Connections that are served at the same time."""
 NOTIFY_S = 1
 """How often the server's loop looks whether systemd is to be told that it still turns."""
 
@@ -125,7 +125,9 @@ def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        http=Served,
+        loop=f"{Loop.__module__}:{Loop.__name__}",
+        proxy_headers=False,  # who sends them would choose the address that limits and log go by
         timeout_graceful_shutdown=END_LIMIT_S,
         callback_notify=tell,
         timeout_notify=NOTIFY_S,
@@ -141,6 +143,7 @@ def _serve(configuration: Configuration, source: Source, stopped: threading.Even
             stopped.set()  # ends the open streams, for which uvicorn waits
             self.should_exit = True
 
+    logging.getLogger("uvicorn.error").addFilter(FewFaults())
     server = Server(settings_of(configuration, source))
     access = "by token" if source.entrance.asks_for_tokens else "anybody on this machine reads, nobody changes anything"
     log.info("console listens", **fields(cluster=configuration.cluster, address=configuration.address, access=access))

@@ -71,7 +71,7 @@ class Desk:
         self._watch = watch
         self._write = write
         self._clock = clock
-        self._once: Once[Answer] = Once(clock)
+        self._once: Once[Answer] = Once(time.monotonic)  # a step of the clock must not forget what was written
         self._room = threading.BoundedSemaphore(AT_ONCE)
 
     def carry_out(self, request: Request, decide: Decide) -> ChangeDocument:

@@ -18,7 +18,7 @@ READING = frozenset({"GET"})
 CHANGING = frozenset({"POST", "DELETE"})
 OWN_PAGES = b"trimtab"
 """X-Requested-With of our own pages: a header that a page of another site cannot send without asking first."""
-MAX_BODY = 20_000
+MAX_BODY = 32_000
 """Bytes of a request's body, where the body is not one of names."""
 MAX_LONG_BODY = MAX_BYTES + MAX_BODY
 """Bytes of the body of a request that names key groups or workers: what the largest intent needs."""
@@ -28,7 +28,8 @@ LONG_BODIES = frozenset({f"{API}/intents/move", f"{API}/intents/add-rule"})
 PER_S, AT_ONCE = 30.0, 150.0
 """Requests per second from one address, and in one burst.
 
-One that is refused costs nothing.  However an address asks, it gets this much and no more; so a flood from behind a
+One that is refused costs nothing: the refusal is as cheap as that of a flood, and a page of another site could use up
+the budget of its visitor.  However an address asks, it gets this much and no more; so a flood from behind a
 proxy does not lock out those who share its address.
 """
 MAX_CLIENTS = 1_000
@@ -75,9 +76,13 @@ class Guard:
         if refusal is None:
             await self._app(scope, receive, hardened)
         else:
-            if refusal[0] is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            if refusal[0] is HTTPStatus.REQUEST_ENTITY_TOO_LARGE and self._may_ask(scope):
                 await _pass_over(receive)
             await _refuse(hardened, *refusal)
+
+    def _may_ask(self, scope: Scope) -> bool:
+        """Whether this address has not asked too often; it has asked once more then."""
+        return self._requests.spend((scope.get("client") or ("", 0))[0], self._clock())
 
     def _refusal(self, scope: Scope) -> tuple[HTTPStatus, str] | None:
         headers = dict(scope["headers"])
@@ -86,13 +91,13 @@ class Guard:
             return HTTPStatus.MISDIRECTED_REQUEST, "the Host header names a host that is not in console.hosts"
         if scope["method"] not in READING | CHANGING:
             return HTTPStatus.METHOD_NOT_ALLOWED, f"expected one of {', '.join(sorted(READING | CHANGING))}"
-        if scope["method"] in CHANGING and (refusal := _change_refusal(headers, scope["path"])) is not None:
+        if scope["method"] in CHANGING and (refusal := _change_refusal(headers, scope)) is not None:
             return refusal
         if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > MAX_REQUEST_TARGET:
             return HTTPStatus.REQUEST_URI_TOO_LONG, f"path and query have more than {MAX_REQUEST_TARGET} bytes"
         if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none") and not _is_link(headers):
             return HTTPStatus.FORBIDDEN, "another site asked for this"
-        if not self._requests.spend((scope.get("client") or ("", 0))[0], self._clock()):
+        if not self._may_ask(scope):
             return HTTPStatus.TOO_MANY_REQUESTS, f"more than {PER_S:g} requests per second"
         return None
 
@@ -123,12 +128,13 @@ async def _refuse(send: Send, status: HTTPStatus, detail: str) -> None:
     await send({"type": "http.response.body", "body": problem(status, detail)})
 
 
-def _change_refusal(headers: Mapping[bytes, bytes], path: str) -> tuple[HTTPStatus, str] | None:
+def _change_refusal(headers: Mapping[bytes, bytes], scope: Scope) -> tuple[HTTPStatus, str] | None:
     """Why a request that changes something is refused (CSRF, bodies without end); None if it is not."""
-    origin = headers.get(b"origin")
+    origin, host = headers.get(b"origin"), headers.get(b"host", b"")
     if headers.get(b"sec-fetch-site", b"same-origin") != b"same-origin":
         return HTTPStatus.FORBIDDEN, "another site asked for this"
-    if origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower():
+    schemes = (b"https",) if scope["scheme"] == "https" else (b"https", b"http")  # a proxy may add the TLS
+    if origin is not None and origin.lower() not in [b"%b://%b" % (each, host.lower()) for each in schemes]:
         return HTTPStatus.FORBIDDEN, f"found the Origin {origin[:200].decode('latin-1')!r}, expected this console's own"
     has_token = headers.get(b"authorization", b"").lower().startswith(b"bearer ")
     if not has_token and headers.get(b"x-requested-with") != OWN_PAGES:
@@ -137,7 +143,7 @@ def _change_refusal(headers: Mapping[bytes, bytes], path: str) -> tuple[HTTPStat
     if b"transfer-encoding" in headers:
         return HTTPStatus.LENGTH_REQUIRED, "found a body of unknown length, expected Content-Length"
     length = headers.get(b"content-length", b"0")
-    most = MAX_LONG_BODY if path in LONG_BODIES else MAX_BODY
+    most = MAX_LONG_BODY if scope["path"] in LONG_BODIES else MAX_BODY
     if not length.isdigit() or int(length) > most:
         found = length[:20].decode("latin-1")
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"found a body of {found} bytes, expected at most {most}"
@@ -151,4 +157,4 @@ def _is_link(headers: Mapping[bytes, bytes]) -> bool:
 
 def _without_port(host: str) -> str:
     name, _, port = host.rpartition(":")
-    return name if name and port.isdigit() else host
+    return name if name and port.isascii() and port.isdigit() else host

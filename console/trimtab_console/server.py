@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp
 
 from trimtab_console.api import apps, changes, cluster, events, live, plans, session
 from trimtab_console.api.person import viewer
@@ -26,9 +27,19 @@ COMPRESSED_FROM = 2_000
 """Bytes from which an answer is compressed."""
 
 
+class Guarded(FastAPI):
+    """With the guard before everything, also before what answers when a request fails."""
+
+    hosts: tuple[str, ...] = ()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """All that a request passes."""
+        return Guard(super().build_middleware_stack(), hosts=self.hosts)
+
+
 def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
     """The application for what this source knows; `hosts` = further names that a Host header may have."""
-    web = FastAPI(
+    web = Guarded(
         title="Trimtab console",
         version=metadata.version("trimtab"),
         openapi_url=f"{API}/openapi.json",
@@ -45,7 +56,7 @@ def application(source: Source, hosts: Iterable[str] = ()) -> FastAPI:
     web.add_exception_handler(RequestValidationError, _invalid)
     web.add_exception_handler(Exception, _failed)
     web.add_middleware(GZipMiddleware, minimum_size=COMPRESSED_FROM, compresslevel=1)
-    web.add_middleware(Guard, hosts=tuple(hosts))
+    web.hosts = tuple(hosts)
     return web
 
 

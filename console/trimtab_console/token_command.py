@@ -17,12 +17,13 @@ from trimtab_console.access.tokens import (
     to_table,
 )
 from trimtab_console.configuration import BadConfiguration, load
-from trimtab_process.private_files import PRIVATE_MODE
+from trimtab_process.private_files import PRIVATE_MODE, replace_file
 from trimtab_protocol.messages.decode import BadMessage, check_name
 
 DONE, FAILED, BAD_CONFIGURATION = 0, 1, 2
 DAY_S = 86_400.0
 MAX_DAYS = 3_650
+FIRST_LINE = "# Tokens of the console, made by `trimtab console token`.  Delete a table to revoke its token.\n"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,25 +51,19 @@ def run(args: argparse.Namespace) -> int:
 
 def _add(path: Path, token: Token) -> None:
     """Raises BadTokens, OSError."""
+    found = None
     if path.exists():
         load_tokens(path)  # others must not be able to read it, and it must be whole
-        before = path.read_text(encoding="utf-8")
-    else:
-        before = "# Tokens of the console, made by `trimtab console token`.  Delete a table to revoke its token.\n"
+        found = path.read_bytes()
+    before = FIRST_LINE if found is None else found.decode()
     text = f"{before.rstrip()}\n\n{to_table(token)}"
     try:
         decode_tokens(text)
     except BadMessage as error:
         raise BadTokens(f"{path}: with this token: {error}") from error
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_MODE), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)  # a console that reads it meanwhile finds the old or the new file, never a part
-    finally:
-        new.unlink(missing_ok=True)
+    replace_file(path, text.encode(), PRIVATE_MODE, before=found)
+    if found is None and os.geteuid() == 0:
+        print(f"{path} belongs to root: give it to the console's user (chown), who must read it", file=sys.stderr)
 
 
 def _refuse(reason: str, code: int) -> int:

@@ -27,6 +27,8 @@ FRESH_S = 1.0
 """The same for what a change is decided by: a plan that has just ended must be known."""
 WAIT_S = 30.0
 """How long a request waits for another one that is reading."""
+AT_ONCE = 4
+"""Requests that read or wait; each holds a thread, and further ones are refused."""
 
 
 class CannotSayError(Exception):
@@ -53,7 +55,8 @@ class Explainer:
         self._look = look
         self._clock = clock
         self._lock = threading.Lock()
-        self._read: Read | None = None
+        self._room = threading.BoundedSemaphore(AT_ONCE)
+        self._read: Read | CannotSayError | None = None
         self._kept_until = self._fresh_until = 0.0
 
     def why(self, key_group: KeyGroup) -> KeyGroupWhy:
@@ -68,17 +71,34 @@ class Explainer:
         return Looked(decider=read.decider, execution=read.execution, events=self._watch.events)
 
     def _newest(self, *, fresh: bool = False) -> Read:
-        if not self._lock.acquire(timeout=WAIT_S):
-            raise CannotSayError("another request is still reading the topics: try again")
+        if not self._room.acquire(blocking=False):
+            raise CannotSayError(f"{AT_ONCE} requests that need the topics are being answered: try again")
         try:
-            now, kept = self._clock(), self._read
-            if kept is None or now > (self._fresh_until if fresh else self._kept_until):
-                self._read = kept = self._look(now)
-                self._fresh_until = now + FRESH_S
-                self._kept_until = self._clock() + max(KEPT_S, self._clock() - now)
-            return kept
+            if not self._lock.acquire(timeout=WAIT_S):
+                raise CannotSayError("another request is still reading the topics: try again")
+            try:
+                kept = self._looked_lately(fresh=fresh)
+            finally:
+                self._lock.release()
         finally:
-            self._lock.release()
+            self._room.release()
+        if isinstance(kept, CannotSayError):
+            raise CannotSayError(str(kept))
+        return kept
+
+    def _looked_lately(self, *, fresh: bool) -> Read | CannotSayError:
+        """What was read last, or why it could not be; read again when that is too old."""
+        now, kept = self._clock(), self._read
+        if kept is None or now > (self._fresh_until if fresh else self._kept_until):
+            try:
+                kept = self._look(now)
+            except CannotSayError as error:
+                kept = error
+            self._read, ended = kept, self._clock()
+            failed = isinstance(kept, CannotSayError)
+            self._fresh_until = (ended if failed else now) + FRESH_S
+            self._kept_until = self._fresh_until if failed else ended + max(KEPT_S, ended - now)
+        return kept
 
 
 class TopicsLook:

@@ -16,7 +16,7 @@ def main() -> int:
     extras, *further = sys.argv[1:]
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]
     blocks = read_lock(Path("requirements.lock").read_text(encoding="utf-8"))
-    wanted = closure(direct(project["optional-dependencies"], extras.split(",")), blocks)
+    wanted = closure(direct(project["optional-dependencies"], [each for each in extras.split(",") if each]), blocks)
     sys.stdout.writelines(text for name, text in blocks.items() if name in wanted | set(further))
     if missing := (wanted | set(further)) - blocks.keys():
         print(f"requirements.lock lacks {', '.join(sorted(missing))}: run `make lock`", file=sys.stderr)

@@ -1,5 +1,7 @@
 """Reads and creates files of signing keys, which only their owner may use; reads trust files, which anyone may read."""
 
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,8 @@ def load_or_make_key(path: Path) -> SigningKey:
 def load_trust(path: Path) -> TrustedKeys:
     """The keys in a trust file.  Raises BadKey, which names the file."""
     with _named(path), path.open(encoding="utf-8") as file:
+        if (found := stat.S_IMODE(os.fstat(file.fileno()).st_mode)) & stat.S_IWOTH:
+            raise BadKey(f"found mode {found:04o}, expected one with which others cannot write: its keys sign commands")
         return read_trust(file.read(MAX_TRUST_FILE + 1))
 
 

@@ -21,17 +21,33 @@ def read_private(path: Path) -> str:
         return file.read()
 
 
-def replace_file(path: Path, content: bytes, mode: int) -> None:
-    """Write the file atomically; its mode is never wider than wanted.  Raises OSError."""
+def replace_file(path: Path, content: bytes, mode: int, *, before: bytes | None = None) -> None:
+    """Write the file atomically; its mode is never wider than wanted.  Raises OSError.
+
+    A file that is there keeps its owner and group, its links, and a narrower mode: who runs this, maybe root, need not
+    be who reads the file.  `before` = what the file must still hold, so that no change by others is lost.
+    """
+    path = Path(os.path.realpath(path))
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
+            if path.exists():
+                found = path.stat()
+                os.fchown(descriptor, found.st_uid, found.st_gid)
+                mode &= stat.S_IMODE(found.st_mode)
             os.fchmod(descriptor, mode)
             file.write(content)
             file.flush()
             os.fsync(descriptor)
+        if before is not None and path.read_bytes() != before:
+            raise OSError(errno.EAGAIN, "somebody else has changed it meanwhile: try again")
         fresh.replace(path)
     except OSError:
         fresh.unlink(missing_ok=True)
         raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_console.access.entrance import FAILURES_AT_ONCE, FAILURES_PER_S, Entrance, NotLetIn, TooManyFailures
-from trimtab_console.access.sessions import MAX_SESSIONS, SESSION_S, Sessions
+from trimtab_console.access.sessions import MAX_OF_TOKEN, MAX_SESSIONS, SESSION_S, Sessions
 from trimtab_console.access.tokens import (
     BadTokens,
     Role,
@@ -134,10 +134,18 @@ def test_a_session_ends_with_its_time_its_token_or_by_logging_out(tmp_path: Path
 
 def test_so_many_sessions_and_no_more() -> None:
     sessions = Sessions(Clock())
-    names = [sessions.open(ANN.digest)[0] for _ in range(MAX_SESSIONS + 1)]
+    names = [sessions.open(str(number))[0] for number in range(MAX_SESSIONS + 1)]
     assert len(sessions) == MAX_SESSIONS
     assert sessions.find(names[0]) is None
     assert sessions.find(names[-1]) is not None
+
+
+def test_who_logs_in_again_and_again_logs_out_nobody_else() -> None:
+    sessions = Sessions(Clock())
+    of_ann, _ = sessions.open(ANN.digest)
+    of_vera = [sessions.open("vera")[0] for _ in range(2 * MAX_SESSIONS)]
+    assert sessions.find(of_ann) is not None
+    assert [each for each in of_vera if sessions.find(each)] == of_vera[-MAX_OF_TOKEN:]
 
 
 def test_failed_logins_are_counted_and_told_to_wait_but_a_right_token_is_let_in(tmp_path: Path) -> None:

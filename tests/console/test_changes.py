@@ -161,9 +161,9 @@ def test_while_the_state_is_not_known_nothing_is_changed(setup: Setup) -> None:
 
 
 def test_a_body_has_a_length_and_a_limit(setup: Setup) -> None:
-    long = setup.ask("pause", {"reason": "x" * 30_000}, key="k")
-    assert "found a body of 300" in told(long, 413)
-    assert "bytes, expected at most 20000" in told(long, 413)
+    long = setup.ask("pause", {"reason": "x" * 40_000}, key="k")
+    assert "found a body of 400" in told(long, 413)
+    assert "bytes, expected at most 32000" in told(long, 413)
     response = setup.client.post("/api/v1/intents/pause", content=iter([b"{}"]), headers=bearer("ann"))
     assert "Content-Length" in told(response, 411)
 

@@ -267,7 +267,7 @@ class CommandDriver:
     def _start(self, worker: WorkerId) -> None:
         try:
             process = self._processes.ensure(self._configuration.workers[worker])
-        except (OSError, KeyError) as exc:
+        except (OSError, KeyError, ValueError) as exc:  # ValueError: characters that the locale does not have
             self._later(ProcessFailed(worker=worker, detail=f"cannot be started: {exc}"))
         else:
             self._later(ProcessStarted(worker=worker, process=process))

@@ -14,6 +14,10 @@ from trimtab_protocol.messages.names import WorkerId
 
 CLUSTER, WORKER, SOCKET = "TRIMTAB_CLUSTER", "TRIMTAB_WORKER", "TRIMTAB_SOCKET"
 TRUST = "TRIMTAB_TRUST"
+MAX_LOG_BYTES = 100_000_000
+"""Size of the log of a worker that the agent has started; it shares a disk with the agent's journal."""
+KEPT_LOG_BYTES = 10_000_000
+"""How much of its end is kept."""
 
 
 class WorkerProcesses:
@@ -45,8 +49,10 @@ class WorkerProcesses:
     def ended(self) -> Iterator[ProcessEnded]:
         """Watched processes that ended since the last call.
 
-        Reaps all children, also those whose worker has another process now.
+        Reaps all children, also those whose worker has another process now.  Cuts logs that have become too long.
         """
+        for worker in self._watched:
+            _bound(self._logs / f"{worker}.log")
         exit_codes = {pid: code for pid, child in self._children.items() if (code := child.poll()) is not None}
         for pid in exit_codes:  # another process may get the same pid from now on
             del self._children[pid]
@@ -89,6 +95,21 @@ class WorkerProcesses:
     def _lives(self, process: ProcessId) -> bool:
         """Whether the process runs or is a child not yet reaped.  Raises OSError if it cannot be inspected now."""
         return process.pid in self._children or identify(process.pid) == process
+
+
+def _bound(log: Path) -> None:
+    """Empty a log that is too long; its end is kept beside it.  The worker writes on: it appends."""
+    try:
+        size = log.stat().st_size
+        if size > MAX_LOG_BYTES:
+            with log.open("rb") as file:
+                file.seek(size - KEPT_LOG_BYTES)
+                kept = file.read(KEPT_LOG_BYTES)
+            with open(log.with_suffix(".log.1"), "wb", opener=_owner_only) as before:
+                before.write(kept)
+            os.truncate(log, 0)
+    except OSError:
+        pass  # there is none, or the disk is full: then at the next look
 
 
 def _owner_only(path: str, flags: int) -> int:

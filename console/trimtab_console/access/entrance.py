@@ -69,6 +69,10 @@ class Entrance:
         token = self._token(secret, address)
         return Person(name=token.name, role=token.role, until=token.expires)
 
+    def holds(self, secret: str) -> bool:
+        """Whether this token may still be used."""
+        return self._tokens is not None and self._tokens.find(digest_of(secret)) is not None
+
     def by_session(self, name: str) -> Person | None:
         """Whose session this is; None if it has ended, or its token may no longer be used."""
         session = self._sessions.find(name)

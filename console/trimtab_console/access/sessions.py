@@ -10,6 +10,8 @@ SESSION_S = 8 * 3600.0
 """How long a browser stays logged in."""
 MAX_SESSIONS = 500
 """Browsers that are logged in at the same time; one more logs the oldest out."""
+MAX_OF_TOKEN = 50
+"""Browsers that are logged in with one token; one more logs the oldest of these out, and nobody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,9 @@ class Sessions:
         session = Session(digest=digest, until=self._clock() + SESSION_S)
         name = secrets.token_urlsafe(32)
         with self._lock:
+            same = [each for each, opened in self._open.items() if opened.digest == digest]
+            if len(same) >= MAX_OF_TOKEN:
+                del self._open[same[0]]
             self._open[name] = session
             while len(self._open) > MAX_SESSIONS:
                 self._open.popitem(last=False)

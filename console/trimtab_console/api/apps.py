@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query
 
 from trimtab_console import key_groups
+from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, Source, found, page_of
 from trimtab_console.demand import demand_of
 from trimtab_console.flows import Flows
@@ -29,7 +30,7 @@ from trimtab_protocol.messages.status_size import SizeStatus
 MAX_CELLS = 16_384
 """Cells of one map of key groups."""
 
-router = APIRouter()
+router = APIRouter(route_class=ReadingRoute)
 
 
 @router.get("/apps")

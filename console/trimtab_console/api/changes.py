@@ -4,9 +4,9 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from trimtab_console.api.person import Operator, address_of
+from trimtab_console.api.person import ChangingRoute, Operator, address_of
 from trimtab_console.api.source import From
 from trimtab_console.desk import Decide, Desk, Refused
 from trimtab_console.desk import Request as Wanted
@@ -17,13 +17,13 @@ from trimtab_controller.intents.maintenance import LONGEST_S
 from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
-from trimtab_protocol.messages.decode import BadMessage, Fields
+from trimtab_protocol.messages.decode import BadMessage, Fields, printable
 from trimtab_protocol.messages.intents import MAX_MOVES, MAX_WORKERS
 from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIORITY, Rule, RuleKind, read_rule
 
 MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP, MAX_RANGES_TEXT = 200, 2_000, 200, 500, 1_000
 
-router = APIRouter(prefix="/intents", tags=["changes"])
+router = APIRouter(prefix="/intents", tags=["changes"], route_class=ChangingRoute)
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 Pattern = Annotated[str, Field(min_length=1, max_length=MAX_PATTERN)]
@@ -35,7 +35,7 @@ class Asking(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)]
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON), AfterValidator(printable)]
     dry_run: bool = False
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.cluster_view import bars, cluster_document
 from trimtab_console.host_keys import signatures
@@ -22,7 +23,7 @@ from trimtab_protocol.signature_documents import HostKeyRow, Signatures
 MAX_BARS = 4_000
 """Bars of one answer."""
 
-router = APIRouter()
+router = APIRouter(route_class=ReadingRoute)
 
 
 def _place(order: WorkerOrder) -> Callable[[NodeStatus], tuple[float, str]]:

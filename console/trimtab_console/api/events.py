@@ -4,6 +4,7 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, HTTPException
 
+from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.events import event_row
 from trimtab_console.why import CannotSayError
@@ -14,7 +15,7 @@ from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExp
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import parse_key_group
 
-router = APIRouter()
+router = APIRouter(route_class=ReadingRoute)
 
 
 @router.get("/events")

@@ -1,26 +1,25 @@
 """Who asks: by a bearer token, or by the session of a browser."""
 
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.security import APIKeyCookie, HTTPAuthorizationCredentials, HTTPBearer
 
 from trimtab_console.access.entrance import ANYBODY, NotLetIn, Person, TooManyFailures
-from trimtab_console.api.source import From
+from trimtab_console.api.source import From, Source, source_of
 
 COOKIE = "trimtab-session"
 CHALLENGE = {"www-authenticate": "Bearer"}
 NO_TOKENS = "without a token file, see [access] in console.toml, the console only reads"
 NO_RIGHT = "found the role viewer, expected operator"
 
-Bearer = Annotated[
-    HTTPAuthorizationCredentials | None,
-    Depends(HTTPBearer(auto_error=False, description="a token of `trimtab console token`")),
-]
-Cookie = Annotated[
-    str | None, Depends(APIKeyCookie(name=COOKIE, auto_error=False, description="the session of a browser"))
-]
+BEARER = HTTPBearer(auto_error=False, description="a token of `trimtab console token`")
+SESSION = APIKeyCookie(name=COOKIE, auto_error=False, description="the session of a browser")
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
+Cookie = Annotated[str | None, Depends(SESSION)]
 
 
 def address_of(request: Request) -> str:
@@ -50,6 +49,14 @@ def refused(error: NotLetIn) -> HTTPException:
 Known = Annotated[Person | None, Depends(known_person)]
 
 
+def knows(source: Source, bearer: Bearer, cookie: Cookie) -> bool:
+    """Whether who was let in by these still is.  Nothing is counted."""
+    entrance = source.entrance
+    if not entrance.asks_for_tokens:
+        return True
+    return entrance.holds(bearer.credentials) if bearer is not None else entrance.by_session(cookie or "") is not None
+
+
 async def viewer(person: Known) -> Person:
     """Who asks, and may read."""
     if person is None:
@@ -73,3 +80,34 @@ async def operator(person: Annotated[Person, Depends(viewer)]) -> Person:
 
 
 Operator = Annotated[Person, Depends(operator)]
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class ChangingRoute(APIRoute):
+    """Asks who it is before it reads the body."""
+
+    def get_route_handler(self) -> Handler:
+        """The handler of a request."""
+        handle = super().get_route_handler()
+
+        async def known_first(request: Request) -> Response:
+            source, bearer, cookie = await source_of(request), await BEARER(request), await SESSION(request)
+            await operator(await viewer(await known_person(request, source, bearer, cookie)))
+            return await handle(request)
+
+        return known_first
+
+
+class ReadingRoute(APIRoute):
+    """Waits while so many others read, so that changes and logins never wait for readers."""
+
+    def get_route_handler(self) -> Handler:
+        """The handler of a request."""
+        handle = super().get_route_handler()
+
+        async def in_turn(request: Request) -> Response:
+            async with (await source_of(request)).reading:
+                return await handle(request)
+
+        return in_turn

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
 from trimtab_console.moves import by_worker
 from trimtab_console.plans import moves_of, plan_document
@@ -14,7 +15,7 @@ from trimtab_protocol.messages.proposals import ProposalStatus
 MAX_NAMED = 100
 """Workers on each side of a plan's moves that one answer names."""
 
-router = APIRouter()
+router = APIRouter(route_class=ReadingRoute)
 
 
 @router.get("/proposals")

@@ -1,5 +1,7 @@
 """What every resource starts from: the newest state, or a problem that says why there is none."""
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -18,15 +20,11 @@ from trimtab_protocol.messages.status import AppStatus, Status
 
 T = TypeVar("T")
 
+READS_AT_ONCE = 24
+"""Requests that read at the same time; more wait.  Changes and logins have the rest of the server's 40 threads."""
+
 Offset = Annotated[int, Query(ge=0, le=100_000_000)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
-
-
-@dataclass(slots=True)
-class Streams:
-    """How many browsers are told of changes now."""
-
-    open: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,9 @@ class Source:
     entrance: Entrance
     desk: Desk | None
     explainer: Explainer | None = None
-    streams: Streams = field(default_factory=Streams)
+    streams: Counter[str | None] = field(default_factory=Counter)
+    """How many browsers of each person are told of changes now."""
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READS_AT_ONCE))
 
     @property
     def status(self) -> Status:
@@ -66,8 +66,8 @@ class Source:
         return found(next((row for row in self.status.apps if row.app == AppId(name)), None), f"app {name[:200]!r}")
 
 
-def source_of(request: Request) -> Source:
-    """The source of the application."""
+async def source_of(request: Request) -> Source:
+    """The source of the application.  It is asynchronous so that it needs no thread."""
     source = request.app.state.source
     assert isinstance(source, Source)
     return source

@@ -23,6 +23,7 @@ from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_controller.solver.forecasting import PACKAGE as FORECAST_PACKAGE
+from trimtab_process.logs import PlainFormatter, log_to_stderr
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
 from trimtab_protocol.messages.names import Topics
@@ -36,7 +37,7 @@ ENDED, FAILED, BAD_CONFIGURATION, FENCED = 0, 1, 2, 3
 
 def run(args: argparse.Namespace) -> int:
     """Exit code: 0 ended by a signal, 1 a fault, 2 bad configuration, 3 another dry run has taken over."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr(PlainFormatter())
     try:
         configuration = load(args.config)
     except BadConfiguration as error:

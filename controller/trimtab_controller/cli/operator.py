@@ -57,7 +57,7 @@ def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, T
     try:
         target = read_target(args)
         if getattr(args, "reason", None) is not None:
-            check_text(args.reason, "reason", MAX_REASON)  # before anybody waits for a broker
+            args.reason = check_text(args.reason, "reason", MAX_REASON)  # before anybody waits for a broker
     except (BadConfiguration, BadMessage) as error:
         return refuse(str(error), BAD_USAGE)
     try:

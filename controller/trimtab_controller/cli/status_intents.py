@@ -7,6 +7,7 @@ from rich.text import Text
 
 from trimtab_controller.decider.rules.known import still_wanted
 from trimtab_controller.loop.events.of_status import worded
+from trimtab_protocol.messages.decode import printable
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.wording import time_span
 
@@ -20,7 +21,7 @@ def intents_text(intents: Mapping[str, Intent | None] | None, now: float) -> Tex
     known = sorted(_wanted(intents, now), key=lambda each: each.at, reverse=True)
     rows = [f"{worded(each)[0]}, by {each.by} {time_span(now - each.at)} ago: {each.reason}" for each in known]
     unread = sorted(key for key, each in intents.items() if each is None)
-    rows += [f"{key}: this version cannot read it" for key in unread]
+    rows += [f"{printable(key)}: this version cannot read it" for key in unread]
     more = [f"and {len(rows) - SHOWN} more (--json has all)"] if len(rows) > SHOWN else []
     return Text("\n".join([*rows[:SHOWN], *more])) if rows else None
 

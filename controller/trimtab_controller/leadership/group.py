@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
 from trimtab_controller.leadership.machine import GroupEvent
 from trimtab_process.kafka_errors import is_transient
+from trimtab_protocol.messages.decode import printable
 from trimtab_protocol.messages.names import Topics, controllers_group
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ def members(admin: AdminClient, cluster: str) -> tuple[Member, ...]:
     found = admin.describe_consumer_groups([group], request_timeout=REQUEST_LIMIT_S)[group].result(REQUEST_LIMIT_S)
     rows = [
         Member(
-            name=row.client_id,
+            name=printable(row.client_id),
             address=row.host.lstrip("/"),
             leads=bool(row.assignment and row.assignment.topic_partitions),
         )

@@ -23,6 +23,8 @@ from trimtab_protocol.messages.names import AppId
 
 log = logging.getLogger(__name__)
 
+MAX_OUTPUT_BYTES = 10_000_000
+"""Output of a program; one that writes more is ended."""
 SHOWN_BYTES = 200
 """How much of the end of a failed program's output is shown."""
 
@@ -61,20 +63,23 @@ class Hook:
         if self._running is None:
             return self._begin(*self._waiting.popleft()) if self._waiting else None
         running = self._running
-        code = running.process.poll()
-        if code is None and self._clock() < running.until:
+        # Not reaped yet: until then nobody else has its process group.
+        ended = os.waitid(os.P_PID, running.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        too_long = os.fstat(running.output.fileno()).st_size > MAX_OUTPUT_BYTES
+        if not ended and not too_long and self._clock() < running.until:
             return None
         self._running = None
         self._kill(running)  # also what a finished program has left behind
+        code = running.process.returncode if ended else None
         if code == 0:
             running.output.close()
             log.info("the hook for %s has ended", running.app)
             return HookResult(running.app, None)
-        how = (
-            f"not done after {self._settings.of(running.app).hook_timeout_s:g} s"
-            if code is None
-            else f"exit code {code}"
-        )
+        how = f"not done after {self._settings.of(running.app).hook_timeout_s:g} s"
+        if ended:
+            how = f"exit code {code}"
+        elif too_long:
+            how = f"more than {MAX_OUTPUT_BYTES} bytes of output"
         return self._failed(running.app, how + _end_of(running.output))
 
     def close(self) -> None:

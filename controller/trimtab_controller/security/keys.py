@@ -10,7 +10,7 @@ from os.path import realpath
 from pathlib import Path
 
 from trimtab_process.credential_files import load_or_make_key, load_signing_key, load_trust
-from trimtab_process.private_files import replace_file
+from trimtab_process.private_files import PRIVATE_MODE, replace_file
 from trimtab_protocol.signing.keys import BadKey, PublicKey, SigningKey, TrustedKeys, write_trust
 
 PUBLIC_MODE = 0o644
@@ -64,7 +64,8 @@ class KeyFiles:
         following = load_signing_key(self.next)
         if following.public not in load_trust(self.trust).keys:
             raise BadKey(f"{self.trust}: key {following.public.id} of {self.next} is not in it: `begin` adds it")
-        self.next.replace(self.key)
+        _write(self.key, following.pem(), PRIVATE_MODE)
+        self.next.unlink()
         return following
 
     def finish(self) -> SigningKey:

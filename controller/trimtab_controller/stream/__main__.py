@@ -11,6 +11,7 @@ from pathlib import Path
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.stream.configuration import LEAD, STAND_BY, load
 from trimtab_controller.stream.outlet import Turns
+from trimtab_process.logs import PlainFormatter, log_to_stderr
 from trimtab_protocol.messages.decode import BadMessage
 
 SILENT_WINDOWS = 2
@@ -22,7 +23,7 @@ STOP_LIMIT_S = 8.0
 def main() -> int:
     """Run the stream.  Exit code: 0 after SIGTERM or SIGINT, 1 if Spark fails for good, 2 for a bad configuration."""
     options = _options()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log_to_stderr(PlainFormatter())
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         configuration = load(options.config)

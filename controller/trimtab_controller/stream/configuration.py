@@ -44,7 +44,7 @@ class StreamSettings:
     expected_hosts: frozenset[HostId] | None = None
     embedded: bool = True
     warm_standby: bool = True
-    spark: Mapping[str, str] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "spark", MappingProxyType(dict(self.spark)))

@@ -21,7 +21,7 @@ from trimtab_controller.stream.measures import (
     code,
     slots,
 )
-from trimtab_protocol.messages.decode import Fault
+from trimtab_protocol.messages.decode import MAX_NAME, Fault
 from trimtab_protocol.messages.report import MAX_REPORT_BYTES
 from trimtab_protocol.signing.envelope import HEADER
 from trimtab_protocol.signing.hosts import MAX_HEADER_BYTES
@@ -37,8 +37,10 @@ DECLARED = (
     "coalesce(x.cpp, array()))"
 )
 """One row for the worker itself, then one for each of its declarations."""
-KEY = "coalesce(hex(key), '')"
-"""A record's key as bytes in hex: as a text, all bytes that are not UTF-8 would look the same."""
+KEY_BYTES = f"substring(key, 1, {MAX_NAME + 1})"
+"""A record's key, cut where it is longer than any name; a topic takes keys of megabytes."""
+KEY = f"coalesce(hex({KEY_BYTES}), '')"
+"""The same in hex: as a text, all bytes that are not UTF-8 would look the same."""
 
 
 def records(
@@ -83,7 +85,7 @@ def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -
         F.expr(f"{arrival} - pmod({arrival}, {window_ms})").alias("start_ms"),
     ).agg(
         F.count(F.lit(1)).alias("reports"),
-        F.sum(F.expr("octet_length(value)")).alias("bytes"),
+        F.sum(_size(raw)).alias("bytes"),
         F.expr(f"max({arrival})").alias("last_ms"),
     )
     unknown = F.col("key").isNull() if hosts is not None else F.lit(False)
@@ -95,14 +97,18 @@ def left_out(raw: DataFrame, *, window_ms: int, hosts: Collection[str] | None) -
 def strangers(raw: DataFrame, hosts: Collection[str]) -> DataFrame:
     """Some records of hosts that are not among `hosts`, to name them: `key`, `arrival_ms`.  Reads until it has them."""
     return (
-        raw.where(~_is_of(hosts)).select("key", F.expr("unix_millis(timestamp)").alias("arrival_ms")).limit(STRANGERS)
+        raw.where(~_is_of(hosts))
+        .select(F.expr(KEY_BYTES).alias("key"), F.expr("unix_millis(timestamp)").alias("arrival_ms"))
+        .limit(STRANGERS)
     )
 
 
 def arrivals(raw: DataFrame) -> DataFrame:
     """What `arrivals.too_many` needs of each record of a small batch: `key`, `arrival_ms`, `size` in bytes."""
     return raw.select(
-        "key", F.expr("unix_millis(timestamp)").alias("arrival_ms"), F.expr("octet_length(value)").alias("size")
+        F.expr(KEY_BYTES).alias("key"),
+        F.expr("unix_millis(timestamp)").alias("arrival_ms"),
+        _size(raw).alias("size"),
     )
 
 
@@ -114,14 +120,14 @@ def signatures(raw: DataFrame) -> DataFrame:
     """
     found = f"filter(headers, h -> h.key = '{HEADER}')"
     return raw.select(
-        "key",
+        F.expr(KEY_BYTES).alias("key"),
         F.expr(f"if(octet_length(value) <= {MAX_REPORT_BYTES}, sha2(value, 256), NULL)").alias("digest"),
         F.expr(
             f"coalesce(transform(slice({found}, 1, 2), h -> coalesce(substring(h.value, 1, {MAX_HEADER_BYTES + 1}), "
             "X'')), array())"
         ).alias("signatures"),
         F.expr("unix_millis(timestamp)").alias("arrival_ms"),
-        F.expr("octet_length(value)").alias("size"),
+        _size(raw).alias("size"),
         "partition",
         "offset",
     )
@@ -237,6 +243,13 @@ def windows(sampled: DataFrame, *, window_ms: int) -> DataFrame:
 def _of_its_kind(sql: Mapping[Kind, str]) -> Column:
     cases = " ".join(f"WHEN {kind.value} THEN CAST({text} AS DOUBLE)" for kind, text in sql.items())
     return F.expr(f"CASE kind {cases} END")
+
+
+def _size(raw: DataFrame) -> Column:
+    """The bytes of a record, with its key and its headers."""
+    headers = "aggregate(headers, 0, (n, h) -> n + octet_length(h.key) + coalesce(octet_length(h.value), 0))"
+    parts = ["octet_length(value)", "octet_length(key)", *([headers] if "headers" in raw.columns else [])]
+    return F.expr(" + ".join(f"coalesce({part}, 0)" for part in parts))
 
 
 def _is_at(places: Collection[tuple[int, int]]) -> Column:

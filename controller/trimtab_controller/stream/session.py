@@ -144,6 +144,8 @@ def keys_at_start(keys: Mapping[str, str], options: Iterable[str], *, small: boo
             start["spark.driver.extraJavaOptions"] += " -XX:TieredStopAtLevel=1"
         # The JVM connects only to itself, and the machine's name may not resolve.
         start |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Every user of the machine reaches these ports.  Spark itself makes the secret, in its memory.
+        start["spark.authenticate"] = "true"
     return start
 
 

@@ -20,6 +20,9 @@ MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 MAX_NUMBER = 1e18
 """Largest number in a message, unless its field has a limit of its own."""
 
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""Characters that move a terminal's cursor, end a line of a log, or turn the direction of the text around them."""
+
 NOTHING = "nothing"
 """What was found where a field is missing."""
 
@@ -169,7 +172,7 @@ class Fields:
         return value
 
     def text(self, name: str, *, limit: int = 1000) -> str:
-        """A string of 1 to `limit` characters."""
+        """A string of 1 to `limit` printable characters."""
         return check_text(self._need(name, "a string"), self.at(name), limit)
 
     def name(self, name: str) -> str:
@@ -246,21 +249,26 @@ class Fields:
             raise BadMessage(Fault.UNKNOWN, self.at(step(name)), self._members[name], "no such field")
 
 
+def printable(text: str) -> str:
+    """The text on one line, as long as before: it may be shown on a terminal and in a log, whoever wrote it."""
+    return text if text.isprintable() else UNPRINTABLE.sub(lambda found: " " if found[0].isspace() else "_", text)
+
+
 def check_text(value: object, path: str, limit: int) -> str:
-    """A string of 1 to `limit` characters."""
+    """A string of 1 to `limit` characters, made `printable`: older senders and people put line feeds into texts."""
     if not isinstance(value, str):
         raise BadMessage(Fault.TYPE, path, value, "a string")
     if not 1 <= len(value) <= limit:
         raise BadMessage(Fault.RANGE, path, f"{len(value)} characters", f"1 to {limit} characters")
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise BadMessage(Fault.RANGE, path, value, "text without lone surrogates")
-    return value
+    return printable(value)
 
 
 def check_name(value: object, path: str) -> str:
     """A name: letters, digits, dot, underscore, hyphen; at most 200 characters."""
     name = check_text(value, path, MAX_NAME)
-    if not NAME_PATTERN.fullmatch(name):
+    if name != value or not NAME_PATTERN.fullmatch(name):
         raise BadMessage(Fault.RANGE, path, name, "a name of letters, digits, '.', '_', '-'")
     return name
 

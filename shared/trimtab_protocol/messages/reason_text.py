@@ -24,6 +24,6 @@ def reason_text(text: str) -> str:
 def check_reason(value: object, path: str) -> str:
     """The value, if it is a text that `reason_text` could return; raises BadMessage."""
     reason = check_text(value, path, 200)
-    if not REASON_PATTERN.fullmatch(reason):
+    if reason != value or not REASON_PATTERN.fullmatch(reason):
         raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
     return reason

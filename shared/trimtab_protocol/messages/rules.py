@@ -28,7 +28,7 @@ MAX_REASON = 2_000
 """Characters of a rule's reason."""
 MAX_PATTERN = 200
 """Characters of a pattern."""
-_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _WILD = re.compile(r"[*?\[]")
 
 

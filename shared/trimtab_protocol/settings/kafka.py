@@ -20,6 +20,7 @@ from trimtab_protocol.settings.paths import read_path
 
 MAX_PASSWORD = 1000
 """Characters of a password."""
+VERIFICATION = "enable.ssl.certificate.verification"
 OWN_KEYS = frozenset(
     {
         "acks",
@@ -136,6 +137,8 @@ def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
     secured = settings.tls is not None or settings.sasl is not None
     for key in _security(settings).keys() & settings.client.keys() if secured else ():
         raise BadMessage(Fault.RANGE, f"{fields.at('client')}.{key}", key, "no key that tls and sasl stand for")
+    if settings.tls is not None and settings.client.get(VERIFICATION, "true") != "true":
+        raise BadMessage(Fault.RANGE, f"{fields.at('client')}.{VERIFICATION}", "false", "true, or no tls")
     return settings
 
 

@@ -18,11 +18,17 @@ def read_listen(fields: Fields) -> Listen:
 
     Port 0 is refused, because nobody would know which port to scrape.
     """
+    said = fields.peek("listen")
     text = fields.text("listen", limit=300)
     fields.done()
     name, _, port = text.rpartition(":")
     address = name.strip("[]")
-    if not _is_address(address) or not port.isdecimal() or not 0 < int(port) < 65_536:
+    if (
+        text != said
+        or not _is_address(address)
+        or not (port.isascii() and port.isdecimal())
+        or not 0 < int(port) < 65_536
+    ):
         raise BadMessage(Fault.RANGE, fields.at("listen"), text, "address:port, such as 127.0.0.1:9101")
     return Listen(address=address, port=int(port))
 

@@ -10,10 +10,10 @@ MAX_PATH = 4000
 
 def read_path(fields: Fields, name: str) -> Path:
     """A path; raises BadMessage, which does not show the text: it may be a password or a key put there by mistake."""
-    text = fields.text(name, limit=MAX_PATH)
-    if not text.isprintable():
+    said = fields.peek(name)
+    if isinstance(said, str) and not said.isprintable():
         raise BadMessage(Fault.RANGE, fields.at(name), "a text of several lines, or unprintable", "a path")
-    return Path(text)
+    return Path(fields.text(name, limit=MAX_PATH))
 
 
 def checked(text: str, path: str) -> str:

@@ -194,6 +194,7 @@ def read_trust(text: str) -> TrustedKeys:
             if words[0] != ALGORITHM or len(words) < 2:
                 raise BadKey(f"found something else, expected `{ALGORITHM} BASE64`")  # not shown: it may be secret
             keys.append(PublicKey(base64.b64decode(words[1], validate=True)))
+            SigningKey.generate().agreed(keys[-1])  # refuses points for which anybody can make signatures
         except ValueError as error:
             raise BadKey(f"line {number}: {error}") from error
     return TrustedKeys(tuple(keys))

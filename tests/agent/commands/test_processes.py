@@ -156,3 +156,20 @@ def test_a_worker_is_given_the_trust_file_and_its_output_is_for_this_user_only(f
     log = folder / "w0.log"
     assert (log.read_text(), log.stat().st_mode & 0o777) == (f"{folder}/trusted.keys\n", 0o600)
     assert identify(process.pid) != process
+
+
+def test_the_log_of_a_worker_has_a_limit_and_its_end_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes_module, "MAX_LOG_BYTES", 1_000)
+    monkeypatch.setattr(processes_module, "KEPT_LOG_BYTES", 10)
+    started, log = processes(folder), folder / "w0.log"
+    program = (
+        f"import sys, time; print('x' * 2_000, 'end', flush=True); sys.stdin = open({str(folder / 'go')!r}); print(1)"
+    )
+    os.mkfifo(folder / "go")
+    started.ensure(worker(program))
+    while not (folder / "w0.log.1").exists():
+        assert list(started.ended()) == []
+    assert ((folder / "w0.log.1").read_text(), log.read_text()) == ("xxxxx end\n", "")
+    (folder / "go").write_text("")
+    await_end(started)
+    assert log.read_text() == "1\n"

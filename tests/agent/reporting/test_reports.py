@@ -1,5 +1,7 @@
 """When reports are due, and what they hold when there is too much."""
 
+from typing import Any
+
 import pytest
 
 from trimtab_agent.reporting import report as reports
@@ -61,3 +63,40 @@ def test_too_large_a_report_goes_without_pairs_and_says_so(monkeypatch: pytest.M
     report = decode_report(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=ROWS))
 
     assert (report.pairs, report.key_groups, report.workers[0].marks) == ((), ROWS.key_groups, (Mark.PARTIAL,))
+
+
+EVIL = WorkerId("evil")
+
+
+def of(worker: WorkerId, count: int = 1, **numbers: Any) -> Rows:
+    own = (
+        KeyGroupSample(key_group=KeyGroup(AppId(worker), OperatorId("o"), each), worker=worker, cpu_s=0.1, tuples_in=1)
+        for each in range(count)
+    )
+    row = WorkerSample(worker=worker, app=AppId(worker), state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1, **numbers)
+    return Rows(workers=(row,), key_groups=tuple(own), pairs=())
+
+
+@pytest.mark.parametrize(
+    "evil",
+    [
+        [of(EVIL, paused=2**64)],
+        [of(EVIL, paused_s=2e18)],
+        [of(WorkerId(f"evil-{number}"), 50_000) for number in range(4)],
+        [of(WorkerId(f"n{number}"), 0) for number in range(1_000)],
+    ],
+    ids=["a sum of counts", "a sum of seconds", "too many key groups", "too many names"],
+)
+def test_what_one_worker_sends_never_costs_the_samples_of_the_others(evil: list[Rows]) -> None:
+    every = [ROWS, *evil]
+    rows = Rows(
+        workers=tuple(row for each in every for row in each.workers),
+        key_groups=tuple(sample for each in every for sample in each.key_groups),
+        pairs=ROWS.pairs,
+    )
+    report = decode_report(assemble(HEAD, end=1010.0, sequence=7, sample=HOST, rows=rows))
+    assert (report.workers[0], report.pairs) == (ROWS.workers[0], ROWS.pairs)
+    assert [sample for sample in report.key_groups if sample.worker == W0] == list(ROWS.key_groups)
+    told = {row.worker: row.reason for row in report.workers if row.reason}
+    assert all(reason.startswith("what it sent was left out of the report: ") for reason in told.values())
+    assert told or len(report.workers) == 1_000, "all that fit"

@@ -58,6 +58,7 @@ def test_a_rule_is_read_with_all_that_it_can_say() -> None:
             "key_groups: found '3-1', expected ranges whose first key group is not above their last",
         ),
         ({"kind": "freeze", "key_groups": "a"}, "such as 0-15,40"),
+        ({"kind": "freeze", "key_groups": "١-٢"}, "such as 0-15,40"),
         ({"kind": "freeze", "key_groups": ",".join("0" for _ in range(101))}, "at most 100"),
         ({"kind": "freeze", "until": "tomorrow"}, "a time with its zone"),
         ({"kind": "freeze", "until": datetime(2026, 12, 1)}, "a time with its zone"),

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from trimtab_controller.decider.size.settings import ScalingSettings
-from trimtab_controller.loop.hook import Hook, HookResult
+from trimtab_controller.loop.hook import MAX_OUTPUT_BYTES, Hook, HookResult
 from trimtab_protocol.messages.names import AppId
 
 APP, OTHER = AppId("app"), AppId("other")
@@ -102,3 +102,11 @@ def test_a_reason_with_a_null_character_does_not_end_the_controller(hooks: list[
     hook.call(APP, {"TRIMTAB_REASON": "ann wants 6: a\0b"})
     assert result(hook) == HookResult(APP, None)
     assert out.read_text() == "ann wants 6: a b"
+
+
+def test_one_that_writes_without_end_is_ended(hooks: list[Hook]) -> None:
+    hook = program(hooks, "import os\nwhile True: os.write(1, b'x' * 1_000_000)")
+    hook.call(APP, {})
+    failure = result(hook).failure
+    assert failure is not None
+    assert failure.startswith(f"more than {MAX_OUTPUT_BYTES} bytes of output: xx")

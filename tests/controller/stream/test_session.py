@@ -24,6 +24,7 @@ def test_only_the_jvm_of_a_small_fleet_does_without_the_optimising_compiler(
 def test_the_jvm_of_a_local_master_needs_no_name_of_the_machine() -> None:
     local = keys_at_start({"spark.master": "local[1]", "spark.jars": ""}, [], small=True)
     assert local["spark.driver.host"] == local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert local["spark.authenticate"] == "true", "other users of the machine reach its ports"
     assert "spark.driver.host" not in keys_at_start({"spark.master": "yarn", "spark.jars": ""}, [], small=True)
 
 

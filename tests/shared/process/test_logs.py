@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from trimtab_process.logs import KeyValueFormatter, fields
+from trimtab_process.logs import KeyValueFormatter, PlainFormatter, fields
 
 
 def line(message: str, **extra: object) -> str:
@@ -32,3 +32,15 @@ def test_a_traceback_stays_on_the_line() -> None:
 
     assert "\n" not in KeyValueFormatter().format(record)
     assert "ValueError: two\\nlines" in KeyValueFormatter().format(record)
+
+
+def test_nothing_that_is_logged_begins_another_line() -> None:
+    evil = "a\n2026 WARNING b\u2028c\x85d\x9b2J\u202e"
+    try:
+        raise ValueError(evil)
+    except ValueError:
+        record = logging.LogRecord("controller", logging.ERROR, __file__, 1, evil, (), sys.exc_info())
+    lines = PlainFormatter().format(record).splitlines()
+    assert lines[0].endswith(r" ERROR a\u000a2026 WARNING b\u2028c\u0085d\u009b2J\u202e")
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert len(KeyValueFormatter().format(record).splitlines()) == 1

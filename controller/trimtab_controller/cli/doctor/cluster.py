@@ -36,7 +36,7 @@ from trimtab_controller.kafka.reader import ReadError, drain, reading, since, st
 from trimtab_controller.leadership.group import members
 from trimtab_controller.security.acl import OTHER_GROUPS, Resource, Rule
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
-from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.decode import BadMessage, printable
 from trimtab_protocol.messages.names import HostId, Topics, topic_settings
 from trimtab_protocol.messages.report import decode_report
 from trimtab_protocol.messages.status import Status, decode_status
@@ -182,7 +182,7 @@ class ClusterReader:
             try:
                 report = decode_report(message.value())
             except BadMessage:
-                unreadable.append(key.decode(errors="replace")[:100])
+                unreadable.append(printable(key.decode(errors="replace")[:100]))
                 continue
             kind, at_ms = message.timestamp()
             stamped_at = at_ms / 1000.0 if kind == TIMESTAMP_LOG_APPEND_TIME else None

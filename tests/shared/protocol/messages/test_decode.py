@@ -1,6 +1,11 @@
 import pytest
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_client.decode import decoded
+from trimtab_protocol.console_documents import Problem
+from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal, decode_ack, encode_ack
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, check_text, encode, parse
+from trimtab_protocol.messages.intents import Pause, decode_intent, encode_intent
+from trimtab_protocol.messages.names import CommandId, Epoch, HostId, WorkerId
 
 
 def fault_of(payload: bytes, read=lambda fields: fields.done(), **limits) -> tuple[Fault, str]:
@@ -105,3 +110,21 @@ def test_a_field_that_nobody_knows_cannot_write_into_the_log():
         parse(payload, version=1).done()
     assert len(str(caught.value)) < 200
     assert str(caught.value).isprintable()
+
+
+EVIL = "a\n2026-11-28 WARNING b\x1b]52;c;x\x07\x9b2J\u202e\u2028c\x85é"
+SEEN = "a 2026-11-28 WARNING b_]52;c;x__2J_ c é"
+
+
+def test_a_text_is_one_printable_line_in_every_message_and_keeps_its_length():
+    assert (check_text(EVIL, "at", 100), len(SEEN)) == (SEEN, len(EVIL))
+    with pytest.raises(BadMessage):
+        check_name("a\x1b", "at")  # a name is not altered: it would be that of somebody else
+    pause = Pause(by=EVIL, at=1.0, reason=EVIL)
+    assert decode_intent(pause.key.encode(), encode_intent(pause)) == Pause(by=SEEN, at=1.0, reason=SEEN)
+    ack = Ack(
+        cluster="c", command_id=CommandId("a" * 32), epoch=Epoch(1, 1), kind=CommandKind.PREPARE, host=HostId("h"),
+        worker=WorkerId("w"), phase=Phase.REFUSED, at=1.0, refusal=Refusal.FAILED, detail=EVIL,
+    )  # fmt: skip
+    assert decode_ack(encode_ack(ack)).detail == SEEN
+    assert decoded({"type": "x", "title": EVIL, "status": 1, "detail": ""}, Problem).title == SEEN

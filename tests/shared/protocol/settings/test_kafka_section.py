@@ -108,6 +108,10 @@ def test_a_password_shows_itself_nowhere() -> None:
         (SERVERS + TLS + 'client = { "security.protocol" = "ssl" }\n', "kafka.client.security.protocol: found"),
         (SERVERS + SASL + 'client = { "sasl.password" = "x" }\n', "kafka.client.sasl.password: found 'sasl.password'"),
         (SERVERS + 'tls = { key = "own.key" }\n', "kafka.tls: found 'one of certificate and key', expected both"),
+        (
+            SERVERS + 'tls = {}\nclient = { "enable.ssl.certificate.verification" = false }\n',
+            "kafka.client.enable.ssl.certificate.verification: found 'false', expected true, or no tls",
+        ),
         (SERVERS + 'tls = { cafile = "x" }\n', "kafka.tls.cafile: found a string, expected no such field"),
         (SERVERS + SASL.replace("SCRAM-SHA-512", "MD5"), "kafka.sasl.mechanism: found 'MD5', expected one of PLAIN"),
         (
@@ -136,7 +140,22 @@ def test_a_fault_is_named(text: str, complaint: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["9101", ":9101", "a:", "a:0", "a:70000", "a:-1", "a:x", "a:²", "a..b:1", "[]:1", "a\0b:1", "a" * 64 + ":1", 9101],
+    [
+        "9101",
+        ":9101",
+        "a:",
+        "a:0",
+        "a:70000",
+        "a:-1",
+        "a:x",
+        "a:²",
+        "a..b:1",
+        "a:٣",
+        "[]:1",
+        "a\0b:1",
+        "a" * 64 + ":1",
+        9101,
+    ],
 )
 def test_a_place_to_listen_that_is_none(text: Any) -> None:
     with pytest.raises(BadMessage, match=r"metrics.listen: found"):

@@ -104,6 +104,8 @@ def test_a_private_key_shows_itself_nowhere() -> None:
         ("# nothing\n", "found 0 keys"),
         (write_trust([KEY.public, NEXT.public, STRANGER.public]), "found 3 keys"),
         (write_trust([KEY.public, KEY.public]), "each once"),
+        (write_trust([PublicKey(bytes(32))]), "yields no shared secret"),
+        (write_trust([PublicKey(b"\1" + bytes(31))]), "yields no shared secret"),
         ("rsa AAAA\n", "line 1: found something else, expected `ed25519 BASE64`"),
         ("# " + "k" * 10_000 + "\n" + write_trust([KEY.public]), "found more than 10000 characters"),
         ("# keys\n\ned25519\n", "line 3: found something else"),
