@@ -47,6 +47,7 @@ MAX_UNHANDLED = 100
 """Largest number of commands that are read but not yet handled."""
 REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 """The login or the certificate is refused: no broker that comes back mends that."""
+UNKNOWN_TOPIC = "there is no such topic yet; the controller creates its topics at its first start"
 AWAY = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION})
 """Errors after which no broker is in reach."""
 
@@ -192,7 +193,9 @@ class KafkaLink:
             except KafkaException as exc:
                 failures += 1
                 self._producer.poll(0)  # what its connections have met says more than that a request has timed out
-                detail = f"{self._faults.explain(exc)}; the next attempt is in at most {BACKOFF.longest_s:g} s"
+                missing = exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+                told = f"{self._topic}: {UNKNOWN_TOPIC}" if missing else self._faults.explain(exc)
+                detail = f"{told}; the next attempt is in at most {BACKOFF.longest_s:g} s"
                 self._note_state(there=False, detail=detail)
                 self._stop.wait(BACKOFF.after(failures))
             else:

@@ -19,8 +19,9 @@ from flights.wire import SOURCE, encode_source
 
 TICK_S = 0.02
 FLUSH_LIMIT_S = 60.0
-BUSY_FACTOR, BUSY_EVERY = 4.0, 8
-"""Of an endless load: how much busier than others a key group is for a while, and one in how many is."""
+BUSY_FACTOR, BUSY = 4.0, 8
+"""Of an endless load: how much busier than others a key group is for a while, and one in how many is: neighbours, which
+Faust gives to one worker."""
 
 
 class NotDelivered(Exception):
@@ -177,7 +178,8 @@ def play_on(bootstrap: str, key_groups: int, rate: float, shift_s: float, stoppe
         with FlightProducer(bootstrap, flights, key_groups=key_groups, rate=rate) as producer:
             while not (producer.finished or stopped.is_set()):
                 producer.set_speed(range(key_groups), 1.0)
-                producer.set_speed(range(turn % BUSY_EVERY, key_groups, BUSY_EVERY), BUSY_FACTOR)
+                first = turn % BUSY * key_groups // BUSY
+                producer.set_speed(range(first, first + key_groups // BUSY), BUSY_FACTOR)
                 turn += 1
                 stopped.wait(shift_s)
             producer.stop()

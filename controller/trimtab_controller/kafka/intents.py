@@ -12,6 +12,7 @@ from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back, t
 from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
+UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
 class NotWrittenError(Exception):
@@ -38,7 +39,14 @@ def write_intents(
 
     # After the limit nothing is sent any more: what was called not written must not be written later.
     limit_ms = int(limit_s * 1000)
-    client = connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms)
+    # Without the topic it fails before the limit: it is then known that nothing was written.
+    known_ms = min(limit_ms // 2, 3000)
+    client = connection.client(
+        "trimtab-intents",
+        enable_idempotence=True,
+        message_timeout_ms=limit_ms,
+        topic_metadata_propagation_max_ms=known_ms,
+    )
     where = f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}"
     try:
         producer = Producer({**client, **ONE_AT_A_TIME})
@@ -75,4 +83,6 @@ def _written(key: str, said: Intent | TakenBack | None) -> tuple[bytes, bytes | 
 
 
 def _advice(error: KafkaError) -> str:
+    if error.code() in UNKNOWN:
+        return ": there is no such topic; the controller creates it at its first start"
     return ": this client needs the rights of `trimtab acl --role operator`" if error.code() in DENIED else ""

@@ -47,6 +47,9 @@ just become a leader names itself as one before it takes records.  It refuses th
 because it knows no sequence number of this producer yet; librdkafka then takes the first as confirmed by the second.
 """
 
+NO_AUTO_CREATION = "allow.auto.create.topics"
+"""Off in every client: the broker would make a topic that is looked for too early, with presets of its own."""
+
 ReadText = Callable[[Path], str]
 """Returns the text of a file; raises OSError, UnicodeDecodeError."""
 ReadPrivate = ReadText
@@ -142,7 +145,7 @@ def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
 def for_librdkafka(settings: KafkaSettings) -> dict[str, str]:
     """Configuration for a client of librdkafka."""
     security = _security(settings) if settings.tls is not None or settings.sasl is not None else {}
-    return {**settings.client, **security, "bootstrap.servers": settings.bootstrap_servers}
+    return {NO_AUTO_CREATION: "false", **settings.client, **security, "bootstrap.servers": settings.bootstrap_servers}
 
 
 def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
@@ -152,6 +155,7 @@ def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
     left out: its keys are librdkafka's.
     """
     keys = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.protocol}
+    keys[NO_AUTO_CREATION] = "false"
     if settings.tls is not None and settings.tls.ca is not None:
         keys |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": read_text(settings.tls.ca)}
     if settings.tls is not None and settings.tls.certificate is not None and settings.tls.key is not None:

@@ -176,21 +176,8 @@ def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
         text = f"{seen.name}: min.insync.replicas is {needed}, and partition {listed(behind)} has fewer in sync"
         yield fault(Check.TOPICS, f"{text}: nothing can be written", "start the missing brokers, or lower it")
     for key, value in wanted.configuration.items():
-        if not _serves(key, settings.get(key), value):
+        if not wanted.serves(key, settings.get(key)):
             text = f"{seen.name}: {key} is {settings.get(key, 'unknown')}, expected {value}"
             command = f"kafka-configs --alter --entity-type topics --entity-name {seen.name} --add-config {key}={value}"
             judge = warning if key in ("segment.bytes", "retention.ms", "retention.bytes") else fault
             yield judge(Check.TOPICS, text, command)
-
-
-def _serves(key: str, found: str | None, wanted: str) -> bool:
-    """Whether a setting is as required; more space or a longer time does no harm."""
-    if found is None:
-        return False
-    if key == "max.message.bytes":
-        return int(found) >= int(wanted)
-    if key in ("retention.ms", "retention.bytes"):
-        return int(found) == -1 or int(found) >= int(wanted)
-    if key == "segment.bytes":
-        return int(found) <= 4 * int(wanted)
-    return found == wanted

@@ -32,13 +32,18 @@ def test_without_security_nothing_is_said_about_it() -> None:
     plain = read(SERVERS + 'client = { "security.protocol" = "ssl", "linger.ms" = 5, "enable.x" = true }\n')
 
     assert for_librdkafka(plain) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "ssl",
         "linger.ms": "5",
         "enable.x": "true",
     }
-    assert for_librdkafka(read(SERVERS)) == {"bootstrap.servers": "k1:9093,k2:9093"}
+    assert for_librdkafka(read(SERVERS)) == {
+        "allow.auto.create.topics": "false",
+        "bootstrap.servers": "k1:9093,k2:9093",
+    }
     assert for_java(read(SERVERS), text_of) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "PLAINTEXT",
     }
@@ -47,6 +52,7 @@ def test_without_security_nothing_is_said_about_it() -> None:
 
 def test_tls_and_sasl_for_librdkafka() -> None:
     assert for_librdkafka(read(SERVERS + MUTUAL + SASL)) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": "ca.pem",
@@ -61,6 +67,7 @@ def test_tls_and_sasl_for_librdkafka() -> None:
 def test_tls_and_sasl_for_java_need_no_file_where_it_runs() -> None:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     assert for_java(read(SERVERS + MUTUAL + SASL), text_of) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",
