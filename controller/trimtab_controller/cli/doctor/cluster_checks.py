@@ -88,7 +88,7 @@ def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
     """The problem and its remedy."""
     kinds = dict(reversed(seen.errors))
     if AUTHENTICATION in kinds:
-        remedy = "correct kafka.sasl (mechanism, username, password_file), or add the user at the brokers"
+        remedy = "correct kafka.sasl (mechanism, name, and the file with the secret), or add the user at the brokers"
         return f"the brokers refuse the login: {kinds[AUTHENTICATION]}", remedy
     if TLS in kinds:
         return f"no TLS with the brokers: {kinds[TLS]}", "correct kafka.tls (ca, certificate, key), or the port"
