@@ -159,6 +159,7 @@ def log_in(page: Page, access: ConsoleAccess) -> None:
 
 def follow_the_link(browser: Browser, link: str) -> None:
     """The printed link logs in a browser that has never been here; over a login it asks first, and it says if unfit."""
+    expect.set_options(timeout=LIMIT_MS)
     address, _, _ = link.partition("#")
     faults: list[str] = []
     page = new_page(browser, address, faults)

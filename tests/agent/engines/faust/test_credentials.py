@@ -63,7 +63,7 @@ def test_a_token_is_kept_and_renewed_and_a_wrong_secret_is_no_token(tmp_path: Pa
         oauth = f'sasl = {{ {oauth}, token_endpoint = "{issuer.address}", extensions = {{ pool = "p" }} }}\n'
         options = broker_options(written(tmp_path, oauth + "tls = {}\n"))
         credentials = options["broker_credentials"]
-        assert (credentials.mechanism, credentials.protocol) == ("OAUTHBEARER", "SASL_SSL")
+        assert (credentials.mechanism.value, credentials.protocol) == ("OAUTHBEARER", AuthProtocol.SASL_SSL)
         provider = credentials.oauth_cb
         assert provider.extensions() == {"pool": "p"}
         first = asyncio.run(provider.token())
