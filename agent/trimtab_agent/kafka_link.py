@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
 from trimtab_process.backoff import Backoff
-from trimtab_process.kafka_errors import ConnectionFaults, error_word
+from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, ConnectionFaults, error_word
 from trimtab_process.offsets import first_since
 from trimtab_process.topic_identity import COMPARE_EVERY_S, TopicIds, describe_topics
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
@@ -47,7 +47,6 @@ MAX_UNHANDLED = 100
 """Largest number of commands that are read but not yet handled."""
 REFUSALS = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})
 """The login or the certificate is refused: no broker that comes back mends that."""
-UNKNOWN_TOPIC = "there is no such topic yet; the controller creates its topics at its first start"
 AWAY = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._AUTHENTICATION})
 """Errors after which no broker is in reach."""
 
@@ -193,8 +192,8 @@ class KafkaLink:
             except KafkaException as exc:
                 failures += 1
                 self._producer.poll(0)  # what its connections have met says more than that a request has timed out
-                missing = exc.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-                told = f"{self._topic}: {UNKNOWN_TOPIC}" if missing else self._faults.explain(exc)
+                missing = exc.args[0].code() in UNKNOWN_TOPIC
+                told = f"{self._topic}: {NO_TOPIC_YET}" if missing else self._faults.explain(exc)
                 detail = f"{told}; the next attempt is in at most {BACKOFF.longest_s:g} s"
                 self._note_state(there=False, detail=detail)
                 self._stop.wait(BACKOFF.after(failures))

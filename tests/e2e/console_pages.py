@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
@@ -168,7 +168,12 @@ def follow_the_link(browser: Browser, link: str) -> None:
     expect(page.get_by_role("heading", name="Workers by host")).to_be_visible()
     assert page.url == f"{address}#/cluster"
     asked: list[str] = []
-    page.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.once("dialog", stay)
     page.goto("about:blank")
     page.goto(f"{address}#token=%")
     expect(page.locator("#who")).to_have_text("sandbox (operator)")

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.e2e.agent_bench import Bench
 from tests.e2e.fake_worker import APP, OPERATOR
-from trimtab_controller.kafka.connection import ensure_topics
+from trimtab_controller.kafka.connection import Connection, ensure_topics
+from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,
@@ -331,6 +332,8 @@ def test_whoever_starts_first_the_topics_are_the_same(
     admin = AdminClient(for_librdkafka(broker.kafka))
     for name in (topics.reports, topics.acks):
         older.list_topics(name, timeout=30)  # which has the broker make it
+    with pytest.raises(NotWrittenError, match="there is no such topic yet"):
+        write_intents(Connection(kafka=broker.kafka), topics, [("pause", None)], limit_s=60.0)
     present = {topics.reports, topics.acks, topics.events}
     bench.wait_for(lambda: present <= admin.list_topics(timeout=30).topics.keys())
     assert {name for name in admin.list_topics(timeout=30).topics if name.startswith("trimtab.")} == present

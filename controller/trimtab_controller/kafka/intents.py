@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trimtab_controller.kafka.connection import Connection
-from trimtab_process.kafka_errors import error_text
+from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back, taken_back_in
 from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})
-UNKNOWN = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 
 
 class NotWrittenError(Exception):
@@ -83,6 +82,6 @@ def _written(key: str, said: Intent | TakenBack | None) -> tuple[bytes, bytes | 
 
 
 def _advice(error: KafkaError) -> str:
-    if error.code() in UNKNOWN:
-        return ": there is no such topic; the controller creates it at its first start"
+    if error.code() in UNKNOWN_TOPIC:
+        return f": {NO_TOPIC_YET}"
     return ": this client needs the rights of `trimtab acl --role operator`" if error.code() in DENIED else ""
