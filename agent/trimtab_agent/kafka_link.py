@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, TopicDescription
 from trimtab_agent.commands.events import Position
 from trimtab_agent.configuration import ConfigurationError
 from trimtab_process.backoff import Backoff
-from trimtab_process.kafka_errors import ConnectionFaults, error_word
+from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, ConnectionFaults, error_word
 from trimtab_process.offsets import first_since
 from trimtab_process.topic_identity import COMPARE_EVERY_S, TopicIds, describe_topics
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage
@@ -192,7 +192,9 @@ class KafkaLink:
             except KafkaException as exc:
                 failures += 1
                 self._producer.poll(0)  # what its connections have met says more than that a request has timed out
-                detail = f"{self._faults.explain(exc)}; the next attempt is in at most {BACKOFF.longest_s:g} s"
+                missing = exc.args[0].code() in UNKNOWN_TOPIC
+                told = f"{self._topic}: {NO_TOPIC_YET}" if missing else self._faults.explain(exc)
+                detail = f"{told}; the next attempt is in at most {BACKOFF.longest_s:g} s"
                 self._note_state(there=False, detail=detail)
                 self._stop.wait(BACKOFF.after(failures))
             else:

@@ -19,6 +19,9 @@ from flights.wire import SOURCE, encode_source
 
 TICK_S = 0.02
 FLUSH_LIMIT_S = 60.0
+BUSY_FACTOR, BUSY = 4.0, 8
+"""Of an endless load: how much busier than others a key group is for a while, and one in how many is: neighbours, which
+Faust gives to one worker."""
 
 
 class NotDelivered(Exception):
@@ -137,11 +140,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--surge", help="FROM_SECOND:FACTOR:PARTITION,PARTITION,...: these key groups grow by the factor"
     )
+    parser.add_argument(
+        "--endless",
+        type=float,
+        metavar="SECONDS",
+        help="until SIGTERM: all flights again and again; after each SECONDS other key groups are the busy ones",
+    )
     parser.add_argument("--sent", type=Path, help="where to write what was sent, for flights.verify")
     given = parser.parse_args(arguments)
     surge = _parse_surge(given.surge) if given.surge else None
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    if given.endless:
+        play_on(given.bootstrap, given.key_groups, given.rate, given.endless, stopped)
+        return 0
     start = time.monotonic()
     with FlightProducer(
         given.bootstrap, list(read_flights()), key_groups=given.key_groups, rate=given.rate
@@ -157,6 +169,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given.sent.write_text(document, encoding="utf-8")
     print(document)
     return 0
+
+
+def play_on(bootstrap: str, key_groups: int, rate: float, shift_s: float, stopped: threading.Event) -> None:
+    """Send all flights again and again; some key groups at a higher speed, for `shift_s` seconds these, then those."""
+    flights, turn = list(read_flights()), 0
+    while not stopped.is_set():
+        with FlightProducer(bootstrap, flights, key_groups=key_groups, rate=rate) as producer:
+            while not (producer.finished or stopped.is_set()):
+                producer.set_speed(range(key_groups), 1.0)
+                first = turn % BUSY * key_groups // BUSY
+                producer.set_speed(range(first, first + key_groups // BUSY), BUSY_FACTOR)
+                turn += 1
+                stopped.wait(shift_s)
+            producer.stop()
 
 
 def _parse_surge(text: str) -> tuple[float, float, list[int]]:

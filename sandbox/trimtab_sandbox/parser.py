@@ -34,6 +34,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="NAME=VALUE",
         help="set this for the workers (repeat for more); {broker}, {data}, {web_port} and {worker} are replaced",
     )
+    up.add_argument(
+        "--idle", action="store_true", help="without load (default: the flights example gets one that shifts)"
+    )
     up.add_argument("--act", action="store_true", help="carry out plans; without it, the controller only logs them")
     status = actions.add_parser(
         "status", help="show which processes are alive, where their logs are, and the last windows, plans and decisions"

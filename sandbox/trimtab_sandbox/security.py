@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls
+from trimtab_protocol.settings.kafka import JAVA_OAUTH, KafkaSettings, Mechanism, Sasl, Secret, Tls
 
 LISTENER = "SASL_SSL"
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+AUDIENCE = "kafka"
+"""For whom the tokens of OAUTHBEARER are."""
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -24,6 +26,8 @@ class BrokerSecurity:
     ca: Path
     admin: str
     users: Mapping[str, Secret] = field(repr=False)
+    issuer: str | None = None
+    """The address of the public keys (JWKS) of a service whose tokens count, for OAUTHBEARER; None: none do."""
 
     def __post_init__(self) -> None:
         if self.admin not in self.users:
@@ -38,11 +42,12 @@ class BrokerSecurity:
         """Additional lines of server.properties; they contain passwords."""
         own = {"username": self.admin, "password": self.users[self.admin].reveal()}
         known = {f"user_{name}": secret.reveal() for name, secret in self.users.items()}
+        mechanisms = [each for each in Mechanism if each is not Mechanism.OAUTHBEARER or self.issuer is not None]
         plain = f"{PLAIN_MODULE} required {_options({**own, **known})};"
         return {
             "inter.broker.listener.name": LISTENER,
             "listener.security.protocol.map": f"CONTROLLER:{LISTENER},{LISTENER}:{LISTENER}",
-            "sasl.enabled.mechanisms": ",".join(Mechanism),
+            "sasl.enabled.mechanisms": ",".join(mechanisms),
             "sasl.mechanism.inter.broker.protocol": Mechanism.PLAIN,
             "sasl.mechanism.controller.protocol": Mechanism.PLAIN,
             "listener.name.controller.sasl.enabled.mechanisms": Mechanism.PLAIN,
@@ -50,6 +55,7 @@ class BrokerSecurity:
             "listener.name.sasl_ssl.plain.sasl.jaas.config": plain,
             "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": f"{SCRAM_MODULE} required;",
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;",
+            **({} if self.issuer is None else _tokens_of(self.issuer)),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.identity),
             "ssl.client.auth": "requested",
@@ -59,6 +65,16 @@ class BrokerSecurity:
             "super.users": f"User:{self.admin}",
             "allow.everyone.if.no.acl.found": "false",
         }
+
+
+def _tokens_of(issuer: str) -> dict[str, str]:
+    place = "listener.name.sasl_ssl.oauthbearer.sasl"
+    return {
+        f"{place}.jaas.config": f"{JAVA_OAUTH}.OAuthBearerLoginModule required;",
+        f"{place}.server.callback.handler.class": f"{JAVA_OAUTH}.OAuthBearerValidatorCallbackHandler",
+        "sasl.oauthbearer.jwks.endpoint.url": issuer,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
 
 
 def _options(values: Mapping[str, str]) -> str:

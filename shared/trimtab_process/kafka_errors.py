@@ -22,6 +22,9 @@ TRANSIENT = frozenset(
 )
 """Error codes after which another attempt may succeed.  librdkafka marks only transaction errors as retriable."""
 
+UNKNOWN_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
+NO_TOPIC_YET = "there is no such topic yet; the controller creates its topics at its first start"
+
 
 class ConnectionFaults:
     """What has kept a client's connections from working, last; its `note` is the client's `error_cb`.

@@ -24,7 +24,10 @@ ORDERS, OTHER = AppId("orders"), AppId("other")
 def test_the_presets_as_words_are_the_presets() -> None:
     words = {"uneven_load": "fix", "wrong_size": "check", "daily_peak": "ignore", "suffering_job": "fix"}
     assert decode({**LEAST, "anomalies": words}) == decode(LEAST)
-    assert decode(LEAST).anomalies.text == ("uneven load fix, wrong size check, daily peak ignore, suffering job fix")
+    assert decode(LEAST).anomalies.text == (
+        "mends uneven load, plans under which a job suffers; only reports too few or too many workers; "
+        "leaves alone daily peaks ahead"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """deploy/kubernetes: the resources by Kubernetes' own schemas, and how they fit together and to what they start."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,3 +205,21 @@ def test_the_autoscaler_only_adds_by_a_metric_that_we_serve() -> None:
     )
     assert metric["external"]["target"] == {"type": "AverageValue", "averageValue": "1"}
     assert spec["behavior"]["scaleDown"] == {"selectPolicy": "Disabled"}
+
+
+def test_the_sample_for_keda_keeps_the_size_while_there_is_no_metric() -> None:
+    """KEDA takes no answer for 0, and has 0 as least size, unless it is told otherwise."""
+    [text] = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/guides/scale.md").read_text(), re.DOTALL)
+    spec = yaml.safe_load(text)["spec"]
+    [trigger] = spec["triggers"]
+    query = re.search(r"max\((\w+)\{cluster=\"(\w+)\", app=\"orders\"\}\)", trigger["metadata"]["query"])
+    assert query is not None
+    assert query[1] in metrics()
+    assert query[2] == agent_configuration()["agent"]["cluster"]
+    assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert spec["minReplicaCount"] >= 1
+    assert spec["fallback"]["behavior"] == "currentReplicasIfHigher"
+    generated = {**RESOURCES["HorizontalPodAutoscaler/orders"]}  # KEDA makes such an HPA of it
+    generated["spec"] = {**generated["spec"], **spec["advanced"]["horizontalPodAutoscalerConfig"]}
+    kubernetes_validate.validate(generated, kubernetes_validate.latest_version(), strict=True)
+    assert generated["spec"]["behavior"]["scaleDown"] == {"selectPolicy": "Disabled"}

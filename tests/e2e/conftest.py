@@ -3,7 +3,7 @@
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,13 +64,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def private_broker(tmp_path: Path) -> Iterator[Callable[[], Broker]]:
-    """Starts brokers of the test's own, to be stopped and killed at will."""
+def private_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Starts brokers of the test's own, to be stopped and killed at will; with further settings, if given."""
     with Processes(tmp_path / "broker-logs") as processes:
         count = iter(range(100))
 
-        def start() -> Broker:
-            broker = Broker(tmp_path / f"broker-{next(count)}", processes)
+        def start(settings: Mapping[str, str] | None = None) -> Broker:
+            broker = Broker(tmp_path / f"broker-{next(count)}", processes, settings=settings or {})
             broker.start()
             return broker
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from flights.dataset import read_flights
 from flights.producer import FlightProducer
@@ -103,6 +103,7 @@ def check_pages(cluster: Cluster) -> None:
         wait_for_windows(asker, len(cluster.settings.started))
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         faults: list[str] = []
+        follow_the_link(browser, access.link)
         page = new_page(browser, asker.address, faults)
         log_in(page, access)
         for name, heading in PAGES.items():
@@ -154,6 +155,35 @@ def log_in(page: Page, access: ConsoleAccess) -> None:
     page.goto(access.link)
     expect(page.locator("#who")).to_have_text("sandbox (operator)")
     assert page.url == f"{access.address}#/cluster"
+
+
+def follow_the_link(browser: Browser, link: str) -> None:
+    """The printed link logs in a browser that has never been here; over a login it asks first, and it says if unfit."""
+    expect.set_options(timeout=LIMIT_MS)
+    address, _, _ = link.partition("#")
+    faults: list[str] = []
+    page = new_page(browser, address, faults)
+    page.goto(link)
+    expect(page.locator("#who")).to_have_text("sandbox (operator)")
+    expect(page.get_by_role("heading", name="Workers by host")).to_be_visible()
+    assert page.url == f"{address}#/cluster"
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.message)
+        dialog.dismiss()
+
+    page.once("dialog", stay)
+    page.goto("about:blank")
+    page.goto(f"{address}#token=%")
+    expect(page.locator("#who")).to_have_text("sandbox (operator)")
+    assert asked == ["You are logged in as sandbox. Log in with the token of this link instead?"]
+    assert faults == []
+    page.close()
+    page = new_page(browser, address, faults)
+    page.goto(f"{address}#token=%")
+    expect(page.get_by_text("The token in the address is not accepted")).to_be_visible()
+    page.close()
 
 
 def look(page: Page, name: str) -> None:

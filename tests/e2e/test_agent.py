@@ -10,9 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from tests.e2e.agent_bench import Bench
 from tests.e2e.fake_worker import APP, OPERATOR
+from trimtab_controller.kafka.connection import Connection, ensure_topics
+from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.commands import (
     CommandKind,
@@ -20,10 +24,11 @@ from trimtab_protocol.messages.commands import (
     Refusal,
 )
 from trimtab_protocol.messages.local import Hello, encode_frame
-from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, Topics, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Mark, WorkerState
+from trimtab_protocol.settings.kafka import for_librdkafka
 from trimtab_protocol.signing.keys import SigningKey
-from trimtab_sandbox.broker import Broker
+from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Processes
 
 pytestmark = pytest.mark.light
@@ -310,3 +315,44 @@ def test_the_exit_code_of_an_own_child_is_in_the_ack(bench: Bench) -> None:
     last = bench.acks(4)[-1]
 
     assert (last.phase, last.exit_code) == (Phase.STOPPED, 7)
+
+
+def test_whoever_starts_first_the_topics_are_the_same(
+    private_broker: Callable[..., Broker], unique: str, start: Callable[[Broker], Bench]
+) -> None:
+    """On brokers that make topics by themselves: some made so by older agents, one by an operator, others missing."""
+    topics = Topics(unique)
+    broker = private_broker({"auto.create.topics.enable": "true"})
+    older = Producer({"bootstrap.servers": broker.address})
+    broker.create_topics([Topic(name=topics.events, partitions=1, settings={"retention.ms": "60000"})])
+    bench = start(broker)
+    bench.start_agent()
+    waits = f"{topics.commands}: there is no such topic yet; the controller creates its topics at its first start"
+    bench.wait_for(lambda: waits in bench.log())
+    admin = AdminClient(for_librdkafka(broker.kafka))
+    for name in (topics.reports, topics.acks):
+        older.list_topics(name, timeout=30)  # which has the broker make it
+    with pytest.raises(NotWrittenError, match="there is no such topic yet"):
+        write_intents(Connection(kafka=broker.kafka), topics, [("pause", None)], limit_s=60.0)
+    present = {topics.reports, topics.acks, topics.events}
+    bench.wait_for(lambda: present <= admin.list_topics(timeout=30).topics.keys())
+    assert {name for name in admin.list_topics(timeout=30).topics if name.startswith("trimtab.")} == present
+
+    ensure_topics(admin, topics, host_keys=True)
+
+    assert bench.report(lambda _: True).host == "h0"
+    bench.wait_for(lambda: 'event="connected to Kafka"' in bench.log())
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, each.name) for each in topic_settings(topics)]
+    preset = {wanted.name: (wanted.partitions, wanted.configuration) for wanted in topic_settings(topics)}
+    count, own = preset[topics.events]
+    preset[topics.events] = count, {**own, "retention.ms": "60000"}
+
+    def all_topics() -> dict[str, tuple[int, dict[str, str | None]]]:
+        found = admin.list_topics(timeout=30).topics
+        settings = {each.name: answer.result(30) for each, answer in admin.describe_configs(resources).items()}
+        return {
+            name: (len(found[name].partitions), {key: settings[name][key].value for key in keys})
+            for name, (_, keys) in preset.items()
+        }
+
+    bench.wait_for(lambda: all_topics() == preset)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,8 +14,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from playwright.sync_api import sync_playwright
 
 from tests.e2e.command_lines import command_lines
+from tests.e2e.console_pages import follow_the_link
+from tests.programs import find
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import WorkerState, decode_report
 from trimtab_sandbox.marks import bound, end_marked, marked, with_mark
@@ -82,6 +86,15 @@ def running(bootstrap: str, hosts: int) -> set[str]:
     return found
 
 
+def see_the_link_log_in(link: str) -> None:
+    """In a browser, where there is one."""
+    if (browser_path := find("chromium")) is not None:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+            follow_the_link(browser, link)
+            browser.close()
+
+
 def test_up_status_down(mark: str, tmp_path: Path) -> None:
     """As the README has it: in the default folder, which is relative."""
     folder = tmp_path / "out" / "sandbox"
@@ -92,7 +105,10 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
 
     state = load_state(folder)
     assert state is not None
-    assert state.alive() == dict.fromkeys(("broker", "h0", "h1", "w0", "w1", "controller", "console"), True)
+    assert state.alive() == dict.fromkeys(("broker", "h0", "h1", "w0", "w1", "controller", "console", "load"), True)
+    assert "load: 20 flights/s for flights.app:app; every 90 s other key groups are the busy ones.\n" in output
+    (link,) = re.findall(r"console, as operator: (\S+)", output)
+    see_the_link_log_in(link)
     assert running(state.bootstrap_servers, 2) == {"w0", "w1"}
     assert "commands are verified" in (folder / "logs" / "h0.log").read_text()
     assert "placements are not verified" not in (folder / "logs" / "w0.log").read_text()
@@ -106,7 +122,7 @@ def test_up_status_down(mark: str, tmp_path: Path) -> None:
         return "windows and plans: unknown" not in shown
 
     wait_for(controller_has_reported, every_s=COMMAND_EVERY_S)
-    assert shown.count(" alive ") == 7
+    assert shown.count(" alive ") == 8
     assert "sandbox  DRY RUN  " in shown
     assert "no plan in flight" in shown
     wait_for(lambda: hosts_of(mark, folder), every_s=COMMAND_EVERY_S)

@@ -28,6 +28,7 @@ def test_without_an_app_the_flights_run() -> None:
     assert (settings.app, settings.app_folder.name, settings.workers) == ("flights.app:app", "examples", 4)
     assert settings.environment["FLIGHTS_BROKER"] == "{broker}"
     assert Topic(name="flights", partitions=64) in topics
+    assert set(read_settings(parse("up", "--idle"))[0].environment) == set(settings.environment) - {"FLIGHTS_WORK"}
 
 
 def test_an_app_of_ones_own(tmp_path: Path) -> None:

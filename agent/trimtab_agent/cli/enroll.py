@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.configuration import Configuration
 from trimtab_process.credential_files import load_or_make_key
-from trimtab_process.kafka_errors import error_text
+from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
@@ -68,7 +68,8 @@ def _send(configuration: Configuration, key: SigningKey, token: str) -> str | No
         if error is not None:
             failures.append(error)
 
-    limit = {"message.timeout.ms": round(SEND_LIMIT_S * 1000), "log_level": 0}
+    limit = {"message.timeout.ms": round(SEND_LIMIT_S * 1000), "topic.metadata.propagation.max.ms": 3000}
+    limit["log_level"] = 0
     try:
         producer = Producer({**for_librdkafka(configuration.kafka), **limit})
         headers = [HostSigner(key, configuration.host).sign(topic, value), (REQUEST_HEADER, ALGORITHM.encode())]
@@ -79,5 +80,5 @@ def _send(configuration: Configuration, key: SigningKey, token: str) -> str | No
     except KafkaException as exc:
         return error_text(exc)
     if failures:
-        return str(failures[0].str())
+        return f"{topic}: {NO_TOPIC_YET}" if failures[0].code() in UNKNOWN_TOPIC else str(failures[0].str())
     return f"no answer within {SEND_LIMIT_S:g} s" if left else None

@@ -2,11 +2,22 @@
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+)
 
 from trimtab_process.backoff import BROKER
 from trimtab_process.kafka_errors import ConnectionFaults, error_text, is_transient
@@ -19,6 +30,10 @@ UNKNOWN, NOT_ALLOWED = "there is no such topic", "not allowed to write"
 
 Stopping = Callable[[], bool]
 
+NOT_THE_TOPIC = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.NOT_CONTROLLER}
+)
+"""Refusals that no other setting of the topic would change."""
 REQUEST_LIMIT_S = 10.0
 """How long the broker may take to answer one request."""
 APPEAR_S = 3.0
@@ -79,16 +94,75 @@ def pause(seconds: float, stopping: Stopping) -> None:
 def ensure_topics(admin: AdminClient, topics: Topics, *, host_keys: bool = False) -> None:
     """Create the missing topics of the cluster, except for that of events: a controller can do without it.
 
-    That of keys is needed only with `host_keys`.
-    Raises MissingTopicsError when the broker refuses that, KafkaException when it does not answer.
+    That of keys is needed only with `host_keys`.  Topics that a broker has made by itself, because somebody asked for
+    them first, get their settings.
+    Raises MissingTopicsError when the broker refuses a topic, KafkaException when it does not answer.
     """
     present = admin.list_topics(timeout=REQUEST_LIMIT_S).topics
     spared = {topics.events} if host_keys else {topics.events, topics.keys}
     needed = (wanted for wanted in topic_settings(topics) if wanted.name not in spared)
     refused = _create(admin, [wanted for wanted in needed if wanted.name not in present])
     if refused:
-        faults = ", ".join(f"{name} ({why})" for name, why in refused.items())
+        faults = "; ".join(f"{name}: {why}" for name, why in refused.items())
         raise MissingTopicsError(f"topics are missing and could not be created: {faults}")
+    set_right(
+        admin,
+        {each: len(present[each.name].partitions) for each in topic_settings(topics) if each.name in present},
+    )
+
+
+def set_right(admin: AdminClient, topics: Mapping[TopicSettings, int]) -> None:
+    """Give topics what they lack, and say so; each with its partitions.  What somebody has set on a topic stays.
+
+    What this user may not look at stays, too: `trimtab doctor` says what is wrong.
+    """
+    for wanted, partitions in topics.items():
+        if partitions < wanted.partitions:
+            more = NewPartitions(wanted.name, wanted.partitions)
+            asked = admin.create_partitions([more], request_timeout=REQUEST_LIMIT_S)[wanted.name]
+            _tell(wanted.name, f"{partitions} partitions", f"{wanted.partitions}", _fault_of(asked))
+    shown = {each.name: each for each in topics}
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in shown]
+    answers = admin.describe_configs(resources, request_timeout=REQUEST_LIMIT_S) if resources else {}
+    for resource, answer in answers.items():
+        if _fault_of(answer) is None:
+            _set_lacking(admin, shown[resource.name], answer.result())
+
+
+def _set_lacking(admin: AdminClient, wanted: TopicSettings, found: Mapping[str, ConfigEntry]) -> None:
+    """Set on the topic itself what the broker's presets do not give it."""
+    for key, value in wanted.configuration.items():
+        entry = found.get(key)
+        set_by_somebody = entry is not None and entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        before = None if entry is None else entry.value
+        if set_by_somebody or before == value:
+            continue
+        for each in dict.fromkeys((value, wanted.otherwise.get(key, value))):
+            change = ConfigEntry(key, each, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ConfigResource.Type.TOPIC, wanted.name, incremental_configs=[change])
+            [asked] = admin.incremental_alter_configs([resource], request_timeout=REQUEST_LIMIT_S).values()
+            if (fault := _fault_of(asked)) is None:
+                break
+        _tell(wanted.name, f"{key}={before}", each, fault)
+
+
+def _tell(topic: str, found: str, wanted: str, fault: str | None) -> None:
+    """Say what became of something that the broker's own presets had made otherwise."""
+    if fault is None:
+        log.info("topic %s was made with the broker's presets: set %s to %s", topic, found, wanted)
+    else:
+        log.warning("topic %s has %s, expected %s, and it cannot be set: %s", topic, found, wanted, fault)
+
+
+def _fault_of(answer: "Future[Any]") -> str | None:
+    """Why a request was refused; None if it was not."""
+    try:
+        answer.result(REQUEST_LIMIT_S)
+    except KafkaException as error:
+        return error_text(error)
+    except TimeoutError:
+        return "no answer in time"
+    return None
 
 
 def events_obstacle(admin: AdminClient, topics: Topics, *, patience_s: float = APPEAR_S) -> str | None:
@@ -123,8 +197,40 @@ def _create(admin: AdminClient, wanted: Sequence[TopicSettings]) -> dict[str, st
             if is_transient(error.args[0]):
                 raise
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                refused[name] = error_text(error)
+                [settings] = (each for each in wanted if each.name == name)
+                if (why := _create_otherwise(admin, settings, error)) is not None:
+                    refused[name] = why
     return refused
+
+
+def _create_otherwise(admin: AdminClient, wanted: TopicSettings, error: KafkaException) -> str | None:
+    """Create a topic that was refused, with settings that serve as well; why not, and the command that would."""
+    why, code = error_text(error), error.args[0].code()
+    if code in NOT_THE_TOPIC:
+        return why
+    preset, otherwise = wanted.configuration, {**wanted.configuration, **wanted.otherwise}
+    refused = [key for key, value in preset.items() if _refusal(admin, wanted, {key: value}, only_ask=True)]
+    told = ", ".join(f"{key}={preset[key]}" for key in refused) or f"{wanted.partitions} partitions, default replicas"
+    given = {key: otherwise[key] if key in refused else value for key, value in preset.items()}
+    if given != preset:
+        why_not = _refusal(admin, wanted, given)
+        if why_not is None:
+            instead = ", ".join(f"{key}={given[key]}" for key in refused)
+            log.warning("created topic %s with %s: the broker refuses %s: %s", wanted.name, instead, told, why)
+            return None
+        why = why_not
+    words = [f"--partitions {wanted.partitions} --replication-factor 3"]
+    words += [f"--config {key}={value}" for key, value in given.items()]
+    command = f"kafka-topics --create --topic {wanted.name} {' '.join(words)}"
+    return f"the broker refuses {told}: {why}; create it with values that it takes, such as: {command}"
+
+
+def _refusal(
+    admin: AdminClient, wanted: TopicSettings, configuration: Mapping[str, str], *, only_ask: bool = False
+) -> str | None:
+    """Why the broker refuses a topic with these settings; None if it does not.  `only_ask`: it is not created."""
+    new = NewTopic(wanted.name, wanted.partitions, -1, config=dict(configuration))
+    return _fault_of(admin.create_topics([new], validate_only=only_ask)[wanted.name])
 
 
 def _obstacle(admin: AdminClient, topic: str) -> str | None:

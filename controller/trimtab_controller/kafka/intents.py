@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trimtab_controller.kafka.connection import Connection
-from trimtab_process.kafka_errors import error_text
+from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
 from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back, taken_back_in
@@ -38,7 +38,14 @@ def write_intents(
 
     # After the limit nothing is sent any more: what was called not written must not be written later.
     limit_ms = int(limit_s * 1000)
-    client = connection.client("trimtab-intents", enable_idempotence=True, message_timeout_ms=limit_ms)
+    # Without the topic it fails before the limit: it is then known that nothing was written.
+    known_ms = min(limit_ms // 2, 3000)
+    client = connection.client(
+        "trimtab-intents",
+        enable_idempotence=True,
+        message_timeout_ms=limit_ms,
+        topic_metadata_propagation_max_ms=known_ms,
+    )
     where = f"not confirmed by Kafka at {connection.kafka.bootstrap_servers}"
     try:
         producer = Producer({**client, **ONE_AT_A_TIME})
@@ -75,4 +82,6 @@ def _written(key: str, said: Intent | TakenBack | None) -> tuple[bytes, bytes | 
 
 
 def _advice(error: KafkaError) -> str:
+    if error.code() in UNKNOWN_TOPIC:
+        return f": {NO_TOPIC_YET}"
     return ": this client needs the rights of `trimtab acl --role operator`" if error.code() in DENIED else ""

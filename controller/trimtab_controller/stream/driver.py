@@ -34,6 +34,7 @@ from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, for_java, for_librdkafka
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import BadKey, SigningKey
+from trimtab_protocol.wording import local_time
 
 PROBE_LIMIT_S = 5.0
 """How long the broker may take to answer."""
@@ -225,7 +226,7 @@ def _run_query(
         .start()
     )
     batches.query = query
-    log.info("reading %s from_ms=%d", topics.reports, from_ms)
+    log.info("reading %s from %s on", topics.reports, local_time(from_ms / 1000))
     try:
         while not (stopping() or query.awaitTermination(POLL_S)):
             if outlet.is_due:

@@ -8,6 +8,7 @@ from collections import deque
 from typing import Protocol
 
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import local_time
 
 MAX_HELD = 6
 """Number of windows that a stream holds while another one publishes; of more, it drops the oldest."""
@@ -139,7 +140,8 @@ class Outlet:
                 self._turns.again()
                 raise
             self._publishes = True
-            log.info("publishing the windows after end_ms=%d", self._newest_ms)
+            newest = local_time(self._newest_ms / 1000) if self._newest_ms else "none: there is no earlier one"
+            log.info("publishing the windows after %s", newest)
 
     def _drop(self) -> None:
         """Drop the windows that are on the topic; at a takeover this stream may have yet to assemble some of them."""

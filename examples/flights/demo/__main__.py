@@ -38,7 +38,7 @@ It takes 5 to 6 minutes. Ctrl-C ends everything that was started."""
 NEXT = """\
 What to try next, in the same folder:
   PATH="$PWD/.venv/bin:$PATH"
-  trimtab sandbox up --act          the same cluster, with a console, to play with; it keeps running
+  trimtab sandbox up --act          the same cluster, with a load that shifts and a console; it keeps running
   CONFIG=out/sandbox/controller/controller.toml
   trimtab status --config $CONFIG   what the controller sees and does
   trimtab plan --config $CONFIG     what it would do now

@@ -47,10 +47,14 @@ def windows_inside(snapshots: Iterable[Snapshot], start: float, end: float) -> l
     return [row for row in snapshots if row.start_ms >= start * 1000 and row.end_ms <= end * 1000]
 
 
+def node_use(snapshot: Snapshot) -> dict[WorkerId, float]:
+    """The CPU of each worker's process, also what belongs to no key group; without workers of which it is unknown."""
+    return {node.worker: 100.0 * node.cpu / node.capacity for node in _present(snapshot) if node.cpu is not None}
+
+
 def highest_use(snapshots: Iterable[Snapshot]) -> float | None:
     """The highest CPU of a worker process in a window, in percent of its capacity; None without any that is known."""
-    used = (100.0 * node.cpu / node.capacity for row in snapshots for node in row.nodes if node.cpu is not None)
-    return max(used, default=None)
+    return max((used for row in snapshots for used in node_use(row).values()), default=None)
 
 
 def owned_by(snapshot: Snapshot, worker: WorkerId) -> int:

@@ -1,4 +1,4 @@
-"""The demo's picture: load per worker over time, hand-overs marked."""
+"""The demo's picture: what each worker uses over time, how much of it can move, hand-overs marked."""
 
 from pathlib import Path
 
@@ -6,10 +6,12 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 
 from flights.demo.evidence import Evidence
-from flights.demo.loads import load_distance, node_loads, windows_inside
+from flights.demo.loads import load_distance, node_loads, node_use, windows_inside
 from flights.demo.summary import Course
+from trimtab_protocol.messages.names import WorkerId
 
 
 def changes_of(course: Course) -> list[tuple[float, str]]:
@@ -23,37 +25,53 @@ def changes_of(course: Course) -> list[tuple[float, str]]:
 
 def draw(evidence: Evidence, course: Course, path: Path) -> None:
     """Write the picture."""
-    started_at = course.started_at
     loaded = windows_inside(evidence.snapshots, course.loaded[0], float("inf"))
-    windows = [
-        (row.end_ms / 1000 - started_at, node_loads(row), load_distance(row, course.draining_at(row.start_ms / 1000)))
-        for row in loaded
-    ]
-    known = [(at, loads, distance) for at, loads, distance in windows if loads is not None]
-    figure, (loads_axis, distance_axis) = plt.subplots(
-        2, 1, figsize=(11, 7), sharex=True, height_ratios=[3, 1], layout="constrained"
-    )
-    for worker in sorted({worker for _, loads, _ in known for worker in loads}):
-        rows = [(at, loads[worker]) for at, loads, _ in known if worker in loads]
-        loads_axis.plot([at for at, _ in rows], [load for _, load in rows], marker="o", markersize=3, label=worker)
-    for handover in evidence.handovers:
-        loads_axis.axvline(handover.end - started_at, color="grey", alpha=0.35, linewidth=0.8)
-    for at, event in changes_of(course):
-        loads_axis.axvline(at - started_at, color="tab:purple", linestyle=":", linewidth=1)
-        loads_axis.text(at - started_at, 0.02, f" {event}", transform=loads_axis.get_xaxis_transform(), fontsize=8)
-    for number, (at, name) in enumerate(course.phases[1:]):
-        loads_axis.axvline(at - started_at, color="black", linestyle="--", linewidth=1)
-        height = 1.01 + 0.035 * (number % 3)  # keeps neighbouring labels readable
-        side = "right" if at - started_at > 0.7 * course.seconds else "left"
-        loads_axis.text(at - started_at, height, name, ha=side, transform=loads_axis.get_xaxis_transform(), fontsize=8)
-    loads_axis.set_ylabel("load, % of the worker's capacity")
+    figure, axes = plt.subplots(3, 1, figsize=(11, 9), sharex=True, height_ratios=[3, 2, 1], layout="constrained")
+    use_axis, loads_axis, distance_axis = axes
+    uses = [(row.end_ms / 1000 - course.started_at, node_use(row)) for row in loaded]
+    loads = [(row.end_ms / 1000 - course.started_at, node_loads(row)) for row in loaded]
+    _plot(use_axis, uses)
+    _plot(loads_axis, [(at, known) for at, known in loads if known is not None])
+    _mark(use_axis, evidence, course)
+    _mark(loads_axis, evidence, course)
+    _name_phases(use_axis, course)
+    use_axis.axhline(100, color="tab:red", linewidth=0.8)
+    use_axis.set_ylabel("CPU that a worker uses,\n% of its capacity")
+    use_axis.set_ylim(0, 110)
+    use_axis.legend(loc="upper left", ncols=5)
+    loads_axis.set_ylabel("of which its key groups,\nwhich can move")
     loads_axis.set_ylim(bottom=0)
-    loads_axis.legend(loc="upper left", ncols=5)
-    distance_axis.step(
-        [at for at, _, _ in known], [distance or 0.0 for _, _, distance in known], where="pre", color="tab:red"
-    )
+    distances = [(row, load_distance(row, course.draining_at(row.start_ms / 1000))) for row in loaded]
+    known = [(row.end_ms / 1000 - course.started_at, distance) for row, distance in distances if distance is not None]
+    distance_axis.step([at for at, _ in known], [distance for _, distance in known], where="pre", color="tab:red")
     distance_axis.set_ylabel("load distance, pp")
     distance_axis.set_ylim(bottom=0)
     distance_axis.set_xlabel("seconds; grey: a hand-over took place; points: end of a window")
     figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _plot(axis: Axes, windows: list[tuple[float, dict[WorkerId, float]]]) -> None:
+    """A line for each worker, where its value is known."""
+    for number, worker in enumerate(sorted({worker for _, values in windows for worker in values})):
+        rows = [(at, values[worker]) for at, values in windows if worker in values]
+        ats, values = zip(*rows, strict=True)
+        axis.plot(ats, values, marker="o", markersize=3, label=worker, color=f"C{number}")
+
+
+def _mark(axis: Axes, evidence: Evidence, course: Course) -> None:
+    """Hand-overs, and the start and the end of the worker of the pool."""
+    for handover in evidence.handovers:
+        axis.axvline(handover.end - course.started_at, color="grey", alpha=0.35, linewidth=0.8)
+    for at, event in changes_of(course):
+        axis.axvline(at - course.started_at, color="tab:purple", linestyle=":", linewidth=1)
+        axis.text(at - course.started_at, 0.02, f" {event}", transform=axis.get_xaxis_transform(), fontsize=8)
+    for at, _ in course.phases[1:]:
+        axis.axvline(at - course.started_at, color="black", linestyle="--", linewidth=1)
+
+
+def _name_phases(axis: Axes, course: Course) -> None:
+    for number, (at, name) in enumerate(course.phases[1:]):
+        height = 1.01 + 0.05 * (number % 3)  # keeps neighbouring labels readable
+        side = "right" if at - course.started_at > 0.7 * course.seconds else "left"
+        axis.text(at - course.started_at, height, name, ha=side, transform=axis.get_xaxis_transform(), fontsize=8)

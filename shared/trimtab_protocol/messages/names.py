@@ -1,7 +1,9 @@
 """Identifiers that all messages share: key groups, epochs, topics of a cluster."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import NamedTuple, NewType
 
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, MAX_NAME, NAME_PATTERN, BadMessage, Fault, check_integer
@@ -18,6 +20,10 @@ MAX_KEY_GROUP_NAME = 2 * MAX_NAME + len(f"//{MAX_PARTITIONS}")
 """Characters of `app/operator/partition`."""
 SNAPSHOTS_BYTES = 1024 * 1024 * 1024
 """Size at which the oldest snapshots are deleted."""
+PROVIDERS_LIMITS: Mapping[str, str] = MappingProxyType(
+    {"max.message.bytes": str(MAX_MESSAGE_BYTES), "segment.bytes": str(50 * 1024 * 1024)}
+)
+"""The most, and the least, that managed Kafka services take.  No message is larger; a reader that starts reads more."""
 EVENTS_BYTES = 256 * 1024 * 1024
 """Size at which the oldest events are deleted."""
 
@@ -177,6 +183,24 @@ class TopicSettings:
         if self.stamped_by_broker:
             keys["message.timestamp.type"] = "LogAppendTime"
         return keys
+
+    @property
+    def otherwise(self) -> dict[str, str]:
+        """What serves as well, for brokers of a provider that refuses a setting."""
+        return {key: value for key, value in PROVIDERS_LIMITS.items() if key in self.configuration}
+
+    def serves(self, key: str, found: str | None) -> bool:
+        """Whether a setting is as required; more space or a longer time does no harm."""
+        wanted = self.configuration[key]
+        if found is None:
+            return False
+        if key == "max.message.bytes":
+            return int(found) >= MAX_MESSAGE_BYTES
+        if key in ("retention.ms", "retention.bytes"):
+            return int(found) == -1 or int(found) >= int(wanted)
+        if key == "segment.bytes":
+            return int(found) <= 4 * int(wanted)
+        return found == wanted
 
 
 def topic_settings(topics: Topics) -> tuple[TopicSettings, ...]:

@@ -5,10 +5,17 @@
     sasl = { mechanism = "SCRAM-SHA-512", username = "agent", password_file = "password" }
     client = { "socket.timeout.ms" = 30000 }                                 # further keys of librdkafka
 
+or, where a service issues tokens (OpenID Connect, client credentials):
+
+    sasl = { mechanism = "OAUTHBEARER", client_id = "agent", client_secret_file = "secret",
+             token_endpoint = "https://login.example.com/oauth2/token", scope = "kafka",        # scope: optional
+             extensions = { logicalCluster = "lkc-1" } }                                        # optional
+
 A password is read from a file of its own and shown nowhere.  Paths name PEM files; the key is not encrypted.  Files
 with a password or a key are refused when anybody but their owner can read them.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,6 +55,15 @@ just become a leader names itself as one before it takes records.  It refuses th
 because it knows no sequence number of this producer yet; librdkafka then takes the first as confirmed by the second.
 """
 
+NO_AUTO_CREATION = "allow.auto.create.topics"
+"""Off in every client: the broker would make a topic that is looked for too early, with presets of its own."""
+
+JAVA_SECURITY = "org.apache.kafka.common.security"
+JAVA_OAUTH = f"{JAVA_SECURITY}.oauthbearer"
+SAFE_ENDPOINT = re.compile(r"https://[^/]|http://(127\.0\.0\.1|localhost)[:/]")
+EXTENSION = re.compile(r"[A-Za-z]+")
+"""The name of an extension beside a token, by RFC 7628; its value has no comma, which librdkafka would split at."""
+
 ReadText = Callable[[Path], str]
 """Returns the text of a file; raises OSError, UnicodeDecodeError."""
 ReadPrivate = ReadText
@@ -82,6 +98,7 @@ class Mechanism(StrEnum):
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
     SCRAM_SHA_512 = "SCRAM-SHA-512"
+    OAUTHBEARER = "OAUTHBEARER"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +116,15 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """SASL name and password."""
+    """SASL name and password; with OAUTHBEARER id and secret of a client, for which `token_endpoint` issues tokens."""
 
     mechanism: Mechanism
     username: str
     password: Secret
+    token_endpoint: str | None = None
+    scope: str | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What some brokers ask for beside the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +166,7 @@ def read_kafka(fields: Fields, read_private: ReadPrivate) -> KafkaSettings:
 def for_librdkafka(settings: KafkaSettings) -> dict[str, str]:
     """Configuration for a client of librdkafka."""
     security = _security(settings) if settings.tls is not None or settings.sasl is not None else {}
-    return {**settings.client, **security, "bootstrap.servers": settings.bootstrap_servers}
+    return {NO_AUTO_CREATION: "false", **settings.client, **security, "bootstrap.servers": settings.bootstrap_servers}
 
 
 def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
@@ -155,6 +176,7 @@ def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
     left out: its keys are librdkafka's.
     """
     keys = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.protocol}
+    keys[NO_AUTO_CREATION] = "false"
     if settings.tls is not None and settings.tls.ca is not None:
         keys |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": read_text(settings.tls.ca)}
     if settings.tls is not None and settings.tls.certificate is not None and settings.tls.key is not None:
@@ -162,6 +184,9 @@ def for_java(settings: KafkaSettings, read_text: ReadText) -> dict[str, str]:
         keys |= {"ssl.keystore.certificate.chain": read_text(settings.tls.certificate)}
     if settings.sasl is not None:
         keys |= {"sasl.mechanism": settings.sasl.mechanism, "sasl.jaas.config": _jaas(settings.sasl)}
+        if settings.sasl.token_endpoint is not None:
+            keys["sasl.oauthbearer.token.endpoint.url"] = settings.sasl.token_endpoint
+            keys["sasl.login.callback.handler.class"] = f"{JAVA_OAUTH}.OAuthBearerLoginCallbackHandler"
     return keys
 
 
@@ -180,16 +205,33 @@ def _security(settings: KafkaSettings) -> dict[str, str]:
         }
         keys |= {key: str(path) for key, path in files.items() if path is not None}
     if (sasl := settings.sasl) is not None:
-        keys |= {"sasl.mechanism": sasl.mechanism, "sasl.username": sasl.username}
-        keys["sasl.password"] = sasl.password.reveal()
+        keys["sasl.mechanism"] = sasl.mechanism
+        if sasl.token_endpoint is None:
+            keys |= {"sasl.username": sasl.username, "sasl.password": sasl.password.reveal()}
+        else:
+            own = {"method": "oidc", "token.endpoint.url": sasl.token_endpoint, "client.id": sasl.username}
+            own |= {"client.secret": sasl.password.reveal()}
+            own |= {} if sasl.scope is None else {"scope": sasl.scope}
+            extensions = ",".join(f"{name}={value}" for name, value in sasl.extensions.items())
+            own |= {"extensions": extensions} if extensions else {}
+            keys |= {f"sasl.oauthbearer.{name}": value for name, value in own.items()}
     return keys
 
 
 def _jaas(sasl: Sasl) -> str:
-    kind = "plain.Plain" if sasl.mechanism is Mechanism.PLAIN else "scram.Scram"
     values = {"username": sasl.username, "password": sasl.password.reveal()}
+    match sasl.mechanism:
+        case Mechanism.OAUTHBEARER:
+            module = f"{JAVA_OAUTH}.OAuthBearerLoginModule"
+            values = {"clientId": sasl.username, "clientSecret": sasl.password.reveal()}
+            values |= {} if sasl.scope is None else {"scope": sasl.scope}
+            values |= {f"extension_{name}": value for name, value in sasl.extensions.items()}
+        case Mechanism.PLAIN:
+            module = f"{JAVA_SECURITY}.plain.PlainLoginModule"
+        case Mechanism.SCRAM_SHA_256 | Mechanism.SCRAM_SHA_512:
+            module = f"{JAVA_SECURITY}.scram.ScramLoginModule"
     told = " ".join(f'{name}="{_escaped(value)}"' for name, value in values.items())
-    return f"org.apache.kafka.common.security.{kind}LoginModule required {told};"
+    return f"{module} required {told};"
 
 
 def _escaped(text: str) -> str:
@@ -211,13 +253,37 @@ def _read_sasl(fields: Fields, read_private: ReadPrivate) -> Sasl:
     if fields.has("password"):
         found = fields.take("password")
         raise BadMessage(Fault.UNKNOWN, fields.at("password"), found, "password_file, which names its file")
-    sasl = Sasl(
-        mechanism=fields.choice("mechanism", Mechanism),
-        username=fields.text("username"),
-        password=_read_password(fields, "password_file", read_private),
-    )
+    mechanism = fields.choice("mechanism", Mechanism)
+    if mechanism is Mechanism.OAUTHBEARER:
+        sasl = _read_oauth(fields, read_private)
+    else:
+        sasl = Sasl(
+            mechanism=mechanism,
+            username=fields.text("username"),
+            password=_read_password(fields, "password_file", read_private),
+        )
     fields.done()
     return sasl
+
+
+def _read_oauth(fields: Fields, read_private: ReadPrivate) -> Sasl:
+    endpoint = fields.text("token_endpoint", limit=2000)
+    if not SAFE_ENDPOINT.match(endpoint):
+        expected = "an address that begins with https://, or with http:// and the loopback: a secret is sent there"
+        raise BadMessage(Fault.RANGE, fields.at("token_endpoint"), "another text", expected)
+    extensions = {}
+    for name, at, value in fields.members("extensions", limit=20) if fields.has("extensions") else ():
+        if not EXTENSION.fullmatch(name) or not isinstance(value, str) or not value.isprintable() or "," in value:
+            raise BadMessage(Fault.RANGE, at, name, "a name of letters alone, and a text without a comma")
+        extensions[name] = value
+    return Sasl(
+        mechanism=Mechanism.OAUTHBEARER,
+        username=fields.text("client_id"),
+        password=_read_password(fields, "client_secret_file", read_private),
+        token_endpoint=endpoint,
+        scope=fields.optional("scope", fields.text),
+        extensions=extensions,
+    )
 
 
 def _read_password(fields: Fields, name: str, read_private: ReadPrivate) -> Secret:

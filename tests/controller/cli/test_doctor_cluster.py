@@ -19,7 +19,7 @@ from trimtab_controller.cli.doctor.cluster_checks import (
 )
 from trimtab_controller.cli.doctor.findings import Finding, Level
 from trimtab_controller.security.acl import Operation, Resource, Role, Rules
-from trimtab_protocol.messages.names import Topics, topic_settings
+from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 
 TOPICS = Topics("c")
 WANTED = topic_settings(TOPICS)
@@ -99,6 +99,13 @@ def test_topics_as_they_should_be() -> None:
     assert levels(list(judge_topics(FOUND, WANTED, brokers=3))) == [Level.OK]
     longer = changed(TOPICS.reports, **{"retention.ms": "-1", "max.message.bytes": "99999999"})
     assert levels(list(judge_topics(longer, WANTED, brokers=3))) == [Level.OK]
+
+
+@pytest.mark.parametrize("wanted", WANTED, ids=str)
+def test_what_a_provider_forces_on_us_is_no_fault_while_all_works(wanted: TopicSettings) -> None:
+    managed = changed(wanted.name, **wanted.otherwise)
+    assert wanted.otherwise
+    assert levels(list(judge_topics(managed, WANTED, brokers=3))) == [Level.OK]
 
 
 def test_topics_that_are_missing() -> None:

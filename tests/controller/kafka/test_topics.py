@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, NewTopic
+from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic
 
 from trimtab_controller.kafka.connection import MissingTopicsError, ensure_topics, events_obstacle
 from trimtab_protocol.messages.names import Topics, topic_settings
@@ -26,15 +26,40 @@ class Brokers:
         self.created: list[str] = []
 
     def list_topics(self, timeout: float) -> Any:
-        return SimpleNamespace(topics=dict.fromkeys(self._present))
+        return SimpleNamespace(topics=dict.fromkeys(self._present, SimpleNamespace(partitions=range(4))))
 
-    def create_topics(self, topics: list[NewTopic]) -> dict[str, Future[None]]:
+    def create_topics(self, topics: list[NewTopic], validate_only: bool = False) -> dict[str, Future[None]]:
         self.created = [each.topic for each in topics]
         return {name: done(KafkaError(self._refused[name], "no") if name in self._refused else None)
                 for name in self.created}  # fmt: skip
 
+    def describe_configs(self, resources: list[ConfigResource], **_: object) -> dict[ConfigResource, Future[Any]]:
+        return {each: done(KafkaError(DENIED, "no")) for each in resources}
+
     def describe_topics(self, topics: TopicCollection, **_: object) -> dict[str, Future[Any]]:
         return {TOPICS.events: done(self._answer)}
+
+
+class Provider(Brokers):
+    """Managed brokers: `least` and `most` of a setting, or a size that no topic may have."""
+
+    def __init__(self, least: dict[str, int] | None = None, most: dict[str, int] | None = None) -> None:
+        super().__init__(set())
+        self._least, self._most = least or {}, most or {}
+        self.made: dict[str, dict[str, str]] = {}
+
+    def create_topics(self, topics: list[NewTopic], validate_only: bool = False) -> dict[str, Future[None]]:
+        answers = {}
+        for each in topics:
+            given = {key: int(value) for key, value in each.config.items() if value.isdecimal()}
+            bad = [key for key, value in given.items() if not self._takes(key, value)]
+            if not bad and not validate_only:
+                self.made[each.topic] = each.config
+            answers[each.topic] = done(KafkaError(KafkaError.POLICY_VIOLATION, "not by our policy") if bad else None)
+        return answers
+
+    def _takes(self, key: str, value: int) -> bool:
+        return self._least.get(key, 0) <= value <= self._most.get(key, value)
 
 
 def done(result: object) -> "Future[Any]":
@@ -109,3 +134,30 @@ def test_a_topic_that_was_just_created_may_be_unknown_for_a_moment() -> None:
 def test_a_broker_that_is_away_is_asked_again() -> None:
     with pytest.raises(KafkaException):
         events_obstacle(Brokers(NAMES, answer=KafkaError(KafkaError._TRANSPORT, "away")), TOPICS)  # type: ignore[arg-type]
+
+
+def test_a_provider_that_refuses_a_setting_gets_another_that_serves(caplog: pytest.LogCaptureFixture) -> None:
+    brokers = Provider({"segment.bytes": 50 << 20}, {"max.message.bytes": 8 << 20})
+    ensure_topics(brokers, TOPICS)  # type: ignore[arg-type]
+    assert set(brokers.made) == NAMES - {TOPICS.events, TOPICS.keys}
+    wanted = {settings.name: settings for settings in topic_settings(TOPICS)}
+    for name, made in brokers.made.items():
+        assert made.keys() == wanted[name].configuration.keys()
+        assert [key for key in made if not wanted[name].serves(key, made[key])] == []
+    told = (
+        f"created topic {TOPICS.journal} with max.message.bytes=8388608, segment.bytes=52428800: the broker refuses "
+        "max.message.bytes=16777216, segment.bytes=16777216: not by our policy"
+    )
+    assert told in caplog.messages
+
+
+def test_a_setting_that_has_no_other_value_is_named_with_the_command() -> None:
+    with pytest.raises(MissingTopicsError) as refused:
+        ensure_topics(Provider(most={"max.message.bytes": 1 << 20}), TOPICS)  # type: ignore[arg-type]
+    told = (
+        f"{TOPICS.placement}: the broker refuses max.message.bytes=16777216: not by our policy; create it with values "
+        f"that it takes, such as: kafka-topics --create --topic {TOPICS.placement} --partitions 1 "
+        "--replication-factor 3 --config max.message.bytes=8388608 --config cleanup.policy=compact "
+        "--config segment.bytes=16777216"
+    )
+    assert told in str(refused.value)

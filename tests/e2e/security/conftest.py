@@ -1,15 +1,16 @@
 """A broker with passwords and ACLs, for each test its own."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from tests.e2e.security.certificates import make_certificates
-from tests.e2e.security.secured_broker import LIMIT_S, MECHANISMS, ROLES, Secured
-from trimtab_protocol.settings.kafka import Mechanism, Secret
+from tests.e2e.security.issuer import Issuer
+from tests.e2e.security.secured_broker import BY_EACH, LIMIT_S, ROLES, Secured
+from trimtab_protocol.settings.kafka import Secret
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 from trimtab_sandbox.security import BrokerSecurity
@@ -22,22 +23,36 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 
 @pytest.fixture
-def secured(tmp_path: Path, processes: Processes, unique: str, capsys: pytest.CaptureFixture[str]) -> Secured:
+def secured(tmp_path: Path, processes: Processes, unique: str, capsys: pytest.CaptureFixture[str]) -> Iterator[Secured]:
     ca, identity = make_certificates(tmp_path / "tls")
     passwords = {user: Secret(secrets.token_urlsafe(18)) for user in (*ROLES, "boss")}
     plain = {user: passwords[user] for user in ("boss", "reader")}
-    security = BrokerSecurity(identity=identity, ca=ca, admin="boss", users=plain)
+    with Issuer(passwords) as issuer:
+        keys = f"{issuer.address}/keys"
+        security = BrokerSecurity(identity=identity, ca=ca, admin="boss", users=plain, issuer=keys)
+        yield _started(tmp_path, processes, unique, capsys, security, issuer, passwords)
+
+
+def _started(
+    tmp_path: Path,
+    processes: Processes,
+    unique: str,
+    capsys: pytest.CaptureFixture[str],
+    security: BrokerSecurity,
+    issuer: Issuer,
+    passwords: Mapping[str, Secret],
+) -> Secured:
     broker = Broker(tmp_path / "broker", processes, security=security)
     broker.start()
-    made = Secured(broker, unique, ca, tmp_path, passwords)
+    made = Secured(broker, unique, security.ca, tmp_path, passwords, issuer)
     upsertions = [
         UserScramCredentialUpsertion(
             user,
-            ScramCredentialInfo(ScramMechanism[MECHANISMS[user].replace("-", "_")], 4096),
+            ScramCredentialInfo(ScramMechanism[BY_EACH[user].replace("-", "_")], 4096),
             passwords[user].reveal().encode(),
         )
         for user in ROLES
-        if MECHANISMS[user] is not Mechanism.PLAIN
+        if BY_EACH[user].startswith("SCRAM")
     ]
     admin = made.admin()  # the answers come as long as it lives
     for stored in admin.alter_user_scram_credentials(upsertions).values():

@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.e2e.security.issuer import Issuer
 from trimtab_controller.cli import main
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Sasl, Secret, Tls, for_librdkafka
@@ -27,12 +28,13 @@ from trimtab_sandbox.broker import Broker
 LIMIT_S = 200.0
 """Many times what it takes: other tests may have the machine."""
 ROLES = ("agent", "worker", "controller", "reader")
-MECHANISMS = {
+BY_EACH = {
     "agent": Mechanism.SCRAM_SHA_512,
     "worker": Mechanism.SCRAM_SHA_256,
-    "controller": Mechanism.SCRAM_SHA_512,
+    "controller": Mechanism.OAUTHBEARER,  # librdkafka and Java
     "reader": Mechanism.PLAIN,
 }
+BY_TOKEN = dict.fromkeys(ROLES, Mechanism.OAUTHBEARER)
 
 
 @dataclass
@@ -44,13 +46,18 @@ class Secured:
     ca: Path
     folder: Path
     passwords: Mapping[str, Secret]
+    issuer: Issuer
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=lambda: BY_EACH)
+    """How each role logs in."""
 
     @property
     def topics(self) -> Topics:
         return Topics(self.cluster)
 
     def kafka(self, user: str) -> KafkaSettings:
-        sasl = Sasl(mechanism=MECHANISMS[user], username=user, password=self.passwords[user])
+        sasl = Sasl(mechanism=self.mechanisms[user], username=user, password=self.passwords[user])
+        if sasl.mechanism is Mechanism.OAUTHBEARER:
+            sasl = replace(sasl, token_endpoint=self.issuer.address)
         return KafkaSettings(bootstrap_servers=self.broker.address, tls=Tls(ca=self.ca), sasl=sasl)
 
     def section(self, user: str) -> str:
@@ -58,7 +65,10 @@ class Secured:
         path = self.folder / f"{user}.password"
         path.touch(mode=0o600)
         path.write_text(self.passwords[user].reveal() + "\n")
-        sasl = f'mechanism = "{MECHANISMS[user]}", username = "{user}", password_file = "{path}"'
+        sasl = f'mechanism = "{self.mechanisms[user]}", username = "{user}", password_file = "{path}"'
+        if self.mechanisms[user] is Mechanism.OAUTHBEARER:
+            sasl = sasl.replace("username", "client_id").replace("password_file", "client_secret_file")
+            sasl += f', token_endpoint = "{self.issuer.address}", scope = "kafka"'
         tls = self.ca.parent
         own = f'ca = "{self.ca}", certificate = "{tls / "client.pem"}", key = "{tls / "client.key"}"'
         return f'[kafka]\nbootstrap_servers = "{self.broker.address}"\ntls = {{ {own} }}\nsasl = {{ {sasl} }}\n'

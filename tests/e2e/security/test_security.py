@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.security.certificates import make_certificates
-from tests.e2e.security.secured_broker import LIMIT_S, Secured
+from tests.e2e.security.secured_broker import BY_EACH, BY_TOKEN, LIMIT_S, ROLES, Secured
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, decode_ack, encode_command
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId, topic_settings
 from trimtab_protocol.messages.report import Report, WorkerState, decode_report
-from trimtab_protocol.settings.kafka import KafkaSettings, Secret, Tls, for_librdkafka
+from trimtab_protocol.settings.kafka import KafkaSettings, Mechanism, Secret, Tls, for_librdkafka
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_sandbox.broker import Topic, free_ports
 from trimtab_sandbox.processes import Processes
@@ -179,9 +179,11 @@ class World:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("by", [BY_EACH, pytest.param(BY_TOKEN, marks=pytest.mark.scenario)], ids=["mixed", "tokens"])
 def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret_shows(
-    secured: Secured, processes: Processes
+    secured: Secured, processes: Processes, by: Mapping[str, Mechanism]
 ) -> None:
+    secured.mechanisms = by
     secured.broker.create_topics([Topic(name="orders", partitions=2)])
     world = World(secured, processes)
     world.start()
@@ -214,7 +216,10 @@ def test_all_parts_work_by_sasl_ssl_with_the_rights_of_their_roles_and_no_secret
     seen = list(world.shown())
     assert len(seen) > 20
     assert {"state: journal", "checkpoints: metadata"} <= {where for where, _ in seen}
-    assert any(b"Authenticated as worker via SCRAM-SHA-256" in content for _, content in seen)
+    told = "via OAUTHBEARER" if by is BY_TOKEN else "as worker via SCRAM-SHA-256"
+    assert any(f"Authenticated {told}".encode() in content for _, content in seen)
+    # Tokens live for some seconds: librdkafka, Java and aiokafka have had more than one.
+    assert min(secured.issuer.issued.count(user) for user in ROLES if by[user] is Mechanism.OAUTHBEARER) > 1
     assert [(user, where) for where, content in seen for user, secret in secrets_.items() if secret in content] == []
     private = [world.folder / name for name in ("a.sock", "state/journal", "controller.pem", "state/lock")]
     private.append(world.folder / "broker" / "server.properties")

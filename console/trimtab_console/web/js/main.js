@@ -11,20 +11,22 @@ const who = document.getElementById("who"), out = document.getElementById("log-o
 let entered = false, refresh = null, running = false, again = false, ticket = 0, silence = null, current = null;
 
 // Shows the pages, or asks for a token first.
-async function start() {
-  const token = takeToken();
+async function start(token = takeToken()) {
   let said = null;
   try {
-    if (token) await logIn(token).catch((error) => { said = `The token in the address is not accepted: ${error.message}`; });
-    await ask();
+    await ask(); // first: the answer that index.html has asked for is from before any login
+    if (token && mayReplace(person())) await logIn(token).catch((error) => { said = `The token in the address is not accepted: ${error.message}`; });
   } catch (error) {
     warn(`The console does not answer: ${error.message}`);
-    setTimeout(start, 2000);
+    setTimeout(() => start(token), 2000);
     return;
   }
   if (person().login && !person().name) { askForToken(said); return; }
   enter();
 }
+
+// A link of a stranger must not make somebody act under the stranger's name without noticing.
+const mayReplace = ({ name }) => !name || confirm(`You are logged in as ${name}. Log in with the token of this link instead?`);
 
 function enter() {
   entered = true;

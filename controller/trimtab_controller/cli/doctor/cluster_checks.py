@@ -88,7 +88,7 @@ def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
     """The problem and its remedy."""
     kinds = dict(reversed(seen.errors))
     if AUTHENTICATION in kinds:
-        remedy = "correct kafka.sasl (mechanism, username, password_file), or add the user at the brokers"
+        remedy = "correct kafka.sasl (mechanism, name, and the file with the secret), or add the user at the brokers"
         return f"the brokers refuse the login: {kinds[AUTHENTICATION]}", remedy
     if TLS in kinds:
         return f"no TLS with the brokers: {kinds[TLS]}", "correct kafka.tls (ca, certificate, key), or the port"
@@ -176,21 +176,8 @@ def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
         text = f"{seen.name}: min.insync.replicas is {needed}, and partition {listed(behind)} has fewer in sync"
         yield fault(Check.TOPICS, f"{text}: nothing can be written", "start the missing brokers, or lower it")
     for key, value in wanted.configuration.items():
-        if not _serves(key, settings.get(key), value):
+        if not wanted.serves(key, settings.get(key)):
             text = f"{seen.name}: {key} is {settings.get(key, 'unknown')}, expected {value}"
             command = f"kafka-configs --alter --entity-type topics --entity-name {seen.name} --add-config {key}={value}"
             judge = warning if key in ("segment.bytes", "retention.ms", "retention.bytes") else fault
             yield judge(Check.TOPICS, text, command)
-
-
-def _serves(key: str, found: str | None, wanted: str) -> bool:
-    """Whether a setting is as required; more space or a longer time does no harm."""
-    if found is None:
-        return False
-    if key == "max.message.bytes":
-        return int(found) >= int(wanted)
-    if key in ("retention.ms", "retention.bytes"):
-        return int(found) == -1 or int(found) >= int(wanted)
-    if key == "segment.bytes":
-        return int(found) <= 4 * int(wanted)
-    return found == wanted

@@ -58,6 +58,13 @@ _KINDS: Mapping[str, Mapping[Word, _Setting]] = {
         Word.IGNORE: _Setting(section="guard", key="mode", value="off"),
     },
 }
+_TOLD: Mapping[str, str] = {
+    "uneven_load": "uneven load",
+    "wrong_size": "too few or too many workers",
+    "daily_peak": "daily peaks ahead",
+    "suffering_job": "plans under which a job suffers",
+}
+_DOES: Mapping[Word, str] = {Word.FIX: "mends", Word.CHECK: "only reports", Word.IGNORE: "leaves alone"}
 _MEANS: Mapping[str, Word] = {"dry-run": Word.CHECK, "stop": Word.FIX}
 """Values of those keys that no word stands for, and the word that comes next to them."""
 OF_APPS = ("uneven_load", "wrong_size")
@@ -75,8 +82,9 @@ class Anomalies:
 
     @property
     def text(self) -> str:
-        """For a log."""
-        return ", ".join(f"{kind.replace('_', ' ')} {getattr(self, kind)}" for kind in _KINDS)
+        """For a log: what an acting controller does about which kind."""
+        kinds = {word: [told for kind, told in _TOLD.items() if getattr(self, kind) is word] for word in Word}
+        return "; ".join(f"{_DOES[word]} {', '.join(told)}" for word, told in kinds.items() if told)
 
 
 def anomalies_of(*, plans: str, freeze: Sequence[str], scaling: str, forecast: str, guard: str) -> Anomalies:

@@ -1,12 +1,15 @@
 """What a Faust app is given so that it reaches the brokers as agent and controller do."""
 
+import asyncio
 from pathlib import Path
 
 import faust
 import pytest
 from faust.types.auth import AuthProtocol
 
+from tests.e2e.security.issuer import Issuer
 from trimtab_agent.engines.faust import BadKafkaFile, broker_options
+from trimtab_protocol.settings.kafka import Secret
 
 SERVERS = '[kafka]\nbootstrap_servers = "k1:9093, k2:9093"\n'
 
@@ -49,3 +52,27 @@ def test_a_file_that_cannot_be_used_is_one_line(tmp_path: Path, more: str, compl
     assert complaint in str(caught.value)
     with pytest.raises(BadKafkaFile, match="No such file"):
         broker_options(tmp_path / "none.toml")
+
+
+def test_a_token_is_kept_and_renewed_and_a_wrong_secret_is_no_token(tmp_path: Path) -> None:
+    with Issuer({"w": Secret("hush")}) as issuer:
+        secret = tmp_path / "secret"
+        secret.touch(mode=0o600)
+        secret.write_text("hush\n")
+        oauth = f'mechanism = "OAUTHBEARER", client_id = "w", client_secret_file = "{secret}"'
+        oauth = f'sasl = {{ {oauth}, token_endpoint = "{issuer.address}", extensions = {{ pool = "p" }} }}\n'
+        options = broker_options(written(tmp_path, oauth + "tls = {}\n"))
+        credentials = options["broker_credentials"]
+        assert (credentials.mechanism.value, credentials.protocol) == ("OAUTHBEARER", AuthProtocol.SASL_SSL)
+        provider = credentials.oauth_cb
+        assert provider.extensions() == {"pool": "p"}
+        first = asyncio.run(provider.token())
+        assert asyncio.run(provider.token()) == first
+        assert issuer.issued == ["w"]
+        provider._renew_at = 0.0
+        asyncio.run(provider.token())
+        assert issuer.issued == ["w", "w"]
+        secret.write_text("guessed\n")
+        wrong = broker_options(written(tmp_path, oauth))["broker_credentials"].oauth_cb
+        with pytest.raises(OSError, match="401"):
+            asyncio.run(wrong.token())

@@ -32,13 +32,18 @@ def test_without_security_nothing_is_said_about_it() -> None:
     plain = read(SERVERS + 'client = { "security.protocol" = "ssl", "linger.ms" = 5, "enable.x" = true }\n')
 
     assert for_librdkafka(plain) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "ssl",
         "linger.ms": "5",
         "enable.x": "true",
     }
-    assert for_librdkafka(read(SERVERS)) == {"bootstrap.servers": "k1:9093,k2:9093"}
+    assert for_librdkafka(read(SERVERS)) == {
+        "allow.auto.create.topics": "false",
+        "bootstrap.servers": "k1:9093,k2:9093",
+    }
     assert for_java(read(SERVERS), text_of) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "PLAINTEXT",
     }
@@ -47,6 +52,7 @@ def test_without_security_nothing_is_said_about_it() -> None:
 
 def test_tls_and_sasl_for_librdkafka() -> None:
     assert for_librdkafka(read(SERVERS + MUTUAL + SASL)) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": "ca.pem",
@@ -61,6 +67,7 @@ def test_tls_and_sasl_for_librdkafka() -> None:
 def test_tls_and_sasl_for_java_need_no_file_where_it_runs() -> None:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     assert for_java(read(SERVERS + MUTUAL + SASL), text_of) == {
+        "allow.auto.create.topics": "false",
         "bootstrap.servers": "k1:9093,k2:9093",
         "security.protocol": "SASL_SSL",
         "ssl.truststore.type": "PEM",
@@ -70,6 +77,35 @@ def test_tls_and_sasl_for_java_need_no_file_where_it_runs() -> None:
         "ssl.keystore.certificate.chain": "OWN",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.jaas.config": rf'{module} required username="agent" password="pa\"ss\\word";',
+    }
+
+
+OAUTH = (
+    'sasl = { mechanism = "OAUTHBEARER", client_id = "agent", client_secret_file = "pw", scope = "kafka", '
+    'token_endpoint = "https://login/token", extensions = { logicalCluster = "lkc-1", poolId = "p" } }\n'
+)
+
+
+def test_tokens_for_librdkafka_and_java() -> None:
+    settings = read(SERVERS + TLS + OAUTH)
+    told = {key: value for key, value in for_librdkafka(settings).items() if key.startswith("sasl.")}
+    assert told == {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": "https://login/token",
+        "sasl.oauthbearer.client.id": "agent",
+        "sasl.oauthbearer.client.secret": PASSWORD,
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.extensions": "logicalCluster=lkc-1,poolId=p",
+    }
+    java = "org.apache.kafka.common.security.oauthbearer"
+    told = {key: value for key, value in for_java(settings, text_of).items() if key.startswith("sasl.")}
+    assert told == {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://login/token",
+        "sasl.login.callback.handler.class": f"{java}.OAuthBearerLoginCallbackHandler",
+        "sasl.jaas.config": rf'{java}.OAuthBearerLoginModule required clientId="agent" clientSecret="pa\"ss\\word" '
+        'scope="kafka" extension_logicalCluster="lkc-1" extension_poolId="p";',
     }
 
 
@@ -97,6 +133,15 @@ def test_a_password_shows_itself_nowhere() -> None:
     ("text", "complaint"),
     [
         ("", "kafka.bootstrap_servers: missing, expected"),
+        (
+            SERVERS + OAUTH.replace("https", "http"),
+            "kafka.sasl.token_endpoint: found 'another text', expected an address",
+        ),
+        (
+            SERVERS + OAUTH.replace("lkc-1", "a,b"),
+            "kafka.sasl.extensions.logicalCluster: found 'logicalCluster', expected",
+        ),
+        (SERVERS + OAUTH.replace("client_id", "username"), "kafka.sasl.client_id: missing, expected"),
         (SERVERS + "colour = 1\n", "kafka.colour: found a whole number, expected no such field"),
         (SERVERS + 'settings = { "linger.ms" = 5 }\n', "kafka.settings: found an object, expected no such"),
         (SERVERS + 'client = { "group.id" = "x" }\n', "kafka.client.group.id: found 'group.id', expected a setting"),
