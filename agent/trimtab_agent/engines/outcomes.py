@@ -152,6 +152,10 @@ class WorkerStatus(Protocol):
         """
 
     @property
+    def maybe_reset(self) -> bool:
+        """Whether that may have happened within the last hour, but nobody knows."""
+
+    @property
     def lost(self) -> bool:
         """Whether, within the last hour, it found that records were deleted before it read them: inputs, or changes
         of its tables.  False if that is unknown.

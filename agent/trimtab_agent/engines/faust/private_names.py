@@ -265,7 +265,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         COORDINATOR,
         (Patch.FENCE, Patch.TOPICS_KNOWN),
-        "commits that prove membership",
+        "commits that prove membership; offsets that a worker has committed told apart from those that a tool has set",
         ("_closing", "generation", "group_id"),
         (
             ("_perform_assignment", ("response",)),
@@ -273,6 +273,7 @@ PRIVATES: tuple[Private, ...] = (
             ("reset_generation", ()),
             ("request_rejoin", ()),
             ("commit_offsets", ("assignment", "offsets")),
+            ("_do_fetch_commit_offsets", ("partitions",)),
         ),
     ),
     Private(STATE.Subscription, (), "detecting that a rebalance has begun", ("_reassignment_in_progress",)),

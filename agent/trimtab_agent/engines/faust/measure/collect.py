@@ -102,6 +102,7 @@ class Collector:
             paused_s=paused_s,
             paused=paused,
             reset=status.reset or None,
+            maybe_reset=status.maybe_reset or None,
             lost=status.lost or None,
         )
 

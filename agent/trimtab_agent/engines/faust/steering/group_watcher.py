@@ -117,19 +117,22 @@ class GroupWatcher:
                 parts.shared.layout = None
         self._see_standstill()
         if parts.shared.layout is not None and parts.shared.refusal is None:
-            recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
-            if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters, time.time()):
+            consumer, ends = parts.app.consumer, parts.app.tables.recovery.active_highwaters
+            others = consumer.set_by_others
+            if doubt := done_again(parts.ownership, consumer.from_start, others, ends, time.time()):
                 self._read_again(doubt)
             else:
-                thread, committed = parts.app.consumer.thread, self._committed()
-                parts.work.start(tell_of_reset(parts.ownership, thread, committed, self._read_again, time.time))
+                look = tell_of_reset(
+                    parts.ownership, consumer.thread, self._committed(), others, self._read_again, time.time
+                )
+                parts.work.start(look)
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
 
     def _read_again(self, found: Again) -> None:
-        """Log that inputs are read again, and report it for a while."""
+        """Log that inputs are, or may be, read again, and report it for a while."""
         log.warning("%s", found.text)
-        self.tell(Trouble.READ_AGAIN, found.short)
+        self.tell(Trouble.READ_AGAIN if found.certain else Trouble.MAY_READ_AGAIN, found.short)
 
     def tell(self, trouble: Trouble, text: str) -> None:
         """Report a trouble for a while."""

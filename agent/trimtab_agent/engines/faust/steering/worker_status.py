@@ -118,6 +118,11 @@ class FaustWorkerStatus:
         return self._shared.troubles.worst(Trouble.READ_AGAIN) is not None
 
     @property
+    def maybe_reset(self) -> bool:
+        """Whether that may have happened within the last hour, but deleted records would look the same."""
+        return self._shared.troubles.worst(Trouble.MAY_READ_AGAIN) is not None
+
+    @property
     def lost(self) -> bool:
         """Whether, within the last hour, it found that records were deleted before it read them."""
         return self._shared.troubles.worst(Trouble.INPUTS_LOST, Trouble.STATE_LOST) is not None

@@ -49,8 +49,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
         self._ends = LogEnds()
-        self.from_start: dict[TP, int] = {}
-        """Records of each source partition that had no committed offset when this generation began."""
+        self.from_start: dict[TP, range] = {}
+        """Offsets of each source partition that had no committed offset, or 0, when this generation began."""
+        self.set_by_others: frozenset[TP] = frozenset()
+        """Source partitions whose committed offset, if any, no worker had committed when this generation began."""
         super().__init__(transport, *args, **options)
 
     def _new_consumer_thread(self) -> SteeredThread:
@@ -218,18 +220,20 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         rebalances = self._rebalances
         await super().perform_seek()
         fresh = [tp for tp in self.assignment() if not self._is_changelog_tp(tp) and not self._committed_offset.get(tp)]
+        committed_here = self._thread.committed_here
+        self.set_by_others = frozenset(tp for tp in self.assignment() if tp not in committed_here)
         self.from_start = await self._seek_to_start(fresh) if fresh else {}
         await self._stay_if_overtaken(rebalances)
         for tp in self.assignment():
             self._position[tp] = self._read_offset[tp] or 0
         self._sought = True
 
-    async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, int]:
-        """Read these partitions from their start; returns the number of records that each has."""
+    async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, range]:
+        """Read these partitions from their start; returns the offsets that each has."""
         starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
         for tp in tps:
             await self.seek(tp, starts[tp])
-        return {tp: (ends.get(tp) or 0) - starts[tp] for tp in tps}
+        return {tp: range(starts[tp], max(starts[tp], ends.get(tp) or 0)) for tp in tps}
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
         """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""

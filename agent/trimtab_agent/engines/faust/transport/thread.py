@@ -25,6 +25,8 @@ from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
+COMMITTED_HERE = "trimtab"
+"""Metadata of each offset that a worker commits.  Whoever sets offsets by a tool of Kafka writes other metadata."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
 """Error codes of a heartbeat response that confirm membership and extend the session."""
 
@@ -49,6 +51,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and commits that prove membership."""
 
     _topics: TopicMetadata | None = None
+    committed_here: frozenset[TP] = frozenset()
+    """Partitions whose offset a worker had committed, when this worker was told the offsets last."""
 
     @property
     def fence(self) -> Fence:
@@ -74,6 +78,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
+        self._mark_commits(coordinator)
 
         async def send_req(request: Any) -> Any:
             if isinstance(request, OffsetCommitRequest) and coordinator.generation == NO_GENERATION:
@@ -101,6 +106,22 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         coordinator._send_req = send_req
         coordinator.reset_generation = reset_generation
         coordinator._perform_assignment = assign_what_is_known
+
+    def _mark_commits(self, coordinator: Any) -> None:
+        commit_offsets, fetch_offsets = coordinator.commit_offsets, coordinator._do_fetch_commit_offsets
+
+        async def commit_marked(assignment: Any, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            marked = {tp: OffsetAndMetadata(at.offset, COMMITTED_HERE) for tp, at in offsets.items()}
+            await commit_offsets(assignment, marked)
+
+        async def fetch_and_see_marks(partitions: Collection[TopicPartition]) -> Any:
+            found = await fetch_offsets(partitions)
+            marked = {TP(*tp) for tp, at in found.items() if at.metadata == COMMITTED_HERE}
+            self.committed_here = self.committed_here.difference(TP(*tp) for tp in partitions) | marked
+            return found
+
+        coordinator.commit_offsets = commit_marked
+        coordinator._do_fetch_commit_offsets = fetch_and_see_marks
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer."""

@@ -43,6 +43,7 @@ class FakeStatus:
     following_s: float | None = None
     paused: tuple[float, int] | None = None
     reset: bool = False
+    maybe_reset: bool = False
     lost: bool = False
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 

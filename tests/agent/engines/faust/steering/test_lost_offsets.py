@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +20,10 @@ from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.reason_text import reason_text
 
 NOW = 1_000_000_000.0
-AGAIN = Again(text="the long text", short="the short one")
+AGAIN = Again(text="the long text", short="the short one", certain=True)
 ORDERS, PAYMENTS, SUMS, ALERTS = (TP(topic, 0) for topic in ("orders", "payments", "sums-changelog", "alerts"))
+
+ALL = frozenset({ORDERS, PAYMENTS, SUMS, ALERTS})
 
 
 def an_owner() -> Ownership:
@@ -42,18 +44,31 @@ def an_owner() -> Ownership:
 
 
 def test_state_without_any_offset_is_told() -> None:
-    told = done_again(an_owner(), {ORDERS: 90, PAYMENTS: 0}, {SUMS: 41}, NOW)
+    told = done_again(an_owner(), {ORDERS: range(90), PAYMENTS: range(0)}, ALL, {SUMS: 41}, NOW)
 
     assert told is not None
+    assert told.certain
     assert told.text.startswith("shop/sums/0: the consumer group has no offsets of their topics")
     assert (
         told.short
         == reason_text(told.short)
         == (
-            "there are no offsets, seen 2001-09-09 01:46 UTC: reads orders/0 from its start on, 90 records "
-            "(and 1 more partitions); the tables of shop/sums/0 have later state"
+            "there are no offsets, seen 2001-09-09 01:46 UTC: reads orders/0 from its start on, offsets 0 to 89; "
+            "the tables of shop/sums/0 have state"
         )
     )
+
+
+def test_without_any_offset_and_without_the_first_records_it_is_only_possible() -> None:
+    """The app was stopped until its offsets and its inputs had expired: what is there now is new."""
+    told = done_again(an_owner(), {ORDERS: range(500, 590), PAYMENTS: range(7, 7)}, ALL, {SUMS: 41}, NOW)
+
+    assert told is not None
+    assert not told.certain
+    assert "may" not in told.text.split(".")[0]
+    assert "nothing is counted twice" in told.text
+    assert told.short == reason_text(told.short)
+    assert told.short.startswith("there are no offsets, inputs may be done again, seen 2001-09-09 01:46 UTC: reads")
 
 
 @pytest.mark.parametrize(
@@ -68,7 +83,14 @@ def test_state_without_any_offset_is_told() -> None:
     ],
 )
 def test_what_counts_nothing_twice_is_not_told(from_start: dict[TP, int], ends: dict[TP, int]) -> None:
-    assert done_again(an_owner(), from_start, ends, NOW) is None
+    offsets = {tp: range(count) for tp, count in from_start.items()}
+    assert done_again(an_owner(), offsets, ALL, ends, NOW) is None
+
+
+def test_a_worker_that_committed_0_itself_is_not_told() -> None:
+    """A hand-over commits the position of a key group that has not had any input yet."""
+    from_start = {ORDERS: range(90), PAYMENTS: range(0)}
+    assert done_again(an_owner(), from_start, ALL - {PAYMENTS}, {SUMS: 41}, NOW) is None
 
 
 class Broker:
@@ -93,32 +115,34 @@ def told_of(
     *,
     written: float = LATER,
     firsts: Mapping[TP, FirstRecord] | None = None,
+    by_workers: frozenset[TP] = frozenset(),
 ) -> list[Again]:
     told: list[Again] = []
     broker = Broker(firsts or {ORDERS: FIRST}, {SUMS: written})
-    asyncio.run(tell_of_reset(an_owner(), broker, committed, told.append, lambda: NOW))
+    asyncio.run(tell_of_reset(an_owner(), broker, committed, ALL - by_workers, told.append, lambda: NOW))
     return told
 
 
 def test_offsets_that_were_set_to_the_start_are_told() -> None:
     [told] = told_of({ORDERS: 50, PAYMENTS: 7})
 
+    assert not told.certain
     assert told.text.startswith("shop/sums/0: the consumer group begins at the first record of their topics")
     assert (
         told.short
         == reason_text(told.short)
         == (
-            "offsets were reset, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, of 1970-01-01 00:16 UTC; "
-            "the tables of shop/sums/0 have later state"
+            "offsets may have been reset, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, its first record, of "
+            "1970-01-01 00:16 UTC; the tables of shop/sums/0 have state"
         )
     )
 
 
 def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeypatch: pytest.MonkeyPatch) -> None:
     def begun(*, from_start: bool, set_back: bool) -> Worker:
-        async def tell(_owner: object, _thread: object, _at: object, told: Callable[[Again], None], _: object) -> None:
+        async def tell(*given: Any) -> None:
             if set_back:
-                told(AGAIN)
+                given[-2](AGAIN)
 
         async def play() -> Worker:
             worker = Worker()
@@ -127,7 +151,9 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
             worker.parts.ownership.learn = lambda layout: None  # type: ignore[method-assign]
             worker.parts.ownership.sources = lambda key_groups: set()  # type: ignore[method-assign]
             app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
-            app.consumer = SimpleNamespace(from_start={}, thread=None, _committed_offset={})
+            app.consumer = SimpleNamespace(
+                from_start={}, set_by_others=frozenset(), thread=None, _committed_offset={}
+            )
             worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
             monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())
@@ -155,7 +181,7 @@ def test_of_two_topics_both_must_begin_anew() -> None:
 
     assert told_of({ORDERS: 50, PAYMENTS: 7}, firsts=firsts) == []
     [told] = told_of({ORDERS: 50, PAYMENTS: 3}, firsts=firsts)
-    assert "reads orders/0 from 50 on, of 1970-01-01 00:16 UTC (and 1 more partitions)" in told.short
+    assert "reads orders/0 from 50 on, its first record, of 1970-01-01 00:16 UTC (and 1 more partitions)" in told.short
 
 
 @pytest.mark.parametrize(
@@ -171,6 +197,11 @@ def test_what_goes_on_where_it_was_is_not_told(committed: dict[TP, int | None], 
     assert told_of(committed, written=written) == []
 
 
+def test_records_dated_long_ago_and_deleted_up_to_what_a_worker_has_committed_are_no_reset() -> None:
+    """Their dates are those of events, so the state is always newer: it shows nothing."""
+    assert told_of({ORDERS: 50, PAYMENTS: 7}, by_workers=frozenset({ORDERS, PAYMENTS})) == []
+
+
 def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Away(Broker):
         async def first_records(self, tps: Collection[TP], limit_s: float) -> dict[TP, FirstRecord]:
@@ -178,7 +209,7 @@ def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFix
 
     caplog.set_level("INFO")
     told: list[Again] = []
-    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}, told.append, lambda: NOW))
+    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}, ALL, told.append, lambda: NOW))
 
     assert told == []
     assert "it is not known whether offsets were set to the start" in caplog.text
