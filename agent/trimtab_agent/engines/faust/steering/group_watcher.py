@@ -10,6 +10,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
+from trimtab_agent.engines.faust.safety.open_files import TooFewFiles, files_doubt, open_files_limit
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import Parts
@@ -82,6 +83,26 @@ class GroupWatcher:
             log.warning("the placement topic was not read within %g s; joining the group without a placement", limit_s)
         elif shared.placement is None and await self._is_empty(changelogs):
             shared.empty_at = time.monotonic()
+
+    def topics_known(self) -> None:
+        """Compare the files that the databases of key groups need with the limit.  Raises TooFewFiles."""
+        app, shared = self._parts.app, self._parts.shared
+        if shared.layout is None:
+            return
+        try:
+            operators = shared.layout.operators(app.consumer.thread.partition_count)
+        except MixedPartitions:  # told when tables are restored
+            return
+        databases = {each.id: each.partitions * len(each.changelogs) for each in operators}
+        named = in_all = sum(databases.values())
+        if (placement := shared.placement) is not None:
+            rows = {each.id: placement.owners.get(each.id, ()) for each in operators}
+            named = sum(len(each.changelogs) * sum(shared.worker in row for row in rows[each.id]) for each in operators)
+        try:
+            shared.few_files = files_doubt(named=named, in_all=in_all, limit=open_files_limit())
+        except TooFewFiles as error:
+            log.critical("%s", error)
+            raise
 
     async def before_assignment(self, told: Collection[bytes]) -> None:
         """As leader, wait until this worker has read the newest placement that any member has read.

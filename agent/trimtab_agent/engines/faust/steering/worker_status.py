@@ -38,7 +38,7 @@ class FaustWorkerStatus:
         """What is not as it should be, the worst only.
 
         Inputs are read again, inputs or state are lost; parts of the newest placement, topics or local topics are
-        missing.
+        missing; too few files may be open for all key groups.
         """
         if (trouble := self._shared.troubles.worst()) is not None:
             return trouble
@@ -47,7 +47,7 @@ class FaustWorkerStatus:
         missing = sorted(self._ownership.missing)
         if missing:
             return f"the broker does not know these topics: {first_few(missing)}"
-        return self._shared.not_local
+        return self._shared.not_local or self._shared.few_files
 
     @property
     def state(self) -> WorkerState:

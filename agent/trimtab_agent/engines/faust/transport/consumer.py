@@ -72,6 +72,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
+        self.watcher.topics_known()
         await super().subscribe(topics)
 
     # ---- fetching

@@ -151,9 +151,7 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
             worker.parts.ownership.learn = lambda layout: None  # type: ignore[method-assign]
             worker.parts.ownership.sources = lambda key_groups: set()  # type: ignore[method-assign]
             app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
-            app.consumer = SimpleNamespace(
-                from_start={}, set_by_others=frozenset(), thread=None, _committed_offset={}
-            )
+            app.consumer = SimpleNamespace(from_start={}, set_by_others=frozenset(), thread=None, _committed_offset={})
             worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
             monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())

@@ -1,0 +1,166 @@
+"""What a worker says of its inputs when records, offsets or brokers are gone: what it does not know is unknown."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.e2e.steering.cluster import until
+from tests.e2e.steering.tiny_agent import Agent
+from tests.paths import ROOT, python_path
+from trimtab_protocol.messages.local import Statistics
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.processes import Child, Processes
+
+pytestmark = pytest.mark.light
+PARTITIONS = 2
+W0 = WorkerId("w0")
+LIMIT_S = 120.0
+HOUR_S = 3600.0
+
+
+class Job:
+    """One worker of the job, its agent, and its inputs."""
+
+    def __init__(self, broker: Broker, name: str, folder: Path, processes: Processes, bootstrap: str) -> None:
+        self.broker, self.name, self.topic = broker, name, f"{name}-in"
+        self.agent = Agent()
+        self.admin = AdminClient({"bootstrap.servers": broker.address})
+        self._folder, self._processes, self._bootstrap = folder, processes, bootstrap
+        self._producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 5})
+
+    def start(self, *, files: int | None = None, **environment: str) -> Child:
+        """Start the worker; `files` = how many it may have open."""
+        self.agent.statistics.pop(W0, None)
+        command = [sys.executable, "-m", "faust", "-A", "tests.e2e.honest_app:app", "worker", "--without-web"]
+        if files is not None:
+            command = ["bash", "-c", f"ulimit -n {files}; exec {' '.join(command)}"]
+        given = {
+            "HONEST_NAME": self.name,
+            "HONEST_BROKER": f"kafka://{self._bootstrap}",
+            "HONEST_DATA": str(self._folder / "data"),
+            "PYTHONPATH": python_path(ROOT),
+            "TRIMTAB_CLUSTER": self.name,
+            "TRIMTAB_WORKER": W0,
+            "TRIMTAB_SOCKET": str(self._folder / "agent.sock"),
+        }
+        return self._processes.start(W0, command, environment=given | environment)
+
+    async def stop(self, child: Child) -> None:
+        await asyncio.to_thread(child.stop)
+
+    def send(self, count: int, *, age_s: float = 0.0) -> None:
+        """Send so many inputs to each partition, dated so long ago."""
+        at_ms = int((time.time() - age_s) * 1e3)
+        for number in range(count):
+            for partition in range(PARTITIONS):
+                self._producer.produce(self.topic, b"1", f'"{partition}-{number % 50}"', partition, timestamp=at_ms)
+            self._producer.poll(0)
+        assert self._producer.flush(30.0) == 0
+
+    def committed(self) -> list[int]:
+        """The committed offset of each partition; -1 = none."""
+        asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(self.topic, p) for p in range(PARTITIONS)])
+        [future] = self.admin.list_consumer_group_offsets([asked]).values()
+        return [each.offset if each.error is None else -1 for each in future.result(20.0).topic_partitions]
+
+    def commit(self, offset: int) -> None:
+        """Set the group's offsets, as Kafka's tools do."""
+        given = [TopicPartition(self.topic, p, offset) for p in range(PARTITIONS)]
+        asked = ConsumerGroupTopicPartitions(self.name, given)
+        [future] = self.admin.alter_consumer_group_offsets([asked]).values()
+        future.result(20.0)
+
+    def purge(self, offset: int) -> None:
+        """Delete all records before an offset."""
+        asked = self.admin.delete_records([TopicPartition(self.topic, p, offset) for p in range(PARTITIONS)])
+        for future in asked.values():
+            future.result(20.0)
+
+    @property
+    def said(self) -> Statistics | None:
+        """What the worker said last."""
+        return self.agent.statistics[W0][1] if W0 in self.agent.statistics else None
+
+    async def comes_true(self, what: Callable[[Statistics], bool], limit_s: float = LIMIT_S) -> None:
+        """Wait for statistics of a running worker of which this holds."""
+
+        def holds() -> bool:
+            said = self.said
+            return said is not None and said.state is WorkerState.RUNNING and bool(said.key_groups) and what(said)
+
+        assert await until(holds, limit_s), self.said
+
+    async def done(self, offset: int) -> None:
+        """Wait until all inputs before an offset are processed and committed."""
+        await self.comes_true(lambda said: all(each.backlog == 0 for each in said.key_groups))
+        deadline = time.monotonic() + LIMIT_S
+        while (at := await asyncio.to_thread(self.committed)) != [offset] * PARTITIONS:
+            assert time.monotonic() < deadline, at
+            await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def a_job(broker: Broker, name: str, folder: Path, bootstrap: str | None = None) -> AsyncIterator[Job]:
+    """A job whose topics exist."""
+    compact = {"cleanup.policy": "compact"}
+    broker.create_topics(
+        [
+            Topic(name=f"{name}-in", partitions=PARTITIONS),
+            Topic(name=f"{name}-counts-changelog", partitions=PARTITIONS, settings=compact),
+        ]
+    )
+    with Processes(folder / "logs") as processes:
+        job = Job(broker, name, folder, processes, bootstrap or broker.address)
+        server = await job.agent.serve(folder / "agent.sock")
+        try:
+            yield job
+        finally:
+            server.close()
+
+
+def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
+    broker: Broker, unique: str, tmp_path: Path
+) -> None:
+    async def play() -> None:
+        async with a_job(broker, unique, tmp_path) as job:
+            short = job.start(files=209)
+            assert await until(lambda: not short.alive, LIMIT_S)
+            told = "may have 209 files open, but the 2 databases of its key groups need 210 or more"
+            assert told in short.log.read_text()
+
+            job.send(100, age_s=HOUR_S)  # event time: the state is newer than any of them
+            worker = job.start()
+            await job.done(100)
+            await job.stop(worker)
+            job.purge(100)
+            job.send(20, age_s=HOUR_S)
+            worker = job.start()
+            await job.done(120)
+            await asyncio.sleep(2.0)  # the broker is asked beside the job
+            assert job.said is not None
+            assert (job.said.reset, job.said.maybe_reset) == (None, None)
+            await job.stop(worker)
+            assert "twice" not in worker.log.read_text()
+
+            job.commit(100)  # to the first records, by a tool
+            worker = job.start()
+            await job.comes_true(lambda said: said.maybe_reset is True and said.reset is None)
+            await job.done(120)
+            assert "offsets may have been reset" in str(job.agent.hellos[W0].reason)
+            await job.stop(worker)
+
+            job.commit(50)  # to what is gone
+            worker = job.start()
+            await job.comes_true(lambda said: said.lost is True and said.reset is None)
+            await job.stop(worker)
+
+    asyncio.run(play())
