@@ -11,13 +11,14 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from tests.e2e.proxy import Proxy
 from tests.e2e.steering.cluster import until
 from tests.e2e.steering.tiny_agent import Agent
 from tests.paths import ROOT, python_path
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports
 from trimtab_sandbox.processes import Child, Processes
 
 pytestmark = pytest.mark.light
@@ -66,6 +67,16 @@ class Job:
             self._producer.poll(0)
         assert self._producer.flush(30.0) == 0
 
+    def send_each_in_a_transaction(self, count: int) -> None:
+        """Send so many inputs of 10 ms to each partition, and behind each of them the marker of its transaction."""
+        producer = Producer({"bootstrap.servers": self.broker.address, "transactional.id": self.name, "linger.ms": 0})
+        producer.init_transactions(30.0)
+        for number in range(count):
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce(self.topic, b"10", f'"{partition}-{number % 50}"', partition)
+            producer.commit_transaction(30.0)
+
     def committed(self) -> list[int]:
         """The committed offset of each partition; -1 = none."""
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(self.topic, p) for p in range(PARTITIONS)])
@@ -98,6 +109,20 @@ class Job:
             return said is not None and said.state is WorkerState.RUNNING and bool(said.key_groups) and what(said)
 
         assert await until(holds, limit_s), self.said
+
+    async def backlogs(self, worker: Child) -> list[int]:
+        """What is said to wait in all, from the worker's start until nothing does."""
+        seen: dict[float, int] = {}
+
+        def nothing(said: Statistics) -> bool:
+            known = [each.backlog for each in said.key_groups if each.backlog is not None]
+            if len(known) == PARTITIONS:
+                seen[said.at_ms] = sum(known)
+            return len(known) == PARTITIONS and sum(known) == 0
+
+        await self.comes_true(nothing)
+        await self.stop(worker)
+        return list(seen.values())
 
     async def done(self, offset: int) -> None:
         """Wait until all inputs before an offset are processed and committed."""
@@ -163,4 +188,46 @@ def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
             await job.comes_true(lambda said: said.lost is True and said.reset is None)
             await job.stop(worker)
 
+            await asyncio.to_thread(job.send_each_in_a_transaction, 200)
+            seen = await job.backlogs(job.start())
+            assert 50 < max(seen) <= PARTITIONS * 210, "200 records on 400 offsets of each partition"
+
     asyncio.run(play())
+
+
+def test_a_broker_out_of_reach_is_named_and_a_worker_reads_on_at_its_new_address(unique: str, tmp_path: Path) -> None:
+    """Only the bootstrap server's address stays."""
+    [behind] = free_ports(1)
+    bootstrap, first, second = (Proxy(behind) for _ in range(3))
+    with Processes(tmp_path / "broker-logs") as processes:
+        broker = Broker(tmp_path / "broker", processes, detours=[Detour(proxy=first.port, behind=behind)])
+        broker.start()
+
+        async def play() -> None:
+            async with a_job(broker, unique, tmp_path, f"127.0.0.1:{bootstrap.port}") as job:
+                job.send(30)
+                worker = job.start()
+                await job.done(30)
+                await job.comes_true(lambda said: all(each.cpu_s is not None for each in said.key_groups))
+
+                first.cut()
+                job.send(50)
+                away = f"broker 1 at 127.0.0.1:{first.port} does not answer"
+                await job.comes_true(lambda said: said.unknown == away)
+                assert job.said is not None
+                assert {(each.backlog, each.cpu_s) for each in job.said.key_groups} == {(None, None)}
+
+                await asyncio.to_thread(broker.stop)
+                broker._detours = (Detour(proxy=second.port, behind=behind),)
+                broker._write_settings(broker.ports)
+                await asyncio.to_thread(broker.start)
+                first.close()
+                await job.done(80)
+                await job.stop(worker)
+
+        try:
+            asyncio.run(play())
+        finally:
+            for proxy in (bootstrap, second):
+                proxy.close()
+            broker.stop()

@@ -173,5 +173,8 @@ class WorkerStatus(Protocol):
     def lag_records(self, key_group: KeyGroup) -> int | None:
         """Changelog records that a cold owner would replay (end - start of the changelogs)."""
 
+    def out_of_reach(self, key_group: KeyGroup) -> str | None:
+        """Why the key group's inputs cannot be read, so that its load is unknown; None = they can."""
+
     def backlog(self, key_group: KeyGroup) -> int | None:
         """Input tuples that are waiting for the key group's agents."""

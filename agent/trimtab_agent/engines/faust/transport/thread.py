@@ -223,27 +223,47 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())
 
-    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
+    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int | None]:
         """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
 
-        While a batch of a partition waits to be taken, aiokafka does not fetch the partition again, and its high water
-        mark stands still.  Raises KafkaError, and TimeoutError after `limit_s`.
+        None where the partition's leader does not answer within `limit_s`.  While a batch of a partition waits to be
+        taken, aiokafka does not fetch the partition again, and its high water mark stands still.
         """
 
-        async def ask() -> dict[TP, int]:
+        async def ask_one(consumer: Any, old: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+            try:
+                async with asyncio.timeout(limit_s):
+                    ends: Mapping[TopicPartition, int] = await consumer.end_offsets(list(old))
+                    return ends
+            except (KafkaError, TimeoutError):
+                return {}
+
+        async def ask() -> dict[TP, int | None]:
             consumer = self._ensure_consumer()
             now_ms, assigned = time.time() * 1000.0, consumer.assignment()
-            old = [
-                tp
-                for tp in tps
-                if _key(tp) in assigned
-                and ((at_ms := consumer.last_poll_timestamp(_key(tp))) is None or now_ms - at_ms > 1000.0 * after_s)
-            ]
-            ends = await consumer.end_offsets([_key(tp) for tp in old]) if old else {}
-            return {tp: ends[_key(tp)] for tp in old if _key(tp) in ends}
+            by_leader: dict[object, list[TopicPartition]] = {}
+            for tp in map(_key, tps):
+                if tp in assigned and (
+                    (at_ms := consumer.last_poll_timestamp(tp)) is None or now_ms - at_ms > 1000.0 * after_s
+                ):
+                    by_leader.setdefault(consumer._client.cluster.leader_for_partition(tp), []).append(tp)
+            answers = await asyncio.gather(*(ask_one(consumer, old) for old in by_leader.values()))
+            return {TP(*tp): ends.get(tp) for old, ends in zip(by_leader.values(), answers, strict=True) for tp in old}
 
-        async with asyncio.timeout(limit_s):
-            return await self._in_thread(ask())
+        return await self._in_thread(ask())
+
+    def position(self, tp: TP) -> int | None:
+        """The offset behind what has been taken of this partition; None if unknown.  Callable from any thread."""
+        assignment = self._ensure_consumer()._subscription.subscription.assignment
+        state: Any = None if assignment is None else assignment._tp_state.get(_key(tp))
+        return None if state is None else state._position
+
+    def leader(self, tp: TP) -> str:
+        """The broker that has this partition, as operators know it.  Callable from any thread."""
+        cluster = self._ensure_consumer()._client.cluster
+        number = cluster.leader_for_partition(_key(tp))
+        broker = None if number is None else cluster.broker_metadata(number)
+        return "no broker" if broker is None else f"broker {number} at {broker.host}:{broker.port}"
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""
