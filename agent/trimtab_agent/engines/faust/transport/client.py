@@ -48,6 +48,8 @@ def ask_bootstrap_servers_again() -> None:
             return False
         # A client of its own, so that this one's metadata stays whole while another broker is asked.
         other = copy.copy(client)
+        for method in [name for name in vars(other) if hasattr(AIOKafkaClient, name)]:
+            delattr(other, method)  # wrapped by the producer, for this client and its metadata
         other.cluster = ClusterMetadata(metadata_max_age_ms=client._metadata_max_age_ms)
         other._conns, other._get_conn_lock_value = {}, None
         try:
