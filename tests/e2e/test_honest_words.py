@@ -96,6 +96,17 @@ class Job:
         for future in asked.values():
             future.result(20.0)
 
+    def make_the_changelog_anew(self) -> None:
+        """As by a backup: it is shorter than what workers have written."""
+        name = f"{self.name}-counts-changelog"
+        self.admin.delete_topics([name])[name].result(20.0)
+        deadline = time.monotonic() + LIMIT_S
+        while name in self.admin.list_topics(timeout=20.0).topics and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self.broker.create_topics(
+            [Topic(name=name, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})], limit_s=LIMIT_S
+        )
+
     @property
     def said(self) -> Statistics | None:
         """What the worker said last."""
@@ -191,6 +202,13 @@ def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
             await asyncio.to_thread(job.send_each_in_a_transaction, 200)
             seen = await job.backlogs(job.start())
             assert 50 < max(seen) <= PARTITIONS * 210, "200 records on 400 offsets of each partition"
+
+            await asyncio.to_thread(job.make_the_changelog_anew)
+            job.send(10)
+            worker = job.start()
+            await job.comes_true(lambda said: said.lost is True and all(each.backlog == 0 for each in said.key_groups))
+            assert "ends at 0, this worker had written up to" in worker.log.read_text()
+            await job.stop(worker)
 
     asyncio.run(play())
 

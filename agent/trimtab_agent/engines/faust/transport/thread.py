@@ -223,6 +223,16 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())
 
+    async def ends(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
+        """The offset at which each partition ends.  Raises KafkaError, and TimeoutError after `limit_s`."""
+
+        async def ask() -> dict[TP, int]:
+            found = await self._ensure_consumer().end_offsets([_key(tp) for tp in tps])
+            return {tp: found[_key(tp)] for tp in tps}
+
+        async with asyncio.timeout(limit_s):
+            return await self._in_thread(ask())
+
     async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int | None]:
         """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
 
