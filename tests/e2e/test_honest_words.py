@@ -1,6 +1,7 @@
 """What a worker says of its inputs when records, offsets or brokers are gone: what it does not know is unknown."""
 
 import asyncio
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -96,6 +97,9 @@ class Job:
         for future in asked.values():
             future.result(20.0)
 
+    def lose_disk(self) -> None:
+        shutil.rmtree(self._folder / "data")
+
     def make_the_changelog_anew(self) -> None:
         """As by a backup: it is shorter than what workers have written."""
         name = f"{self.name}-counts-changelog"
@@ -188,6 +192,14 @@ def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
             assert "twice" not in worker.log.read_text()
 
             job.commit(100)  # to the first records, by a tool
+            worker = job.start()
+            await job.comes_true(lambda said: said.reset is True)
+            await job.done(120)
+            assert "from 100 on, was at 120" in str(job.agent.hellos[W0].reason)
+            await job.stop(worker)
+
+            job.commit(100)
+            job.lose_disk()
             worker = job.start()
             await job.comes_true(lambda said: said.maybe_reset is True and said.reset is None)
             await job.done(120)

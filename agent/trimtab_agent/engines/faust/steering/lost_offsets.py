@@ -6,11 +6,11 @@ count them already.  An app that ends before its first commit looks the same, so
 
 An offset that a worker has committed (`COMMITTED_HERE`) is no reset, wherever the topic begins: retention, or somebody
 who deletes records, may have removed exactly what has been processed.  Where no worker has committed it, positions
-decide: a topic that begins at 0 still has all records of which the tables were made.  One that begins later may have
+decide: if this worker itself has committed a later one before (`OwnCommits`), inputs are read again; and a topic that
+begins at 0 still has all records of which the tables were made.  One that begins later may have
 new ones only, and nobody knows: the dates of records are set by clients, and may be those of long ago.
 
-The worker logs it, and reports it for a while: the operator of the cluster reads no logs of workers.  Kafka does not
-know what the offsets were before.
+The worker logs it, and reports it for a while: the operator of the cluster reads no logs of workers.
 """
 
 import logging
@@ -80,6 +80,38 @@ def done_again(
     )
 
 
+def set_back(
+    ownership: Ownership,
+    committed: Mapping[TP, int | None],
+    before: Mapping[TP, int],
+    ends: Mapping[TP, int],
+    now: float,
+) -> Again | None:
+    """What to tell of owned key groups with tables that go on before what this worker has committed; None if none.
+
+    `before` = what it has committed last, `ends` = where the partitions end, as far as that is known.  A log that is
+    shorter than that is another one, or has lost records.
+    """
+    back = {
+        tp: before[tp]
+        for tp in committed.keys() & before.keys() & ends.keys()
+        if (committed[tp] or 0) < before[tp] <= ends[tp]
+    }
+    found = [
+        each
+        for each in ownership.owned()
+        if ownership.changelogs([each]) and not ownership.sources([each]).isdisjoint(back)
+    ]
+    if not found:
+        return None
+    read = {
+        tp: f"from {committed[tp] or 'the start'} on, was at {back[tp]}"
+        for tp in ownership.sources(found) & back.keys()
+    }
+    text = _describe(found, f"the consumer group reads {_first(read)}", certain=True)
+    return Again(text=text, short=_short(now, "offsets were set back", read, found), certain=True)
+
+
 def set_to_start(
     ownership: Ownership,
     committed: Mapping[TP, int | None],
@@ -137,13 +169,15 @@ async def tell_of_reset(
 
 def _short(now: float, what: str, read: Mapping[TP, str], found: Iterable[KeyGroup]) -> str:
     """One line for the report, which holds 200 characters.  What matters most comes first."""
-    partitions = sorted(read, key=lambda tp: (tp.topic, tp.partition))
-    more = f" (and {len(partitions) - 1} more partitions)" if len(partitions) > 1 else ""
-    first = partitions[0]
     return (
-        f"{what}, seen {minute(now)}: reads {first.topic}/{first.partition} {read[first]}{more}; "
-        f"the tables of {first_few(sorted(found), most=1)} have state"
+        f"{what}, seen {minute(now)}: reads {_first(read)}; the tables of {first_few(sorted(found), most=1)} have state"
     )
+
+
+def _first(read: Mapping[TP, str]) -> str:
+    first = min(read)
+    more = f" (and {len(read) - 1} more partitions)" if len(read) > 1 else ""
+    return f"{first.topic}/{first.partition} {read[first]}{more}"
 
 
 def _describe(found: Iterable[KeyGroup], what: str, certain: bool) -> str:

@@ -53,7 +53,7 @@ def _open_or_begin_anew(
         opened = [tp for tp in closed if tp.partition in table.data._dbs]
         stored = {tp: at for tp in tables if (at := _stored(table, tp)) is not None}
         first, starts, ends = await asyncio.gather(
-            first_since(app.consumer, written), starts_of(app.consumer, opened), _ends_of(app.consumer, stored)
+            first_since(app.consumer, written), starts_of(app.consumer, opened), ends_of(app.consumer, stored)
         )
         ahead = {tp: (at, ends[tp]) for tp, at in stored.items() if tp in ends and at >= ends[tp]}
         await _set_aside_those_ahead(table, ahead, tell)
@@ -69,14 +69,14 @@ def _stored(table: Any, tp: TP) -> int | None:
     return at
 
 
-async def _ends_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
-    """Where these changelogs end; nothing if the broker does not say it in time."""
+async def ends_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
+    """Where these logs end; nothing if the broker does not say it in time."""
     if not tps:
         return {}
     try:
         found: dict[TP, int] = await consumer.thread.ends(tps, LIMIT_S)
     except Exception as fault:  # whatever it is, Faust's recovery asks as well
-        log.debug("it is not known where %d changelogs end: %r", len(tps), fault)
+        log.debug("it is not known where %d logs end: %r", len(tps), fault)
         return {}
     return found
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,14 @@ from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.troubles import TOLD_S
 from trimtab_agent.engines.faust.steering import group_watcher
-from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, Again, done_again, tell_of_reset
+from trimtab_agent.engines.faust.steering.lost_offsets import (
+    SKEW_S,
+    Again,
+    done_again,
+    set_back,
+    tell_of_reset,
+)
+from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.reason_text import reason_text
@@ -138,7 +146,9 @@ def test_offsets_that_were_set_to_the_start_are_told() -> None:
     )
 
 
-def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def begun(*, from_start: bool, set_back: bool) -> Worker:
         async def tell(*given: Any) -> None:
             if set_back:
@@ -152,7 +162,10 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
             worker.parts.ownership.sources = lambda key_groups: set()  # type: ignore[method-assign]
             app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
             app.consumer = SimpleNamespace(from_start={}, set_by_others=frozenset(), thread=None, _committed_offset={})
+            kept: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path, id="shop"))
+            worker.watcher._own_commits = OwnCommits(kept)
             worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
+            monkeypatch.setattr(group_watcher, "set_back", lambda *_: None)
             monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())
             worker.watcher.stable()
@@ -211,3 +224,49 @@ def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFix
 
     assert told == []
     assert "it is not known whether offsets were set to the start" in caplog.text
+
+
+def test_an_offset_before_what_this_worker_has_committed_was_set_back_and_both_are_told() -> None:
+    """Also where the topic no longer begins at 0, and in the middle of it."""
+    told = set_back(an_owner(), {ORDERS: 50, PAYMENTS: 7}, {ORDERS: 314, PAYMENTS: 7}, {ORDERS: 400, PAYMENTS: 7}, NOW)
+
+    assert told is not None
+    assert told.certain
+    assert (
+        told.short
+        == reason_text(told.short)
+        == (
+            "offsets were set back, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, was at 314; "
+            "the tables of shop/sums/0 have state"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("committed", "before", "ends"),
+    [
+        pytest.param({ORDERS: 314}, {ORDERS: 314}, {ORDERS: 400}, id="where it was"),
+        pytest.param({ORDERS: 350}, {ORDERS: 314}, {ORDERS: 400}, id="another worker has gone on"),
+        pytest.param({ORDERS: 50}, {}, {}, id="a new disk"),
+        pytest.param({ORDERS: 50}, {ORDERS: 314}, {ORDERS: 60}, id="the topic was made anew"),
+        pytest.param({ORDERS: 50}, {ORDERS: 314}, {}, id="the broker did not say where it ends"),
+        pytest.param({ALERTS: 5}, {ALERTS: 9}, {ALERTS: 9}, id="an operator without tables"),
+    ],
+)
+def test_what_was_not_set_back_is_not_told(
+    committed: dict[TP, int | None], before: dict[TP, int], ends: dict[TP, int]
+) -> None:
+    assert set_back(an_owner(), committed, before, ends, NOW) is None
+
+
+def test_what_a_worker_has_committed_is_kept_beside_its_tables(tmp_path: Path) -> None:
+    app = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path, id="shop"))
+    commits = OwnCommits(app)
+    assert commits.read() == {}
+    commits.write({ORDERS: 50, PAYMENTS: 3})
+    commits.write({ORDERS: 40, PAYMENTS: None, ALERTS: 1})
+    assert OwnCommits(app).read() == {ORDERS: 40, PAYMENTS: 3, ALERTS: 1}
+
+    [file] = tmp_path.iterdir()
+    file.write_text("no json")
+    assert commits.read() == {}
