@@ -5,7 +5,8 @@ many records a stretch of the log has.  What nobody has read may differ, and of 
 nothing is known.
 """
 
-from collections import defaultdict, deque
+from collections import deque
+from collections.abc import Sequence
 
 from faust.types import TP
 
@@ -19,31 +20,31 @@ class Density:
 
     def __init__(self) -> None:
         self._read: dict[TP, deque[int]] = {}
-        self._by_topic: defaultdict[str, set[TP]] = defaultdict(set)
+        self._newest: dict[str, deque[int]] = {}
+        """Of each topic, those of the partition that was read last."""
 
     def begin(self, tp: TP, offset: int) -> None:
         """Reading begins at this offset."""
         self._read[tp] = deque([offset - 1], maxlen=READ + 1)
-        self._by_topic[tp.topic].add(tp)
 
     def read(self, tp: TP, offset: int) -> None:
         """A record with this offset was read."""
         if (read := self._read.get(tp)) is not None and offset > read[-1]:
             read.append(offset)
+            self._newest[tp.topic] = read
 
     def forget(self, tp: TP) -> None:
         """The partition is no longer read here."""
         self._read.pop(tp, None)
-        self._by_topic[tp.topic].discard(tp)
 
     def records(self, tp: TP, offsets: int) -> int | None:
-        """How many records so many offsets have, by what was read of the partition, or else of its topic.
+        """About how many records so many offsets have, by what was read of the partition, or else of its topic.
 
         None: nothing was read.
         """
         if offsets <= 0:
             return 0
-        known = self._read.get(tp)
-        read = [known] if known and len(known) > 1 else [self._read[each] for each in self._by_topic[tp.topic]]
-        passed = sum(each[-1] - each[0] for each in read)
-        return max(1, round(offsets * sum(len(each) - 1 for each in read) / passed)) if passed else None
+        read: Sequence[int] = self._read.get(tp, ())
+        if len(read) < 2:
+            read = self._newest.get(tp.topic, ())
+        return max(1, round(offsets * (len(read) - 1) / (read[-1] - read[0]))) if len(read) > 1 else None
