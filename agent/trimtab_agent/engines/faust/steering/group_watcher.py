@@ -153,9 +153,10 @@ class GroupWatcher:
         from_start, ends = consumer.from_start, dict(parts.app.tables.recovery.active_highwaters)
         before = {tp: at for tp, at in self._own_commits.read().items() if tp in committed and tp in others}
         logs_end = await ends_of(consumer, before)
+        shorter = {tp for tp, end in logs_end.items() if end < before[tp]}
         if found := (
             set_back(ownership, committed, before, logs_end, now)
-            or done_again(ownership, from_start, others, ends, now)
+            or done_again(ownership, from_start, others, ends, now, shorter)
         ):
             self._read_again(found)
         else:

@@ -52,15 +52,17 @@ def done_again(
     set_by_others: Collection[TP],
     changelog_ends: Mapping[TP, int | None],
     now: float,
+    shorter: Collection[TP] = (),
 ) -> Again | None:
     """What to tell of the owned key groups whose state has been made from records that are read again; None if none.
 
     `from_start` = source partitions without a committed offset, or with 0, and the offsets they have; `set_by_others` =
     those among all whose offset no worker has committed; `changelog_ends` = the last offset of each changelog
-    partition, -1 if it is empty; `now` in epoch seconds.
+    partition, -1 if it is empty; `now` in epoch seconds; `shorter` = source partitions that end before what this worker
+    has committed: made anew, so that their records may be new ones.
     """
     found = {
-        each: certain
+        each: certain and ownership.sources([each]).isdisjoint(shorter)
         for each in ownership.owned()
         if (certain := _reads_again(ownership, each, from_start, set_by_others, changelog_ends)) is not None
     }

@@ -79,6 +79,14 @@ def test_without_any_offset_and_without_the_first_records_it_is_only_possible() 
     assert told.short.startswith("there are no offsets, inputs may be done again, seen 2001-09-09 01:46 UTC: reads")
 
 
+def test_of_a_topic_that_was_made_anew_it_is_only_possible() -> None:
+    """It ends before what this worker has committed: its records may be new ones."""
+    from_start = {ORDERS: range(90), PAYMENTS: range(0)}
+    told = done_again(an_owner(), from_start, ALL, {SUMS: 41}, NOW, shorter={ORDERS})
+    assert told is not None
+    assert not told.certain
+
+
 @pytest.mark.parametrize(
     ("from_start", "ends"),
     [
