@@ -208,7 +208,7 @@ def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
 
             job.commit(50)  # to what is gone
             worker = job.start()
-            await job.comes_true(lambda said: said.lost is True and said.reset is None)
+            await job.comes_true(lambda said: said.lost is True and said.reset is True)
             await job.stop(worker)
 
             await asyncio.to_thread(job.send_each_in_a_transaction, 200)
