@@ -198,6 +198,18 @@ def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
             assert "from 100 on, was at 120" in str(job.agent.hellos[W0].reason)
             await job.stop(worker)
 
+    asyncio.run(play())
+
+
+@pytest.mark.scenario
+def test_what_a_worker_cannot_know_it_does_not_count(broker: Broker, unique: str, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with a_job(broker, unique, tmp_path) as job:
+            job.send(120)
+            worker = job.start()
+            await job.done(120)
+            await job.stop(worker)
+            job.purge(100)
             job.commit(100)
             job.lose_disk()
             worker = job.start()
