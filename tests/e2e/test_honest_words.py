@@ -205,7 +205,7 @@ def test_offsets_are_called_reset_only_where_no_purge_looks_the_same(
 def test_what_a_worker_cannot_know_it_does_not_count(broker: Broker, unique: str, tmp_path: Path) -> None:
     async def play() -> None:
         async with a_job(broker, unique, tmp_path) as job:
-            job.send(120)
+            job.send(120, age_s=HOUR_S)
             worker = job.start()
             await job.done(120)
             await job.stop(worker)
