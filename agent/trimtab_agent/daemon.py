@@ -254,7 +254,9 @@ class Agent:
             self._metrics.worker_refused.labels(worker, reason).follow(count)
         if statistics.breaches:
             self._state_breached(worker, statistics.breaches)
-        self._metrics.offsets_reset.labels(worker).set(bool(statistics.reset))
+        self._metrics.offsets_reset.labels(worker).set(
+            1.0 if statistics.reset else 0.5 if statistics.maybe_reset else 0.0
+        )
         self._metrics.records_lost.labels(worker).set(bool(statistics.lost))
         owned = frozenset(sample.key_group for sample in statistics.key_groups)
         self._commands.handle(WorkerReported(worker=worker, owned=owned, complete=statistics.complete))

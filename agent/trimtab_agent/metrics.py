@@ -70,7 +70,7 @@ class Metrics:
         self.state_breaches = from_zero(self._counter("worker_state_breaches", text, "worker"), workers)
         text = (
             "1 for an hour after the worker began at the first records of its topics although its tables have counted "
-            "them, else 0."
+            "them, 0.5 if they may have counted them, else 0."
         )
         self.offsets_reset = self._gauge("worker_offsets_reset", text, "worker")
         text = (

@@ -142,6 +142,16 @@ def test_what_goes_wrong_with_inputs_and_state_shows_in_a_metric_until_the_worke
     assert value(agent, metric, worker="w0") is None
 
 
+def test_what_may_be_counted_twice_is_less_than_what_is(agent: Agent) -> None:
+    agent.worker_connected(hello("w0"), None)
+    shown = []
+    for certain in (None, True):
+        agent.worker_reported(WorkerId("w0"), replace(statistics({}), reset=certain, maybe_reset=True))
+        shown.append(value(agent, "trimtab_agent_worker_offsets_reset", worker="w0"))
+
+    assert shown == [0.5, 1]
+
+
 def test_a_worker_whose_process_cannot_be_looked_at_is_welcome_and_measured(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

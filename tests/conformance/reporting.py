@@ -12,7 +12,7 @@ from trimtab_protocol.messages.local import PROTOCOL, Statistics
 from trimtab_protocol.messages.report import WorkerState
 
 LATER_FIELDS = frozenset(
-    {"standbys", "unknown", "breaches", "copies", "following_s", "paused_s", "paused", "reset", "lost"}
+    {"standbys", "unknown", "breaches", "copies", "following_s", "paused_s", "paused", "reset", "maybe_reset", "lost"}
 )
 """Of statistics, since protocol 2."""
 

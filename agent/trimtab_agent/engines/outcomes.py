@@ -152,6 +152,10 @@ class WorkerStatus(Protocol):
         """
 
     @property
+    def maybe_reset(self) -> bool:
+        """Whether that may have happened within the last hour, but nobody knows."""
+
+    @property
     def lost(self) -> bool:
         """Whether, within the last hour, it found that records were deleted before it read them: inputs, or changes
         of its tables.  False if that is unknown.
@@ -168,6 +172,9 @@ class WorkerStatus(Protocol):
 
     def lag_records(self, key_group: KeyGroup) -> int | None:
         """Changelog records that a cold owner would replay (end - start of the changelogs)."""
+
+    def out_of_reach(self, key_group: KeyGroup) -> str | None:
+        """Why the key group's inputs cannot be read, so that its load is unknown; None = they can."""
 
     def backlog(self, key_group: KeyGroup) -> int | None:
         """Input tuples that are waiting for the key group's agents."""

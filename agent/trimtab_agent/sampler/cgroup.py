@@ -1,7 +1,8 @@
-"""cgroup v2: the quota that applies to this process, and its usage.
+"""cgroups: the quota that applies to this process, and its usage.
 
 The quota of every ancestor applies, so the tightest one up to the mount point counts.  Its usage is that of its whole
-group, workers included.  Source: Linux Documentation/admin-guide/cgroup-v2.rst.
+group, workers included.  On a host with both versions (hybrid) each controller belongs to one of them: what version 2
+does not limit is looked up in version 1.  Sources: Linux Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
 """
 
 from collections.abc import Callable
@@ -11,22 +12,47 @@ from pathlib import Path, PurePosixPath
 MAX_DIGITS = 20
 """Largest number of digits in a cgroup file: 64-bit numbers have no more."""
 
+UNLIMITED_1 = 2.0**60
+"""No machine has so many bytes: version 1 states the largest number of pages where there is no limit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """The tightest limit, and the folder of the group that sets it."""
+    """The tightest limit, the folder of the group that sets it, and the version of cgroups it belongs to."""
 
     folder: Path
     limit: float
+    version: int = 2
+
+    def cpu_used_s(self) -> float | None:
+        """CPU seconds that the group has used; None = not stated."""
+        if self.version == 2:
+            return parse_cpu_usage(read_text(self.folder / "cpu.stat") or "")
+        used_ns = parse_bytes(read_text(self.folder / "cpuacct.usage") or "")
+        return None if used_ns is None else used_ns / 1e9
+
+    def memory_used(self) -> float | None:
+        """Bytes that the group uses without files in memory; None = not stated.
+
+        The page cache grows up to the limit wherever files are written, such as databases.  The kernel takes it back
+        when memory is needed, so it counts as free, as on a machine without a quota (MemAvailable).
+        """
+        name = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        used = parse_bytes(read_text(self.folder / name) or "")
+        cached = parse_page_cache(read_text(self.folder / "memory.stat") or "")
+        return None if used is None else max(0.0, used - cached)
 
 
-def find_group(cgroup_text: str, mountinfo_text: str, root: Path = Path("/")) -> tuple[Path, Path] | None:
+def find_group(
+    cgroup_text: str, mountinfo_text: str, root: Path = Path("/"), controller: str | None = None
+) -> tuple[Path, Path] | None:
     """(mount point, folder of this process's group), from /proc/self/cgroup and /proc/self/mountinfo.
 
-    Returns None without cgroup v2.  The mount point is taken relative to `root`.
+    `controller` = one of version 1, such as `memory`; None: version 2.  Returns None where it is not mounted.  The
+    mount point is taken relative to `root`.
     """
-    group = next((line[3:] for line in cgroup_text.splitlines() if line.startswith("0::/")), None)
-    mount = next(filter(None, map(_cgroup2_mount, mountinfo_text.splitlines())), None)
+    group = next(filter(None, (_group(line, controller) for line in cgroup_text.splitlines())), None)
+    mount = next(filter(None, (_mount(line, controller) for line in mountinfo_text.splitlines())), None)
     if group is None or mount is None:
         return None
     mount_root, mount_point = mount
@@ -38,23 +64,58 @@ def find_group(cgroup_text: str, mountinfo_text: str, root: Path = Path("/")) ->
     return point, point.joinpath(*parts)
 
 
-def _cgroup2_mount(line: str) -> tuple[str, str] | None:
+def _group(line: str, controller: str | None) -> str | None:
+    number, _, rest = line.partition(":")
+    controllers, _, group = rest.partition(":")
+    if not group.startswith("/"):
+        return None
+    fits = (number, controllers) == ("0", "") if controller is None else controller in controllers.split(",")
+    return group if fits else None
+
+
+def _mount(line: str, controller: str | None) -> tuple[str, str] | None:
     left, _, right = line.partition(" - ")
-    words = left.split()
-    return (words[3], words[4]) if right.startswith("cgroup2 ") and len(words) >= 5 else None
+    words, (kind, *_, options) = left.split(), right.split() or [""]
+    fits = kind == "cgroup2" if controller is None else kind == "cgroup" and controller in options.split(",")
+    return (words[3], words[4]) if fits and len(words) >= 5 else None
 
 
-def tightest(mount_point: Path, folder: Path, file: str, parse: Callable[[str], float | None]) -> Quota | None:
-    """The smallest limit that `file` gives in `folder` or an ancestor up to the mount point; None = no limit."""
+def tightest(
+    mount_point: Path, folder: Path, limit_of: Callable[[Path], float | None], *, version: int = 2
+) -> Quota | None:
+    """The smallest limit that `limit_of` a group finds for `folder` or an ancestor up to the mount point.
+
+    None = no limit.
+    """
     found = []
     for group in (folder, *folder.parents):
-        text = read_text(group / file)
-        limit = parse(text) if text is not None else None
-        if limit is not None:
-            found.append(Quota(folder=group, limit=limit))
+        if (limit := limit_of(group)) is not None:
+            found.append(Quota(folder=group, limit=limit, version=version))
         if group == mount_point:
             break
     return min(found, key=lambda quota: quota.limit, default=None)
+
+
+def cpu_limit(group: Path) -> float | None:
+    """Cores that a group of version 2 may use; None = no limit."""
+    return parse_cpu_max(read_text(group / "cpu.max") or "")
+
+
+def cpu_limit_1(group: Path) -> float | None:
+    """Cores that a group of version 1 may use; None = no limit (-1)."""
+    quota, period = (read_text(group / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period"))
+    return parse_cpu_max(f"{quota} {period}")
+
+
+def memory_limit(group: Path) -> float | None:
+    """Bytes that a group of version 2 may use; None = no limit."""
+    return parse_bytes(read_text(group / "memory.max") or "")
+
+
+def memory_limit_1(group: Path) -> float | None:
+    """Bytes that a group of version 1 may use; None = no limit, which is a number near 2^63."""
+    found = parse_bytes(read_text(group / "memory.limit_in_bytes") or "")
+    return None if found is None or found >= UNLIMITED_1 else found
 
 
 def parse_cpu_max(text: str) -> float | None:
@@ -78,12 +139,13 @@ def parse_cpu_usage(text: str) -> float | None:
 
 
 def parse_page_cache(text: str) -> int:
-    """Bytes of files in memory according to a `memory.stat`; 0 = not stated.
+    """Bytes of files in memory according to a `memory.stat`, in version 1 with those of all groups below; 0 = not
+    stated.
 
     Shared memory and tmpfs are not among them: the kernel cannot take these back.
     """
     fields = _fields(text)
-    return fields.get("active_file", 0) + fields.get("inactive_file", 0)
+    return sum(fields.get(f"total_{name}", fields.get(name, 0)) for name in ("active_file", "inactive_file"))
 
 
 def _fields(text: str) -> dict[str, int]:

@@ -11,11 +11,11 @@ import psutil
 
 from trimtab_agent.sampler.cgroup import (
     Quota,
+    cpu_limit,
+    cpu_limit_1,
     find_group,
-    parse_bytes,
-    parse_cpu_max,
-    parse_cpu_usage,
-    parse_page_cache,
+    memory_limit,
+    memory_limit_1,
     read_text,
     tightest,
 )
@@ -28,6 +28,7 @@ from trimtab_protocol.messages.report import Basis
 
 LOOPBACK = "lo"
 
+LimitOf = Callable[[Path], float | None]
 T = TypeVar("T")
 
 
@@ -40,15 +41,16 @@ class Quotas:
 
 
 def find_quotas(root: Path = Path("/")) -> Quotas:
-    """The tightest quotas of the cgroup hierarchy under `root`."""
-    cgroup, mountinfo = read_text(root / "proc/self/cgroup"), read_text(root / "proc/self/mountinfo")
-    found = find_group(cgroup, mountinfo, root) if cgroup and mountinfo else None
-    if found is None:
-        return Quotas(cpu=None, memory=None)
-    return Quotas(
-        cpu=tightest(*found, "cpu.max", parse_cpu_max),
-        memory=tightest(*found, "memory.max", parse_bytes),
-    )
+    """The tightest quotas of the cgroup hierarchies under `root`."""
+    cgroup, mountinfo = (read_text(root / "proc/self" / name) or "" for name in ("cgroup", "mountinfo"))
+
+    def quota(controller: str, limit: LimitOf, limit_1: LimitOf) -> Quota | None:
+        if (group := find_group(cgroup, mountinfo, root)) and (found := tightest(*group, limit)):
+            return found
+        group = find_group(cgroup, mountinfo, root, controller)
+        return tightest(*group, limit_1, version=1) if group else None
+
+    return Quotas(cpu=quota("cpu", cpu_limit, cpu_limit_1), memory=quota("memory", memory_limit, memory_limit_1))
 
 
 def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
@@ -109,8 +111,7 @@ class CounterReader:
 
     def _cpu(self) -> float | None:
         if self._basis is Basis.CGROUP and self._quotas.cpu is not None:
-            text = read_text(self._quotas.cpu.folder / "cpu.stat")
-            return parse_cpu_usage(text) if text is not None else None
+            return self._quotas.cpu.cpu_used_s()
         times = psutil.cpu_times()
         # User time includes guest time.  Iowait is idle time.  What a hypervisor gives to others (steal) counts as
         # used: it is not there for workers.
@@ -121,14 +122,8 @@ class CounterReader:
         quota = self._quotas.memory
         if quota is None or quota.limit >= machine.total:
             return int(machine.total - machine.available), int(machine.total)
-        current, stat = (read_text(quota.folder / name) for name in ("memory.current", "memory.stat"))
-        used = None if current is None else parse_bytes(current)
-        if used is None:
-            return None, int(quota.limit)
-        # The page cache grows up to the limit wherever files are written, such as databases.  The kernel takes it back
-        # when memory is needed, so it counts as free, as on a machine without a quota (MemAvailable).
-        cached = 0 if stat is None else parse_page_cache(stat)
-        return int(min(max(0.0, used - cached), quota.limit)), int(quota.limit)
+        used = quota.memory_used()
+        return None if used is None else int(min(used, quota.limit)), int(quota.limit)
 
     def _read_worker(self, worker: WorkerId, pid: int | None) -> ProcessReading | None:
         if pid is None:

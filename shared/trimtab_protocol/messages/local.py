@@ -131,8 +131,8 @@ class Statistics:
     unknown); `paused_s` = key-group seconds for which inputs stood still at rebalances of the group that ended in this
     interval, or before the first one, `paused` = of how many key groups (None = unknown); `reset` = within the last
     hour the worker began at the first records of its topics although its tables have counted them (None = it did not,
-    or that is unknown), `lost` = it found that inputs, or changes of its tables, were deleted before it read them (None
-    likewise); `direct` of the pairs.
+    or that is unknown), `maybe_reset` = that may be so, but deleted records would look the same, `lost` = it found that
+    inputs, or changes of its tables, were deleted before it read them (None likewise); `direct` of the pairs.
     """
 
     at_ms: int
@@ -154,6 +154,7 @@ class Statistics:
     paused_s: float | None = None
     paused: int | None = None
     reset: bool | None = None
+    maybe_reset: bool | None = None
     lost: bool | None = None
 
     def __post_init__(self) -> None:
@@ -167,13 +168,14 @@ class Statistics:
             return self
         pairs = tuple(replace(pair, direct=None) for pair in self.pairs)
         older = replace(self, standbys=None, unknown=None, breaches=None, fresh=None, copies=(), pairs=pairs)
-        return replace(older, following_s=None, paused_s=None, paused=None, reset=None, lost=None)
+        return replace(older, following_s=None, paused_s=None, paused=None, reset=None, maybe_reset=None, lost=None)
 
     def document(self) -> dict[str, Any]:
         """The message as JSON types."""
         later: dict[str, Any] = {"standbys": self.standbys, "unknown": self.unknown, "breaches": self.breaches}
         later |= {"fresh": self.fresh, "copies": copy_columns(self.copies) or None, "following_s": self.following_s}
         later |= {"paused_s": self.paused_s, "paused": self.paused, "reset": self.reset, "lost": self.lost}
+        later["maybe_reset"] = self.maybe_reset
         return self._first_document() | {name: value for name, value in later.items() if value is not None}
 
     def _first_document(self) -> dict[str, Any]:
@@ -266,6 +268,7 @@ def _read_statistics(fields: Fields) -> Statistics:
         paused_s=fields.optional("paused_s", fields.number),
         paused=fields.optional("paused", fields.integer),
         reset=fields.optional("reset", fields.flag),
+        maybe_reset=fields.optional("maybe_reset", fields.flag),
         lost=fields.optional("lost", fields.flag),
     )
 

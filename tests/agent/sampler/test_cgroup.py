@@ -1,4 +1,4 @@
-"""cgroup v2 files: the tightest quota of the hierarchy, and what has been used of it."""
+"""cgroup files: the tightest quota of the hierarchy, and what has been used of it."""
 
 from pathlib import Path
 
@@ -68,6 +68,53 @@ def test_without_cgroup_v2_there_is_no_quota(tmp_path: Path) -> None:
     assert find_group("4:memory:/a\n", MOUNT.format(root="/")) is None
     assert find_group("0::/a\n", "21 1 8:1 / / rw - ext4 /dev/sda rw\n") is None
     assert (find_quotas(tmp_path).cpu, find_quotas(tmp_path).memory) == (None, None)
+
+
+def hybrid(root: Path, files: dict[str, str], *, unified: bool = True) -> Path:
+    """A container of a host with version 1, and perhaps with version 2 beside it, which limits nothing."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(
+        "11:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/docker/abc\n"
+        + ("0::/docker/abc\n" if unified else "")
+    )
+    mount = "{0} 22 0:26 /docker/abc /sys/fs/cgroup/{1} ro - {2} cgroup rw,{1}\n"
+    (root / "proc/self/mountinfo").write_text(
+        mount.format(31, "unified", "cgroup2")
+        + mount.format(32, "cpu,cpuacct", "cgroup")
+        + mount.format(33, "memory", "cgroup")
+    )
+    for name, text in files.items():
+        path = root / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize("unified", [True, False])
+def test_quotas_of_version_1_hold_too(tmp_path: Path, unified: bool) -> None:
+    files = {
+        "cpu,cpuacct/cpu.cfs_quota_us": "15000\n",
+        "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+        "cpu,cpuacct/cpuacct.usage": "7500000000\n",
+        "memory/memory.limit_in_bytes": "1000000\n",
+        "memory/memory.usage_in_bytes": "990000\n",
+        "memory/memory.stat": "active_file 7\ninactive_file 7\ntotal_active_file 200000\ntotal_inactive_file 400000\n",
+    }
+    quotas = find_quotas(hybrid(tmp_path, files, unified=unified))
+    limits = find_limits(quotas, None)
+    reading = CounterReader(quotas, limits.basis).read({})
+
+    assert (limits.basis, limits.cores) == (Basis.CGROUP, 0.15)
+    assert (reading.cpu_s, reading.memory_bytes, reading.memory_limit_bytes) == (7.5, 390_000, 1_000_000)
+
+
+def test_version_1_without_quotas(tmp_path: Path) -> None:
+    files = {
+        "cpu,cpuacct/cpu.cfs_quota_us": "-1\n",
+        "cpu,cpuacct/cpu.cfs_period_us": "100000\n",
+        "memory/memory.limit_in_bytes": "9223372036854771712\n",
+    }
+    assert find_quotas(hybrid(tmp_path, files)) == Quotas(cpu=None, memory=None)
 
 
 @pytest.mark.parametrize(

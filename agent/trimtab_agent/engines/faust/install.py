@@ -25,9 +25,10 @@ from trimtab_agent.engines.faust.local.settings import LocalSettings
 from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.open_files import raise_limit
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
-from trimtab_agent.engines.faust.transport.client import Connection
+from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
 from trimtab_agent.engines.faust.transport.flow import keep_what_waits
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 from trimtab_process.trust_file import TrustFile
@@ -78,6 +79,7 @@ def install(
     - TRIMTAB_TRUST: file of the keys that may sign placements.  Without it placements are not verified.
     """
     cluster, worker = _named("TRIMTAB_CLUSTER"), WorkerId(_named("TRIMTAB_WORKER"))
+    raise_limit()
     shared = PluginState(cluster=cluster, app=AppId(app.conf.id), worker=worker, trust=_trust())
     shared.faust_standbys = app.conf.table_standby_replicas
     chosen = settings or SteeringSettings()
@@ -165,6 +167,7 @@ def _steer(
     app: Any, shared: PluginState, steering: FaustSteering, settings: SteeringSettings, hop: LocalHop | None
 ) -> None:
     fence = Fence(app.conf.broker_session_timeout)
+    ask_bootstrap_servers_again()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlreadyConfiguredWarning)  # the worker has not started, nothing uses them yet
         app.conf.table_standby_replicas = 0  # standbys follow the placement, not Faust

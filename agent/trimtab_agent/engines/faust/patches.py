@@ -47,6 +47,9 @@ consumer's thread, and waits for it for 60 s. | The fetch ends like any other. |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
 it writes old state. | The queue is emptied once for each assignment, before anything is read. | `transport/flow.py` |
+| `bootstrap-again` | A client never asks its bootstrap servers again. After all brokers that it knows have got new \
+addresses, it tries the old ones for ever. | When none of them answers, it asks the bootstrap servers. | \
+`transport/client.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -75,4 +78,5 @@ class Patch(StrEnum):
     FOREIGN_STATE = "end-before-foreign-state-is-written"
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     STANDBY_KEPT = "standby-records-kept"
+    REBOOTSTRAP = "bootstrap-again"
     TOPICS_KNOWN = "topics-known-before-assignment"

@@ -235,10 +235,16 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.client.AIOKafkaClient,
-        (Patch.FENCE, Patch.LEADERS_KEPT),
+        (Patch.FENCE, Patch.LEADERS_KEPT, Patch.REBOOTSTRAP),
         "",
-        ("_topics",),
-        (("_get_conn", ("node_id",)), ("send", ("node_id", "request")), ("_wait_on_metadata", ("topic",))),
+        ("_topics", "_sync_task", "_conns", "_get_conn_lock_value", "_metadata_max_age_ms"),
+        (
+            ("_get_conn", ("node_id",)),
+            ("send", ("node_id", "request")),
+            ("_wait_on_metadata", ("topic",)),
+            ("_metadata_update", ("cluster_metadata", "topics")),
+            ("bootstrap", ()),
+        ),
     ),
     Private(AIOKafkaConnection, (Patch.FENCE,), "", ("_writer",)),
     Private(
@@ -265,7 +271,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         COORDINATOR,
         (Patch.FENCE, Patch.TOPICS_KNOWN),
-        "commits that prove membership",
+        "commits that prove membership; offsets that a worker has committed told apart from those that a tool has set",
         ("_closing", "generation", "group_id"),
         (
             ("_perform_assignment", ("response",)),
@@ -273,6 +279,7 @@ PRIVATES: tuple[Private, ...] = (
             ("reset_generation", ()),
             ("request_rejoin", ()),
             ("commit_offsets", ("assignment", "offsets")),
+            ("_do_fetch_commit_offsets", ("partitions",)),
         ),
     ),
     Private(STATE.Subscription, (), "detecting that a rebalance has begun", ("_reassignment_in_progress",)),
@@ -280,8 +287,8 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         STATE.TopicPartitionState,
         (),
-        "setting a partition's position",
-        ("awaiting_reset",),
+        "setting a partition's position; up to where it was read",
+        ("awaiting_reset", "_position"),
         (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
     ),
 )

@@ -63,6 +63,8 @@ class PluginState:
         generation."""
         self.not_local: str | None = None
         """Why events of a topic that should be local go by the broker; None = nothing is known against it."""
+        self.few_files: str | None = None
+        """That the databases of all key groups would need more open files than are allowed; None = they do not."""
         self.troubles = Troubles()
         """What has gone wrong with inputs or state."""
         self._trust = trust

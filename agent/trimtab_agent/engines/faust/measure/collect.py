@@ -62,7 +62,8 @@ class Collector:
         """The statistics since the last `collect` or `skip`, `interval_s` seconds ago.
 
         There is a sample for each key group owned now.  A key group that moved away in this interval is left out,
-        because its new owner reports it.  Pairs cover everything that was sent.
+        because its new owner reports it.  The load of one whose inputs are out of reach is unknown.  Pairs cover
+        everything that was sent.
         """
         taken, status = self._sensor.take(), self._status
         paused_s, paused = self._paused_for()
@@ -80,6 +81,7 @@ class Collector:
         )
         unknown = contradiction(process_s=interval.process_s, agents_s=interval.agents_s)
         cpu_s = self._shares(interval, work, unknown)
+        away = {each: why for each in owned if (why := status.out_of_reach(each)) is not None}
         return Statistics(
             at_ms=at_ms,
             interval_s=interval_s,
@@ -89,19 +91,20 @@ class Collector:
             generation=status.generation,
             complete=bool(status.operators()),
             key_groups=tuple(
-                self._sample(key_group, tallies.get(key_group, _Tally()), cpu_s(key_group)) for key_group in owned
+                self._sample(each, tallies.get(each, _Tally()), None if each in away else cpu_s(each)) for each in owned
             ),
             pairs=_pairs(taken, status.key_group_of),
             refused=status.refused,
             standbys=min(status.standbys, MAX_STANDBYS),
             breaches=status.breaches,
             fresh=status.fresh or None,
-            unknown=unknown,
+            unknown=unknown or next(iter(away.values()), None),
             copies=status.copies,
             following_s=self._followed_for(),
             paused_s=paused_s,
             paused=paused,
             reset=status.reset or None,
+            maybe_reset=status.maybe_reset or None,
             lost=status.lost or None,
         )
 

@@ -18,6 +18,8 @@ class Trouble(StrEnum):
     """Inputs were deleted before this worker read them."""
     STATE_LOST = "state_lost"
     """Records of a changelog were deleted that a table here has not seen."""
+    MAY_READ_AGAIN = "may_read_again"
+    """Inputs begin at the first records that their topics have: read again, or what was before them was deleted."""
 
 
 Tell = Callable[[Trouble, str], None]

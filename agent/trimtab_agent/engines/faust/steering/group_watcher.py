@@ -10,12 +10,15 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
+from trimtab_agent.engines.faust.safety.open_files import TooFewFiles, files_doubt, open_files_limit
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, tell_of_reset
+from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, set_back, tell_of_reset
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.tables import other_logs
 from trimtab_agent.engines.faust.tables.damaged import replace_damaged
+from trimtab_agent.engines.faust.tables.other_logs import ends_of
+from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.outcomes import Refused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
@@ -54,6 +57,7 @@ class GroupWatcher:
         self._named_topics = named_topics
         self._unfit_parts = unfit_parts
         self._has_run = False
+        self._own_commits = OwnCommits(parts.app)
 
     async def before_join(self, topics: frozenset[str]) -> None:
         """Learn the app's layout and the placement before the join, because this worker may be elected leader."""
@@ -83,6 +87,26 @@ class GroupWatcher:
         elif shared.placement is None and await self._is_empty(changelogs):
             shared.empty_at = time.monotonic()
 
+    def topics_known(self) -> None:
+        """Compare the files that the databases of key groups need with the limit.  Raises TooFewFiles."""
+        app, shared = self._parts.app, self._parts.shared
+        if shared.layout is None:
+            return
+        try:
+            operators = shared.layout.operators(app.consumer.thread.partition_count)
+        except MixedPartitions:  # told when tables are restored
+            return
+        databases = {each.id: each.partitions * len(each.changelogs) for each in operators}
+        named = in_all = sum(databases.values())
+        if (placement := shared.placement) is not None:
+            rows = {each.id: placement.owners.get(each.id, ()) for each in operators}
+            named = sum(len(each.changelogs) * sum(shared.worker in row for row in rows[each.id]) for each in operators)
+        try:
+            shared.few_files = files_doubt(named=named, in_all=in_all, limit=open_files_limit())
+        except TooFewFiles as error:
+            log.critical("%s", error)
+            raise
+
     async def before_assignment(self, told: Collection[bytes]) -> None:
         """As leader, wait until this worker has read the newest placement that any member has read.
 
@@ -101,6 +125,7 @@ class GroupWatcher:
     def rebalancing(self) -> None:
         """The group leaves its generation: prepared hand-overs are void, and only Faust restores state."""
         self._parts.shared.standstill.begin(time.monotonic())
+        self.keep_commits()
         self._parts.work.count()
         self._parts.standbys.stop()
         outcome = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
@@ -117,19 +142,36 @@ class GroupWatcher:
                 parts.shared.layout = None
         self._see_standstill()
         if parts.shared.layout is not None and parts.shared.refusal is None:
-            recovery, from_start = parts.app.tables.recovery, parts.app.consumer.from_start
-            if doubt := done_again(parts.ownership, from_start, recovery.active_highwaters, time.time()):
-                self._read_again(doubt)
-            else:
-                thread, committed = parts.app.consumer.thread, self._committed()
-                parts.work.start(tell_of_reset(parts.ownership, thread, committed, self._read_again, time.time))
+            parts.work.start(self._look_for_resets(self._committed()))
             parts.work.start(parts.reconciler.settle())
             parts.work.start(parts.windows.follow())
 
+    async def _look_for_resets(self, committed: Mapping[TP, int | None]) -> None:
+        """Tell if inputs are read again; then keep what was committed, to compare with it the next time."""
+        parts, now = self._parts, time.time()
+        consumer, ownership, others = parts.app.consumer, parts.ownership, parts.app.consumer.set_by_others
+        from_start, ends = consumer.from_start, dict(parts.app.tables.recovery.active_highwaters)
+        before = {tp: at for tp, at in self._own_commits.read().items() if tp in committed and tp in others}
+        logs_end = await ends_of(consumer, before)
+        shorter = {tp for tp, end in logs_end.items() if end < before[tp]}
+        if found := (
+            set_back(ownership, committed, before, logs_end, now)
+            or done_again(ownership, from_start, others, ends, now, shorter)
+        ):
+            self._read_again(found)
+        else:
+            await tell_of_reset(ownership, consumer.thread, committed, others, self._read_again, time.time)
+        self._own_commits.write(committed)
+
+    def keep_commits(self) -> None:
+        """Keep what this worker has committed."""
+        if self._parts.shared.layout is not None and self._parts.app._consumer is not None:
+            self._own_commits.write(self._committed())
+
     def _read_again(self, found: Again) -> None:
-        """Log that inputs are read again, and report it for a while."""
+        """Log that inputs are, or may be, read again, and report it for a while."""
         log.warning("%s", found.text)
-        self.tell(Trouble.READ_AGAIN, found.short)
+        self.tell(Trouble.READ_AGAIN if found.certain else Trouble.MAY_READ_AGAIN, found.short)
 
     def tell(self, trouble: Trouble, text: str) -> None:
         """Report a trouble for a while."""

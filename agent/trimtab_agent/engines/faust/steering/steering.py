@@ -87,6 +87,7 @@ class FaustSteering:
 
     async def close(self) -> None:
         """Stop everything that runs beside the app."""
+        self.watcher.keep_commits()
         self._copies.close()
         await self._side.close()
 

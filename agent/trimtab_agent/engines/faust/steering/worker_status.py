@@ -37,17 +37,19 @@ class FaustWorkerStatus:
     def waits_for(self) -> str | None:
         """What is not as it should be, the worst only.
 
-        Inputs are read again, inputs or state are lost; parts of the newest placement, topics or local topics are
-        missing.
+        Inputs are read again, inputs or state are lost; a broker is out of reach; parts of the newest placement,
+        topics or local topics are missing; too few files may be open for all key groups.
         """
         if (trouble := self._shared.troubles.worst()) is not None:
             return trouble
+        if (silent := self._app.consumer.out_of_reach()) is not None:
+            return str(silent)
         if self._shared.flaw is not None:
             return NOT_WHOLE
         missing = sorted(self._ownership.missing)
         if missing:
             return f"the broker does not know these topics: {first_few(missing)}"
-        return self._shared.not_local
+        return self._shared.not_local or self._shared.few_files
 
     @property
     def state(self) -> WorkerState:
@@ -118,6 +120,11 @@ class FaustWorkerStatus:
         return self._shared.troubles.worst(Trouble.READ_AGAIN) is not None
 
     @property
+    def maybe_reset(self) -> bool:
+        """Whether that may have happened within the last hour, but deleted records would look the same."""
+        return self._shared.troubles.worst(Trouble.MAY_READ_AGAIN) is not None
+
+    @property
     def lost(self) -> bool:
         """Whether, within the last hour, it found that records were deleted before it read them."""
         return self._shared.troubles.worst(Trouble.INPUTS_LOST, Trouble.STATE_LOST) is not None
@@ -137,6 +144,11 @@ class FaustWorkerStatus:
     def lag_records(self, key_group: KeyGroup) -> int | None:
         """Number of changelog records that a cold owner would replay (fewer if the log was compacted)."""
         return self._standbys.written_records(key_group)
+
+    def out_of_reach(self, key_group: KeyGroup) -> str | None:
+        """Which broker does not answer that has inputs of the key group; None: all answer."""
+        why: str | None = self._app.consumer.out_of_reach(self._ownership.sources([key_group]))
+        return why
 
     def backlog(self, key_group: KeyGroup) -> int | None:
         """Number of input tuples that the key group's agents have not finished; None = not fetched here."""

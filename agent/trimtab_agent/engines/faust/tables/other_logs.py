@@ -1,4 +1,4 @@
-"""Finds databases that were made from another changelog than the one that has its name now.
+"""Finds databases that have more than their changelog, or were made from another one than the one of that name now.
 
 Whoever resets an app deletes its changelogs, and easily forgets the disk of a worker that is away.  When the new
 changelog is longer than the offset stored on that disk, the old state would count as the beginning of the new one, and
@@ -6,11 +6,16 @@ nobody would notice.
 
 What a database has was in its changelog when it was written last.  So the first record of the changelog since then has
 a larger offset than the database.  If it has not, the changelog was made anew.
+
+A database whose offset is at or beyond the end of its changelog needs no such proof: the changelog has lost records (a
+broker's disk, an unclean election, a backup), or was made anew.  Faust would end the worker at each start.  Nobody else
+has what the changelog lacks, so the database is set aside and not deleted.
 """
 
 import asyncio
 import logging
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +23,7 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from trimtab_agent.engines.faust.safety.troubles import Tell
+from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
 from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
 from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
 
@@ -46,11 +51,49 @@ def _open_or_begin_anew(
         written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
         await on_rebalance(assigned, *others, **options)
         opened = [tp for tp in closed if tp.partition in table.data._dbs]
-        first, starts = await asyncio.gather(first_since(app.consumer, written), starts_of(app.consumer, opened))
-        await _replace_those_of_other_logs(tables, first)
+        stored = {tp: at for tp in tables if (at := _stored(table, tp)) is not None}
+        first, starts, ends = await asyncio.gather(
+            first_since(app.consumer, written), starts_of(app.consumer, opened), ends_of(app.consumer, stored)
+        )
+        ahead = {tp: (at, ends[tp]) for tp, at in stored.items() if tp in ends and at >= ends[tp]}
+        await _set_aside_those_ahead(table, ahead, tell)
+        await _replace_those_of_other_logs(tables, {tp: at for tp, at in first.items() if tp not in ahead})
         report([found for tp in opened if (found := gap(tp, table, starts.get(tp)))], tell)
 
     return open_or_begin_anew
+
+
+def _stored(table: Any, tp: TP) -> int | None:
+    """The offset up to which an open database has its changelog; None = it is not open, or has none."""
+    at: int | None = table.persisted_offset(tp) if tp.partition in table.data._dbs else None
+    return at
+
+
+async def ends_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
+    """Where these logs end; nothing if the broker does not say it in time."""
+    if not tps:
+        return {}
+    try:
+        found: dict[TP, int] = await consumer.thread.ends(tps, LIMIT_S)
+    except Exception as fault:  # whatever it is, Faust's recovery asks as well
+        log.debug("it is not known where %d logs end: %r", len(tps), fault)
+        return {}
+    return found
+
+
+async def _set_aside_those_ahead(table: Any, ahead: Mapping[TP, tuple[int, int]], tell: Tell) -> None:
+    """Let databases begin anew that have offsets which their changelogs do not have; say so."""
+    loop, store = asyncio.get_running_loop(), table.data
+    for tp, (offset, end) in sorted(ahead.items()):
+        store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition, True)
+        what = f"{tp.topic}/{tp.partition} ends at {end}, this worker had written up to {offset}"
+        tell(Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: the changelog {what}")
+        log.critical(
+            "state is lost: the changelog %s. It has lost records (a broker's disk, an unclean leader election, an old "
+            "backup), or was made anew. The table is restored from what is left, and its database is kept in %s",
+            what,
+            _aside(store, tp.partition),
+        )
 
 
 def last_writes(tables: Mapping[TP, Any]) -> dict[TP, float]:
@@ -87,9 +130,19 @@ async def _replace_those_of_other_logs(tables: Mapping[TP, Any], firsts: Mapping
             store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition)
 
 
-def _begin_anew(store: Any, partition: int) -> Any:
+def _begin_anew(store: Any, partition: int, keep: bool = False) -> Any:
+    """Delete an open database, or set it aside instead of the one before, and open an empty one."""
     path: Path = store.partition_path(partition)
-    log.warning(OF_ANOTHER_LOG, path.name)
     store._dbs.pop(partition).close()
-    shutil.rmtree(path)
+    if keep:
+        shutil.rmtree(_aside(store, partition), ignore_errors=True)
+        path.rename(_aside(store, partition))
+    else:
+        log.warning(OF_ANOTHER_LOG, path.name)
+        shutil.rmtree(path)
     return store._open_for_partition(partition)
+
+
+def _aside(store: Any, partition: int) -> Path:
+    path: Path = store.partition_path(partition)
+    return path.with_name(f"{path.name}.ahead")

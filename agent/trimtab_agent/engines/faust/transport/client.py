@@ -1,10 +1,16 @@
-"""Connection settings and retry loop of the plug-in's own Kafka clients."""
+"""Connection settings and retry loop of the plug-in's own Kafka clients, and how all clients of a worker reconnect."""
 
 import asyncio
+import copy
+import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
+
+from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.errors import KafkaError
 
 from trimtab_protocol.messages.rate_limit import RateLimit
 
@@ -26,3 +32,34 @@ async def for_ever(work: Callable[[], Awaitable[None]], complaint: str) -> None:
             if complaints.spend(time.monotonic()):
                 log.warning("%s: %r", complaint, error)
         await asyncio.sleep(RETRY_S)
+
+
+def ask_bootstrap_servers_again() -> None:
+    """Let clients go on after all brokers that they know have got new addresses (patch bootstrap-again)."""
+    ask: Any = AIOKafkaClient._metadata_update
+    if hasattr(ask, "__wrapped__"):
+        return
+
+    @functools.wraps(ask)
+    async def ask_known_brokers_first(client: Any, metadata: Any, topics: Collection[str]) -> bool:
+        if await ask(client, metadata, topics):
+            return True
+        if client._sync_task is None:  # not started, or closed
+            return False
+        # A client of its own, so that this one's metadata stays whole while another broker is asked.
+        other = copy.copy(client)
+        for method in [name for name in vars(other) if hasattr(AIOKafkaClient, name)]:
+            delattr(other, method)  # wrapped by the producer, for this client and its metadata
+        other.cluster = ClusterMetadata(metadata_max_age_ms=client._metadata_max_age_ms)
+        other._conns, other._get_conn_lock_value = {}, None
+        try:
+            await other.bootstrap()
+            updated: bool = await ask(other, metadata, topics)
+        except KafkaError:
+            return False
+        finally:
+            other._sync_task = None  # the client's own
+            await other.close()
+        return updated
+
+    AIOKafkaClient._metadata_update = ask_known_brokers_first

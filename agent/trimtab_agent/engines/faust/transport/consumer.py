@@ -14,6 +14,7 @@ from mode import Service
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport import log_ends
+from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.log_ends import LogEnds
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 from trimtab_agent.engines.faust.transport.until import POLL_S, Check, until
@@ -49,8 +50,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._position: dict[TP, int] = {}
         """Start of `_delivered`: the offset after the last one passed to a commit, initially the sought offset."""
         self._ends = LogEnds()
-        self.from_start: dict[TP, int] = {}
-        """Records of each source partition that had no committed offset when this generation began."""
+        self._density = Density()
+        self._passed: dict[TP, int] = {}
+        """Offset before which all is delivered: behind markers of transactions, which are no records, too."""
+        self._passed_at = 0.0
+        self.from_start: dict[TP, range] = {}
+        """Offsets of each source partition that had no committed offset, or 0, when this generation began."""
+        self.set_by_others: frozenset[TP] = frozenset()
+        """Source partitions whose committed offset, if any, no worker had committed when this generation began."""
         super().__init__(transport, *args, **options)
 
     def _new_consumer_thread(self) -> SteeredThread:
@@ -70,6 +77,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Subscribe once placement and topics are known (patch topics-known-before-assignment)."""
         await self.watcher.before_join(frozenset(topics))
         await self._thread.wait_for_topics(frozenset(topics), self.settings.topics_limit_s)
+        self.watcher.topics_known()
         await super().subscribe(topics)
 
     # ---- fetching
@@ -110,6 +118,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             active = frozenset(self._get_active_partitions())  # (patch fixed-partitions-during-fetch)
             if not self._open:  # (patch seek-before-sources-open)
                 active = frozenset(tp for tp in active if self._is_changelog_tp(tp))
+            self._note_passed(active)
             records = await self._fetch(active)
             # Records fetched before a rebalance are dropped: after the seek at the end of the recovery they come again.
             if self.flow_active and rebalances == self._rebalances:
@@ -118,6 +127,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._round = records
                 return records
         return {}
+
+    def _note_passed(self, active: Collection[TP]) -> None:
+        """Note up to where partitions are read.  Between two rounds all that was fetched is delivered."""
+        now = time.monotonic()
+        if now - self._passed_at > log_ends.INTERVAL_S:
+            self._passed_at = now
+            at = {tp: self._thread.position(tp) for tp in active if tp in self._position}
+            self._passed = {tp: offset for tp, offset in at.items() if offset is not None}
 
     async def _fetch(self, active: frozenset[TP]) -> dict[TP, list[Any]]:
         self.not_waiting_next_records.clear()
@@ -155,6 +172,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 await asyncio.shield(self.commit())  # a cancelled commit would lose its offsets
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
+        self._density.read(tp, offset)
         delivered = self._delivered.get(tp)
         if delivered is None:
             self._delivered[tp] = deque([offset])
@@ -218,18 +236,21 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         rebalances = self._rebalances
         await super().perform_seek()
         fresh = [tp for tp in self.assignment() if not self._is_changelog_tp(tp) and not self._committed_offset.get(tp)]
+        committed_here = self._thread.committed_here
+        self.set_by_others = frozenset(tp for tp in self.assignment() if tp not in committed_here)
         self.from_start = await self._seek_to_start(fresh) if fresh else {}
         await self._stay_if_overtaken(rebalances)
         for tp in self.assignment():
             self._position[tp] = self._read_offset[tp] or 0
+            self._density.begin(tp, self._position[tp])
         self._sought = True
 
-    async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, int]:
-        """Read these partitions from their start; returns the number of records that each has."""
+    async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, range]:
+        """Read these partitions from their start; returns the offsets that each has."""
         starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
         for tp in tps:
             await self.seek(tp, starts[tp])
-        return {tp: (ends.get(tp) or 0) - starts[tp] for tp in tps}
+        return {tp: range(starts[tp], max(starts[tp], ends.get(tp) or 0)) for tp in tps}
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
         """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""
@@ -279,6 +300,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._buffered_partitions -= set(tps)  # otherwise an emptying queue would activate them again
         self._paused_partitions |= set(tps)
         for tp in tps:
+            self._passed.pop(tp, None)  # what is taken back has been passed
             if tp in self._round:
                 self._round[tp].clear()  # the drain loop's iterators over these lists end
 
@@ -354,13 +376,22 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return delivered[-1] + 1 if delivered else self._position[tp]
 
     def backlog(self, tp: TP) -> int | None:
-        """Number of records in the log that the streams have not finished, fetched or not; None if not fetched here."""
+        """About how many records in the log the streams have not finished, fetched or not; None if that is unknown.
+
+        What has not been fetched is estimated by what was read before.
+        """
         if tp not in self._position or not self._thread.fetches(tp):
             return None
         if (end := self._ends.newest(tp, self.highwater(tp))) is None:
             return None
         unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ()))
-        return max(0, end - self.next_offset(tp)) + max(0, unfinished)
+        waiting = self._density.records(tp, end - max(self.next_offset(tp), self._passed.get(tp, 0)))
+        return None if waiting is None else waiting + max(0, unfinished)
+
+    def out_of_reach(self, tps: Collection[TP] | None = None) -> str | None:
+        """Which broker does not answer that has one of these (all) partitions; None: all answer, as far as is known."""
+        silent = self._ends.out_of_reach() if tps is None else self._ends.out_of_reach().intersection(tps)
+        return f"{self._thread.leader(min(silent))} does not answer" if silent else None
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _follow_ends(self) -> None:
@@ -375,6 +406,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._acked_index.pop(tp, None)
             self._acked.pop(tp, None)
             self._position[tp] = offset
+            self._density.begin(tp, offset)
+            self._passed.pop(tp, None)
             self._read_offset[tp] = self._committed_offset[tp] = offset or None
 
     def go_on_at(self, positions: Mapping[TP, int]) -> None:
@@ -395,5 +428,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for known in by_partition:
             for tp in tps:
                 known.pop(tp, None)
+        for tp in tps:
+            self._density.forget(tp)
+            self._passed.pop(tp, None)
         self._active_partitions -= set(tps)
         self._paused_partitions -= set(tps)

@@ -58,10 +58,11 @@ def describe_lost(missed: Collection[Missed], now: float) -> Iterator[Lost]:
     if deleted:
         lost, names = sum(deleted.values()), sorted(deleted)
         yield Lost(
-            text=f"{lost} inputs are lost: they were deleted before this worker read them, from {first_few(names)}. Do "
-            "the topics keep records for longer than the app may be stopped or behind (retention.ms, retention.bytes)?",
-            short=f"inputs are lost, {lost} of {first_few(names, most=1)}, seen {minute(now)}: deleted before they "
-            "were read",
+            text=f"up to {lost} inputs are lost: they were deleted before this worker read them, from "
+            f"{first_few(names)}. Do the topics keep records for longer than the app may be stopped or behind "
+            "(retention.ms, retention.bytes)?",
+            short=f"inputs are lost, up to {lost} of {first_few(names, most=1)}, seen {minute(now)}: deleted before "
+            "they were read",
         )
 
 

@@ -25,6 +25,8 @@ from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
+COMMITTED_HERE = "trimtab"
+"""Metadata of each offset that a worker commits.  Whoever sets offsets by a tool of Kafka writes other metadata."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
 """Error codes of a heartbeat response that confirm membership and extend the session."""
 
@@ -49,6 +51,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and commits that prove membership."""
 
     _topics: TopicMetadata | None = None
+    committed_here: frozenset[TP] = frozenset()
+    """Partitions whose offset a worker had committed, when this worker was told the offsets last."""
 
     @property
     def fence(self) -> Fence:
@@ -74,6 +78,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
+        self._mark_commits(coordinator)
 
         async def send_req(request: Any) -> Any:
             if isinstance(request, OffsetCommitRequest) and coordinator.generation == NO_GENERATION:
@@ -101,6 +106,22 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         coordinator._send_req = send_req
         coordinator.reset_generation = reset_generation
         coordinator._perform_assignment = assign_what_is_known
+
+    def _mark_commits(self, coordinator: Any) -> None:
+        commit_offsets, fetch_offsets = coordinator.commit_offsets, coordinator._do_fetch_commit_offsets
+
+        async def commit_marked(assignment: Any, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+            marked = {tp: OffsetAndMetadata(at.offset, COMMITTED_HERE) for tp, at in offsets.items()}
+            await commit_offsets(assignment, marked)
+
+        async def fetch_and_see_marks(partitions: Collection[TopicPartition]) -> Any:
+            found = await fetch_offsets(partitions)
+            marked = {TP(*tp) for tp, at in found.items() if at.metadata == COMMITTED_HERE}
+            self.committed_here = self.committed_here.difference(TP(*tp) for tp in partitions) | marked
+            return found
+
+        coordinator.commit_offsets = commit_marked
+        coordinator._do_fetch_commit_offsets = fetch_and_see_marks
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer."""
@@ -202,27 +223,57 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())
 
-    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
-        """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
-
-        While a batch of a partition waits to be taken, aiokafka does not fetch the partition again, and its high water
-        mark stands still.  Raises KafkaError, and TimeoutError after `limit_s`.
-        """
+    async def ends(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
+        """The offset at which each partition ends.  Raises KafkaError, and TimeoutError after `limit_s`."""
 
         async def ask() -> dict[TP, int]:
-            consumer = self._ensure_consumer()
-            now_ms, assigned = time.time() * 1000.0, consumer.assignment()
-            old = [
-                tp
-                for tp in tps
-                if _key(tp) in assigned
-                and ((at_ms := consumer.last_poll_timestamp(_key(tp))) is None or now_ms - at_ms > 1000.0 * after_s)
-            ]
-            ends = await consumer.end_offsets([_key(tp) for tp in old]) if old else {}
-            return {tp: ends[_key(tp)] for tp in old if _key(tp) in ends}
+            found = await self._ensure_consumer().end_offsets([_key(tp) for tp in tps])
+            return {tp: found[_key(tp)] for tp in tps}
 
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())
+
+    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int | None]:
+        """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
+
+        None where the partition's leader does not answer within `limit_s`.  While a batch of a partition waits to be
+        taken, aiokafka does not fetch the partition again, and its high water mark stands still.
+        """
+
+        async def ask_one(consumer: Any, old: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+            try:
+                async with asyncio.timeout(limit_s):
+                    ends: Mapping[TopicPartition, int] = await consumer.end_offsets(list(old))
+                    return ends
+            except (KafkaError, TimeoutError):
+                return {}
+
+        async def ask() -> dict[TP, int | None]:
+            consumer = self._ensure_consumer()
+            now_ms, assigned = time.time() * 1000.0, consumer.assignment()
+            by_leader: dict[object, list[TopicPartition]] = {}
+            for tp in map(_key, tps):
+                if tp in assigned and (
+                    (at_ms := consumer.last_poll_timestamp(tp)) is None or now_ms - at_ms > 1000.0 * after_s
+                ):
+                    by_leader.setdefault(consumer._client.cluster.leader_for_partition(tp), []).append(tp)
+            answers = await asyncio.gather(*(ask_one(consumer, old) for old in by_leader.values()))
+            return {TP(*tp): ends.get(tp) for old, ends in zip(by_leader.values(), answers, strict=True) for tp in old}
+
+        return await self._in_thread(ask())
+
+    def position(self, tp: TP) -> int | None:
+        """The offset behind what has been taken of this partition; None if unknown.  Callable from any thread."""
+        assignment = self._ensure_consumer()._subscription.subscription.assignment
+        state: Any = None if assignment is None else assignment._tp_state.get(_key(tp))
+        return None if state is None else state._position
+
+    def leader(self, tp: TP) -> str:
+        """The broker that has this partition, as operators know it.  Callable from any thread."""
+        cluster = self._ensure_consumer()._client.cluster
+        number = cluster.leader_for_partition(_key(tp))
+        broker = None if number is None else cluster.broker_metadata(number)
+        return "no broker" if broker is None else f"broker {number} at {broker.host}:{broker.port}"
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""

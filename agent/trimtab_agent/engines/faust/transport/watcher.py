@@ -12,6 +12,9 @@ class Watcher(Protocol):
     async def before_join(self, topics: frozenset[str]) -> None:
         """The worker is about to subscribe to these topics."""
 
+    def topics_known(self) -> None:
+        """Partition counts are known, and the worker is about to join.  Raises TooFewFiles."""
+
     async def before_assignment(self, told: Collection[bytes]) -> None:
         """As leader, this worker is about to assign; `told` = the members' data.  Called in the consumer's thread."""
 

@@ -19,7 +19,7 @@ APP = AppId("app")
 def a_worker(known: set[str]) -> tuple[Ownership, FaustWorkerStatus]:
     """What a worker has of itself, on a broker that knows these topics."""
     thread = SimpleNamespace(partition_count=lambda topic: 4 if topic in known else None)
-    app: Any = SimpleNamespace(consumer=SimpleNamespace(thread=thread))
+    app: Any = SimpleNamespace(consumer=SimpleNamespace(thread=thread, out_of_reach=lambda: None))
     ownership, unused = Ownership(app, APP), SimpleNamespace()
     shared = PluginState(cluster="c", app=APP, worker=WorkerId("w0"))
     parts: Any = SimpleNamespace(

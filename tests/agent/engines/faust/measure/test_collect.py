@@ -43,7 +43,9 @@ class FakeStatus:
     following_s: float | None = None
     paused: tuple[float, int] | None = None
     reset: bool = False
+    maybe_reset: bool = False
     lost: bool = False
+    away: dict[KeyGroup, str] = field(default_factory=dict)
     refused: Mapping[Fault, int] = field(default_factory=lambda: {Fault.UNSIGNED: 2})
 
     def operators(self) -> Mapping[OperatorId, int]:
@@ -63,6 +65,9 @@ class FakeStatus:
 
     def backlog(self, key_group: KeyGroup) -> int | None:
         return None
+
+    def out_of_reach(self, key_group: KeyGroup) -> str | None:
+        return self.away.get(key_group)
 
 
 class FakeSensor:
@@ -148,7 +153,16 @@ def test_standstills_are_told_once_also_those_from_before_the_first_interval():
     assert (unknown.paused_s, unknown.paused) == (None, None)
 
 
-@pytest.mark.parametrize("trouble", ["reset", "lost"])
+def test_a_key_group_whose_broker_is_out_of_reach_has_no_known_load_and_the_others_have():
+    """It does nothing because it gets nothing: 0 would look like a worker with room for more."""
+    near, far = group("sums", 0), group("sums", 1)
+    why = "broker 2 at kafka-2:9092 does not answer"
+    said = collect(Taken(process_ns=100_000_000), FakeStatus({near, far}, away={far: why}))
+    assert {each.key_group: each.cpu_s is None for each in said.key_groups} == {near: False, far: True}
+    assert said.unknown == why
+
+
+@pytest.mark.parametrize("trouble", ["reset", "maybe_reset", "lost"])
 def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds_and_to_newer_agents_only(trouble):
     status = FakeStatus({group("sums", 0)}, **{trouble: True})
     collector = Collector(FakeSensor(Taken(), Taken()), status, worker=W0)

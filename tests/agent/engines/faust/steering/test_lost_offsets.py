@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,14 +15,23 @@ from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.troubles import TOLD_S
 from trimtab_agent.engines.faust.steering import group_watcher
-from trimtab_agent.engines.faust.steering.lost_offsets import SKEW_S, Again, done_again, tell_of_reset
+from trimtab_agent.engines.faust.steering.lost_offsets import (
+    SKEW_S,
+    Again,
+    done_again,
+    set_back,
+    tell_of_reset,
+)
+from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.reason_text import reason_text
 
 NOW = 1_000_000_000.0
-AGAIN = Again(text="the long text", short="the short one")
+AGAIN = Again(text="the long text", short="the short one", certain=True)
 ORDERS, PAYMENTS, SUMS, ALERTS = (TP(topic, 0) for topic in ("orders", "payments", "sums-changelog", "alerts"))
+
+ALL = frozenset({ORDERS, PAYMENTS, SUMS, ALERTS})
 
 
 def an_owner() -> Ownership:
@@ -42,18 +52,39 @@ def an_owner() -> Ownership:
 
 
 def test_state_without_any_offset_is_told() -> None:
-    told = done_again(an_owner(), {ORDERS: 90, PAYMENTS: 0}, {SUMS: 41}, NOW)
+    told = done_again(an_owner(), {ORDERS: range(90), PAYMENTS: range(0)}, ALL, {SUMS: 41}, NOW)
 
     assert told is not None
+    assert told.certain
     assert told.text.startswith("shop/sums/0: the consumer group has no offsets of their topics")
     assert (
         told.short
         == reason_text(told.short)
         == (
-            "there are no offsets, seen 2001-09-09 01:46 UTC: reads orders/0 from its start on, 90 records "
-            "(and 1 more partitions); the tables of shop/sums/0 have later state"
+            "there are no offsets, seen 2001-09-09 01:46 UTC: reads orders/0 from its start on, offsets 0 to 89; "
+            "the tables of shop/sums/0 have state"
         )
     )
+
+
+def test_without_any_offset_and_without_the_first_records_it_is_only_possible() -> None:
+    """The app was stopped until its offsets and its inputs had expired: what is there now is new."""
+    told = done_again(an_owner(), {ORDERS: range(500, 590), PAYMENTS: range(7, 7)}, ALL, {SUMS: 41}, NOW)
+
+    assert told is not None
+    assert not told.certain
+    assert "may" not in told.text.split(".")[0]
+    assert "nothing is counted twice" in told.text
+    assert told.short == reason_text(told.short)
+    assert told.short.startswith("there are no offsets, inputs may be done again, seen 2001-09-09 01:46 UTC: reads")
+
+
+def test_of_a_topic_that_was_made_anew_it_is_only_possible() -> None:
+    """It ends before what this worker has committed: its records may be new ones."""
+    from_start = {ORDERS: range(90), PAYMENTS: range(0)}
+    told = done_again(an_owner(), from_start, ALL, {SUMS: 41}, NOW, shorter={ORDERS})
+    assert told is not None
+    assert not told.certain
 
 
 @pytest.mark.parametrize(
@@ -68,7 +99,14 @@ def test_state_without_any_offset_is_told() -> None:
     ],
 )
 def test_what_counts_nothing_twice_is_not_told(from_start: dict[TP, int], ends: dict[TP, int]) -> None:
-    assert done_again(an_owner(), from_start, ends, NOW) is None
+    offsets = {tp: range(count) for tp, count in from_start.items()}
+    assert done_again(an_owner(), offsets, ALL, ends, NOW) is None
+
+
+def test_a_worker_that_committed_0_itself_is_not_told() -> None:
+    """A hand-over commits the position of a key group that has not had any input yet."""
+    from_start = {ORDERS: range(90), PAYMENTS: range(0)}
+    assert done_again(an_owner(), from_start, ALL - {PAYMENTS}, {SUMS: 41}, NOW) is None
 
 
 class Broker:
@@ -93,32 +131,36 @@ def told_of(
     *,
     written: float = LATER,
     firsts: Mapping[TP, FirstRecord] | None = None,
+    by_workers: frozenset[TP] = frozenset(),
 ) -> list[Again]:
     told: list[Again] = []
     broker = Broker(firsts or {ORDERS: FIRST}, {SUMS: written})
-    asyncio.run(tell_of_reset(an_owner(), broker, committed, told.append, lambda: NOW))
+    asyncio.run(tell_of_reset(an_owner(), broker, committed, ALL - by_workers, told.append, lambda: NOW))
     return told
 
 
 def test_offsets_that_were_set_to_the_start_are_told() -> None:
     [told] = told_of({ORDERS: 50, PAYMENTS: 7})
 
+    assert not told.certain
     assert told.text.startswith("shop/sums/0: the consumer group begins at the first record of their topics")
     assert (
         told.short
         == reason_text(told.short)
         == (
-            "offsets were reset, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, of 1970-01-01 00:16 UTC; "
-            "the tables of shop/sums/0 have later state"
+            "offsets may have been reset, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, its first record, of "
+            "1970-01-01 00:16 UTC; the tables of shop/sums/0 have state"
         )
     )
 
 
-def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def begun(*, from_start: bool, set_back: bool) -> Worker:
-        async def tell(_owner: object, _thread: object, _at: object, told: Callable[[Again], None], _: object) -> None:
+        async def tell(*given: Any) -> None:
             if set_back:
-                told(AGAIN)
+                given[-2](AGAIN)
 
         async def play() -> Worker:
             worker = Worker()
@@ -127,8 +169,11 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
             worker.parts.ownership.learn = lambda layout: None  # type: ignore[method-assign]
             worker.parts.ownership.sources = lambda key_groups: set()  # type: ignore[method-assign]
             app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
-            app.consumer = SimpleNamespace(from_start={}, thread=None, _committed_offset={})
+            app.consumer = SimpleNamespace(from_start={}, set_by_others=frozenset(), thread=None, _committed_offset={})
+            kept: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path, id="shop"))
+            worker.watcher._own_commits = OwnCommits(kept)
             worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
+            monkeypatch.setattr(group_watcher, "set_back", lambda *_: None)
             monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())
             worker.watcher.stable()
@@ -155,7 +200,7 @@ def test_of_two_topics_both_must_begin_anew() -> None:
 
     assert told_of({ORDERS: 50, PAYMENTS: 7}, firsts=firsts) == []
     [told] = told_of({ORDERS: 50, PAYMENTS: 3}, firsts=firsts)
-    assert "reads orders/0 from 50 on, of 1970-01-01 00:16 UTC (and 1 more partitions)" in told.short
+    assert "reads orders/0 from 50 on, its first record, of 1970-01-01 00:16 UTC (and 1 more partitions)" in told.short
 
 
 @pytest.mark.parametrize(
@@ -171,6 +216,11 @@ def test_what_goes_on_where_it_was_is_not_told(committed: dict[TP, int | None], 
     assert told_of(committed, written=written) == []
 
 
+def test_records_dated_long_ago_and_deleted_up_to_what_a_worker_has_committed_are_no_reset() -> None:
+    """Their dates are those of events, so the state is always newer: it shows nothing."""
+    assert told_of({ORDERS: 50, PAYMENTS: 7}, by_workers=frozenset({ORDERS, PAYMENTS})) == []
+
+
 def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     class Away(Broker):
         async def first_records(self, tps: Collection[TP], limit_s: float) -> dict[TP, FirstRecord]:
@@ -178,7 +228,53 @@ def test_a_broker_that_does_not_answer_ends_nothing(caplog: pytest.LogCaptureFix
 
     caplog.set_level("INFO")
     told: list[Again] = []
-    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}, told.append, lambda: NOW))
+    asyncio.run(tell_of_reset(an_owner(), Away({}, {}), {ORDERS: 50}, ALL, told.append, lambda: NOW))
 
     assert told == []
     assert "it is not known whether offsets were set to the start" in caplog.text
+
+
+def test_an_offset_before_what_this_worker_has_committed_was_set_back_and_both_are_told() -> None:
+    """Also where the topic no longer begins at 0, and in the middle of it."""
+    told = set_back(an_owner(), {ORDERS: 50, PAYMENTS: 7}, {ORDERS: 314, PAYMENTS: 7}, {ORDERS: 400, PAYMENTS: 7}, NOW)
+
+    assert told is not None
+    assert told.certain
+    assert (
+        told.short
+        == reason_text(told.short)
+        == (
+            "offsets were set back, seen 2001-09-09 01:46 UTC: reads orders/0 from 50 on, was at 314; "
+            "the tables of shop/sums/0 have state"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("committed", "before", "ends"),
+    [
+        pytest.param({ORDERS: 314}, {ORDERS: 314}, {ORDERS: 400}, id="where it was"),
+        pytest.param({ORDERS: 350}, {ORDERS: 314}, {ORDERS: 400}, id="another worker has gone on"),
+        pytest.param({ORDERS: 50}, {}, {}, id="a new disk"),
+        pytest.param({ORDERS: 50}, {ORDERS: 314}, {ORDERS: 60}, id="the topic was made anew"),
+        pytest.param({ORDERS: 50}, {ORDERS: 314}, {}, id="the broker did not say where it ends"),
+        pytest.param({ALERTS: 5}, {ALERTS: 9}, {ALERTS: 9}, id="an operator without tables"),
+    ],
+)
+def test_what_was_not_set_back_is_not_told(
+    committed: dict[TP, int | None], before: dict[TP, int], ends: dict[TP, int]
+) -> None:
+    assert set_back(an_owner(), committed, before, ends, NOW) is None
+
+
+def test_what_a_worker_has_committed_is_kept_beside_its_tables(tmp_path: Path) -> None:
+    app = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path, id="shop"))
+    commits = OwnCommits(app)
+    assert commits.read() == {}
+    commits.write({ORDERS: 50, PAYMENTS: 3})
+    commits.write({ORDERS: 40, PAYMENTS: None, ALERTS: 1})
+    assert OwnCommits(app).read() == {ORDERS: 40, PAYMENTS: 3, ALERTS: 1}
+
+    [file] = tmp_path.iterdir()
+    file.write_text("no json")
+    assert commits.read() == {}

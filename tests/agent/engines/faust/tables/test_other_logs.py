@@ -21,8 +21,10 @@ OFFSET = 7
 class Broker:
     """Answers which record is the first since a time; `fault` instead, if there is one."""
 
-    def __init__(self, first: int | None, fault: Exception | None = None, start: int = 0) -> None:
-        self.first, self.fault, self.start = first, fault, start
+    def __init__(
+        self, first: int | None, fault: Exception | None = None, start: int = 0, end: int = OFFSET + 1
+    ) -> None:
+        self.first, self.fault, self.start, self.end = first, fault, start, end
         self.asked: list[Mapping[TP, float]] = []
 
     async def offsets_since(self, times: Mapping[TP, float], limit_s: float) -> dict[TP, int]:
@@ -30,6 +32,11 @@ class Broker:
         if self.fault is not None:
             raise self.fault
         return {} if self.first is None else dict.fromkeys(times, self.first)
+
+    async def ends(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
+        if self.fault is not None:
+            raise self.fault
+        return dict.fromkeys(tps, self.end)
 
     async def beginnings(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
         if self.fault is not None:
@@ -87,6 +94,44 @@ def test_state_of_another_changelog_is_not_used(tmp_path: Path, broker: Broker, 
     assert store.persisted_offset(LOG) == (OFFSET if kept else None)
     assert store._dbs[0].get(b"key") == (b"old" if kept else None)
     assert broker.asked == [{LOG: pytest.approx(last + SKEW_S, abs=1.0)}]
+    store._dbs.pop(0).close()
+
+
+@pytest.mark.parametrize("end", [OFFSET, 3, 0])
+def test_a_database_ahead_of_its_changelog_is_set_aside_and_the_table_restored_from_what_is_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, end: int
+) -> None:
+    """Faust's recovery ends the worker at each start."""
+    path = with_state(tmp_path)
+    for _ in range(2):  # the second time, too, and only the newest is kept
+        troubles = Troubles()
+        store = a_worker(tmp_path, Broker(None, end=end), troubles)
+        asyncio.run(assigned(store))
+
+        assert store.persisted_offset(LOG) is None
+        assert store._dbs[0].get(b"key") is None
+        assert (path.parent / "sums-0.db.ahead").is_dir()
+        said = f"the changelog ks-sums-changelog/0 ends at {end}, this worker had written up to 7"
+        assert said in str(troubles.worst(Trouble.STATE_LOST))
+        assert said in caplog.text
+        store.set_persisted_offset(LOG, OFFSET)
+        store._dbs.pop(0).close()
+
+
+def test_an_open_database_is_set_aside_too(tmp_path: Path) -> None:
+    """The log was cut under a running worker: the next generation notices it."""
+    broker = Broker(None)
+    store = a_worker(tmp_path, broker)
+
+    async def twice() -> None:
+        await assigned(store)
+        store._dbs[0].put(b"key", b"old")
+        store.set_persisted_offset(LOG, OFFSET)
+        broker.end = 5
+        await assigned(store)
+
+    asyncio.run(twice())
+    assert (store.persisted_offset(LOG), store._dbs[0].get(b"key")) == (None, None)
     store._dbs.pop(0).close()
 
 

@@ -328,9 +328,10 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
 class Thread:
     """Partitions with the ends that fetches (`highwater`) and questions to the broker (`asked`) tell."""
 
-    def __init__(self, highwater: dict[TP, int], asked: dict[TP, int]) -> None:
+    def __init__(self, highwater: dict[TP, int], asked: dict[TP, int | None]) -> None:
         self.seen, self.asked = highwater, asked
         self.fault: Exception | None = None
+        self.passed: dict[TP, int] = {}
 
     def fetches(self, tp: TP) -> bool:
         return True
@@ -338,10 +339,16 @@ class Thread:
     def highwater(self, tp: TP) -> int | None:
         return self.seen.get(tp)
 
-    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int]:
+    async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int | None]:
         if self.fault is not None:
             raise self.fault
         return {tp: self.asked[tp] for tp in tps if tp in self.asked}
+
+    def leader(self, tp: TP) -> str:
+        return "broker 2 at kafka-2:9092"
+
+    def position(self, tp: TP) -> int | None:
+        return self.passed.get(tp)
 
 
 def test_a_backlog_counts_what_arrived_while_the_queues_were_too_full_to_fetch(consumer: SteeredConsumer) -> None:
@@ -356,8 +363,60 @@ def test_a_backlog_counts_what_arrived_while_the_queues_were_too_full_to_fetch(c
         return consumer.backlog(ONE), consumer.backlog(OTHER)
 
     thread.asked = {ONE: 500, OTHER: 7}
-    assert refresh() == (489, 7)
+    assert refresh() == (489, 7), "of the other one nothing was read, so it counts as its topic"
     thread.seen, thread.asked = {ONE: 600, OTHER: 7}, {}
     assert refresh() == (589, 7), "fetched again: the broker is not asked"
     thread.asked, thread.fault = {ONE: 700}, TimeoutError()
     assert refresh() == (589, 7)
+
+
+def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(consumer: SteeredConsumer) -> None:
+    thread = Thread({ONE: 15, OTHER: 3}, {ONE: None})
+    consumer._thread = thread  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11, 12)
+    give(consumer, OTHER, 2)
+    asyncio.get_event_loop().run_until_complete(consumer._ends.refresh(thread, [ONE, OTHER]))
+
+    assert (consumer.backlog(ONE), consumer.backlog(OTHER)) == (None, 1)
+    assert consumer.out_of_reach([OTHER, ONE]) == "broker 2 at kafka-2:9092 does not answer"
+    assert consumer.out_of_reach([OTHER]) is None
+
+
+@pytest.mark.parametrize(
+    ("read", "end", "waiting"),
+    [
+        pytest.param(range(60, 10_060, 50), 1_510_010, 29_997, id="compacted: one record on 50 offsets"),
+        pytest.param(range(10, 410, 2), 1_010, 301, id="one record per transaction, and its marker"),
+        pytest.param([*range(10, 20), *range(1_000_000, 1_000_300)], 1_000_500, 200, id="behind deleted records"),
+        pytest.param(range(10, 30), 110, 80, id="every offset is a record"),
+        pytest.param([], 1_000_000, None, id="nothing was read yet"),
+        pytest.param([], 10, 0, id="nothing was read, and nothing is there"),
+    ],
+)
+def test_a_difference_of_offsets_is_no_count_of_records(
+    consumer: SteeredConsumer, read: Collection[int], end: int, waiting: int | None
+) -> None:
+    consumer._thread = Thread({ONE: end}, {})  # type: ignore[assignment]
+    give(consumer, ONE, *read)
+    finish(consumer, ONE, *read)
+    assert consumer.backlog(ONE) == waiting
+
+
+def test_the_density_of_a_topic_counts_where_nothing_was_read_of_the_partition(consumer: SteeredConsumer) -> None:
+    consumer._thread = Thread({ONE: 1_010, OTHER: 500}, {})  # type: ignore[assignment]
+    give(consumer, ONE, *range(19, 1_010, 10))
+    assert consumer.backlog(OTHER) == 50
+
+
+def test_the_marker_at_the_end_of_a_log_is_no_backlog(consumer: SteeredConsumer) -> None:
+    thread = Thread({ONE: 14}, {})
+    consumer._thread = thread  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11, 12)
+    finish(consumer, ONE, 10, 11, 12)
+    thread.passed = {ONE: 14}
+    consumer._note_passed([ONE])
+    assert consumer.backlog(ONE) == 0
+
+    consumer.block([ONE])  # events are taken back, and read again
+    consumer._take_out(queued(consumer, Event(ONE, 12)).queue, [ONE], {})
+    assert consumer.next_offset(ONE) == 12
