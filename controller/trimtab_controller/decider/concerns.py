@@ -41,6 +41,7 @@ class ConcernKind(StrEnum):
     PLANS_MISS = "plans_miss"
     JOB_SUFFERS = "job_suffers"
     WORKER_CRASHES = "worker_crashes"
+    DRAINED_RUNS = "drained_runs"
     LOSS_OVERLOADS = "loss_overloads"
     ORPHANS_CROWD = "orphans_crowd"
     TOO_FEW_WORKERS = "too_few_workers"

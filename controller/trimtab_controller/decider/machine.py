@@ -221,7 +221,7 @@ class Decider:
             (self._owed(now) if present.acts else None)
             or present.admit_cluster()
             or present.seen.sizes.correct(present.execution, self.intents, known)
-            or to_start(now, present.execution, present.draining, known.hosts, self.intents)
+            or to_start(now, present.execution, present.draining, known, self.intents)
             or present.operators.to_stop(now, present.execution, known, present.plans, self.budget)
         )
         if decision is not None:
@@ -264,7 +264,7 @@ class Decider:
     def _restored(self, now: float, *, start: bool = False) -> list[Action]:
         found = self._restore(now)
         if found is None and start and self._situation.admit_cluster() is None:
-            found = to_start(now, self._situation.execution, self.draining, self.known.hosts, self.intents)
+            found = to_start(now, self._situation.execution, self.draining, self.known, self.intents)
         return [] if found is None else [Decided(decision=found)]
 
     # --- an answer ------------------------------------------------------------------------------------------------

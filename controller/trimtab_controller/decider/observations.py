@@ -11,6 +11,7 @@ from trimtab_controller.decider.collocation.trial import trial_in
 from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
+from trimtab_controller.decider.drained import drain_concerns
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.pay_back import Costs
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
@@ -141,7 +142,8 @@ class Observations:
         self.sizes.see(seen, execution, intents, settled)
         self.sizes.forecasts.moves.see(views, evaluations, self._settings.load_distance)
         off = {each for workers in maintained.values() for each in workers}
-        self.known = self._put_together(now, seen, execution, rules, missing, off=off)
+        drained = drain_concerns(execution, snapshot, draining, intents)
+        self.known = self._put_together(now, seen, execution, rules, missing, off=off, drained=drained)
         return measured
 
     def _put_together(
@@ -153,6 +155,7 @@ class Observations:
         missing: NotReady | None,
         *,
         off: set[WorkerId],
+        drained: Iterable[Concern],
     ) -> Known:
         """What this window has shown; `missing` = why nothing can be decided, `off` = workers off for maintenance."""
         views = seen.views
@@ -164,6 +167,7 @@ class Observations:
             concerns=(
                 *concerns_of(seen.use),
                 *rule_concerns(views, rules),
+                *drained,
                 *self._concerns(now, seen.snapshot, execution, views, off=off),
             ),
             rules=rules,

@@ -35,6 +35,7 @@ STOP_W1 = Scaled(
     host=HostId("h1"),
     detail=f"to restart it without a drain, since nothing may move: {DIFFER}",
     owning=True,
+    runs=APP,
 )
 
 

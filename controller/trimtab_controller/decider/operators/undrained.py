@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trimtab_controller.decider.decision import Scaled
-from trimtab_controller.decider.drained import SCALING_PATIENCE_S
+from trimtab_controller.decider.drained import patience_s
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.fixed import is_of_differing
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
+from trimtab_controller.decider.planning.admission import admit_app
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind
@@ -48,7 +49,7 @@ def to_stop_undrained(
             worker = found.undrained[0]
             host = next(row.host for row in snapshot.nodes if row.worker == worker)
             detail = f"to restart it without a drain, since nothing may move: {found.differ}"
-            return Scaled(kind=CommandKind.STOP, worker=worker, host=host, detail=detail, owning=True)
+            return Scaled(kind=CommandKind.STOP, worker=worker, host=host, detail=detail, owning=True, runs=found.app)
     return None
 
 
@@ -92,7 +93,7 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
     scaling = execution.scalings.get(worker)
     if scaling is None or scaling.command.kind is not CommandKind.STOP or scaling.phase is not ScalingPhase.FAILED:
         return None
-    if snapshot.start_ms / 1000.0 >= scaling.at + SCALING_PATIENCE_S:
+    if snapshot.start_ms / 1000.0 >= scaling.at + patience_s(scaling):
         return None
     old = "; an agent older than 0.2.0 cannot stop a worker with key groups: restart it by yourself"
     return f"{worker} was not stopped ({scaling.detail or 'no reason is given'}), and is tried again{old}"
@@ -112,6 +113,8 @@ def _not_allowed(now: float, found: Restarting, execution: Execution, allowed: A
     """Why nothing may be stopped now."""
     if execution.busy(found.app):
         return f"plan {execution.rounds[found.app].plan} must end first"
+    if (busy := admit_app(found.app, execution)) is not None:
+        return busy.detail
     if allowed.plans.of(found.app) is PlanMode.DRY_RUN:
         return f"the mode of {found.app} is dry-run, see [plans]"
     use = allowed.budget.use(now, execution, found.app)
