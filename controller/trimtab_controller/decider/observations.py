@@ -24,7 +24,14 @@ from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import Requirements, check_cluster, observe, parts_of, placed_workers
+from trimtab_controller.decider.observing.observe import (
+    Requirements,
+    check_cluster,
+    held_apps,
+    observe,
+    parts_of,
+    placed_workers,
+)
 from trimtab_controller.decider.observing.readers import Readers
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady, RestoreCost
@@ -106,7 +113,8 @@ class Observations:
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
         apps = parts_of(snapshot, execution.placements)
-        parts = {} if missing else apps
+        held = held_apps(snapshot, self.liveness, execution.placements, maintained)
+        parts = {} if missing else {app: part for app, part in apps.items() if app not in held}
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
         )
@@ -115,7 +123,8 @@ class Observations:
         self.full_hosts.see(snapshot, self.hosts.seen, demands.workers)
         self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
         raw = {
-            app: replace(missing, app=app) if missing else self._observe(app, part, demands, execution, draining)
+            app: (replace(missing, app=app) if missing else held.get(app))
+            or self._observe(app, part, demands, execution, draining)
             for app, part in apps.items()
         }
         views = self.history.smoothed(raw)

@@ -16,7 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import ABSENCES, BASES, FRESH, KNOWN, READS_PARTS, STATES, STEERS, SUMS, Kind
+from trimtab_controller.stream.measures import (
+    ABSENCES,
+    BASES,
+    ENDED,
+    FRESH,
+    KNOWN,
+    READS_PARTS,
+    STATES,
+    STEERS,
+    SUMS,
+    Kind,
+)
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.copies import Copy, largest
@@ -282,7 +293,7 @@ def _host(row: Mapping[str, Any]) -> HostWindow:
         covered_s=row["covered_s"],
         cpu=_rate(row, "cpu_s"),
         cores=row["cores"],
-        basis=BASES[int(row["basis"] or 0)],
+        basis=BASES[int(row["basis"] or 0) % ENDED],
         received_bytes_s=_rate(row, "received_bytes"),
         sent_bytes_s=_rate(row, "sent_bytes"),
         memory_bytes=_whole(row["memory_bytes"]),

@@ -151,7 +151,8 @@ class Snapshot:
     dropped; `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` becomes a
     `KeyGroupTable`, from any sequence.  Where the stream checks the signatures of hosts, `unsigned` counts by reason
     the reports that are used without a good one, since it started; `doubted` names hosts of such reports, used or not.
-    `refused` = in whose name the reports of `rejected` came, also since the stream started.
+    `refused` = in whose name the reports of `rejected` came, also since the stream started.  `ended` = hosts whose last
+    report says that their agents were told to end.
     """
 
     cluster: str
@@ -170,6 +171,7 @@ class Snapshot:
     unsigned: Mapping[str, int] = field(default_factory=dict)
     doubted: Mapping[HostId, str] = field(default_factory=dict)
     refused: RefusedHosts = field(default_factory=RefusedHosts)
+    ended: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
@@ -229,6 +231,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "pairs": _pair_blocks(snapshot.pairs),
     }
     document |= {name: dict(found) for name in _SIGNATURES if (found := getattr(snapshot, name))}
+    if snapshot.ended:
+        document["ended"] = list(snapshot.ended)
     if snapshot.refused.worst:
         document["refused"] = snapshot.refused.document
     # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
@@ -280,6 +284,7 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         unsigned=fields.optional("unsigned", lambda name: _read_faults(fields, name)) or {},
         doubted=fields.optional("doubted", lambda name: _read_doubted(fields, name)) or {},
         refused=fields.optional("refused", lambda name: read_refused_hosts(fields.fields(name))) or RefusedHosts(),
+        ended=tuple(map(HostId, read_names(fields, "ended", limit=MAX_NODES))) if fields.has("ended") else (),
         hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
         nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
         key_groups=read_blocks(fields, "key_groups"),

@@ -16,6 +16,7 @@ from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.planning.admission import admit_app
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind
@@ -101,6 +102,9 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
 
 def _others(found: Restarting, rows: dict[WorkerId, NodeWindow], execution: Execution, known: Known) -> str | None:
     """Which workers of the app do not run yet: one more would be too many."""
+    view = known.views.get(found.app)
+    if isinstance(view, NotReady) and view.reason is SkipReason.HOSTS_LOST:
+        return f"{view.reason}: {view.detail}"
     busy = sorted(row.worker for row in rows.values() if row.app == found.app and row.state in ON_THE_WAY)
     if busy:
         return f"{first_few(busy)} must run again first: {rows[busy[0]].state}"
