@@ -19,6 +19,7 @@ from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
+from trimtab_controller.decider.kept import Kept
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
@@ -87,6 +88,7 @@ class Observations:
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self.remote_costs = RemoteCosts(recalled)
+        self.kept = Kept()
         self.known = Known()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
@@ -112,6 +114,8 @@ class Observations:
         self.readers.see(snapshot, execution.placements)
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
+        if missing is None:
+            self.kept.see(snapshot, execution)
         apps = parts_of(snapshot, execution.placements)
         held = held_apps(snapshot, self.liveness, execution.placements, maintained)
         parts = {} if missing else {app: part for app, part in apps.items() if app not in held}
