@@ -89,7 +89,7 @@ class Agent:
             absences=lambda: self._commands.absences(),
         )
         welcome = Welcome(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
-        self._plugins = PluginServer(configuration.socket, welcome, self)
+        self._plugins = PluginServer(configuration.socket, welcome, self, configuration.workers.keys())
         try:
             self._commands = CommandDriver(
                 configuration,

@@ -9,7 +9,7 @@ from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.collocation.sends import local_sends
 from trimtab_controller.decider.collocation.trial import trial_in
 from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
-from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
+from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use, name_concerns
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
 from trimtab_controller.decider.drained import drain_concerns
 from trimtab_controller.decider.events import RoundMeasured
@@ -179,6 +179,7 @@ class Observations:
             use=seen.use,
             concerns=(
                 *concerns_of(seen.use),
+                *name_concerns(seen.snapshot),
                 *rule_concerns(views, rules),
                 *drained,
                 *self._concerns(now, seen.snapshot, execution, views, off=off),

@@ -95,7 +95,8 @@ class NodeWindow:
     `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts`,
     `fresh`, `copies` and `waiting` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the
     window was marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.
-    `also_on` = other hosts on which a process of this name ran meanwhile.  `following` = cores, of `cpu`, that it took
+    `also_on` = other hosts on which a process of this name ran meanwhile; `claimed_by` = those whose word does not
+    count, because `host` had it before and still reports it.  `following` = cores, of `cpu`, that it took
     to keep warm what it follows.  `paused_s` = key-group seconds for which inputs stood still at rebalances that ended
     in the window, `paused` = of how many key groups; None = nobody measures it.
     """
@@ -126,6 +127,7 @@ class NodeWindow:
     paused_s: float | None = None
     paused: int | None = None
     waiting: float | None = None
+    claimed_by: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -254,7 +256,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
     later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None, "following": row.following}
     later |= {"copies": copy_columns(row.copies) or None, "paused_s": row.paused_s, "paused": row.paused}
-    later |= {"waiting": row.waiting}
+    later |= {"waiting": row.waiting, "claimed_by": list(row.claimed_by) or None}
     return document | {name: value for name, value in later.items() if value is not None}
 
 
@@ -343,6 +345,9 @@ def _read_node(fields: Fields) -> NodeWindow:
         unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
         reason=fields.optional("reason", lambda name: check_reason(fields.take(name), fields.at(name))),
         also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
+        claimed_by=tuple(map(HostId, read_names(fields, "claimed_by", limit=MAX_NODES)))
+        if fields.has("claimed_by")
+        else (),
         absence=fields.optional("absence", lambda name: fields.choice(name, Absence)),
         declared=fields.optional("declared", lambda name: AppId(fields.name(name))),
         in_parts=fields.optional("in_parts", fields.flag) or False,

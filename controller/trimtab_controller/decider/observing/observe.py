@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from trimtab_controller.decider.observing.fixed import Reported, check_agreement, check_workers, divide, runs_and_steers
+from trimtab_controller.decider.observing.fixed import (
+    Reported,
+    check_agreement,
+    check_workers,
+    divide,
+    outvoted,
+    runs_and_steers,
+)
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
@@ -165,17 +172,20 @@ def observe(
     rows = [row for row in rows if row.state is not WorkerState.AWAY or row.worker in owners]
     unseen = placed - elsewhere - {row.worker for row in rows}
     absent = {worker for worker in unseen if not liveness.gone(worker, end_s, needs.lost_worker_s)}
-    missing = check_workers(app, rows, absent) or check_agreement(app, rows)
+    others = outvoted(app, rows, placed)
+    deciding = [row for row in rows if row.worker not in others]
+    missing = check_workers(app, rows, absent) or check_agreement(app, deciding)
     if missing is not None:
         return missing
-    declared = _declared(app, rows)
+    declared = _declared(app, deciding)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change, some reports still show the old ones.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
     missing = _check_size(app, blocks, {row.worker for row in rows} | absent, older)
     if missing is not None:
         return missing
-    found = divide(Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen), wanted, placement)
+    reported = Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen, outvoted=others)
+    found = divide(reported, wanted, placement)
     if isinstance(found, NotReady):
         return found
     fixed = tuple(_with_worker(each, rows, liveness, draining, zones) for each in found.fixed)
