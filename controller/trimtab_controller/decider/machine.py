@@ -10,10 +10,12 @@ from trimtab_controller.decider.app_decisions import AppDecisions
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
+    PlanEnded,
     Planned,
     Proposed,
     Skip,
     SolveWanted,
+    StandbysPlaced,
     not_ready,
 )
 from trimtab_controller.decider.drained import is_to_start_soon, to_start
@@ -52,7 +54,7 @@ from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -220,7 +222,7 @@ class Decider:
                 actions.append(Decided(decision=found))
             self._turns.spoken = True
             if not isinstance(found, Adopted):
-                return actions
+                return [*actions, *self._further(now, found)]
             self._turns.decided(found.app)
 
     def _decide(self, now: float) -> Decision | SolveWanted:
@@ -274,7 +276,21 @@ class Decider:
         found = self._restore(now)
         if found is None and start and self._situation.admit_cluster() is None:
             found = to_start(now, self._situation.execution, self.draining, self.known, self.intents)
-        return [] if found is None else [Decided(decision=found)]
+        return [] if found is None else [Decided(decision=found), *self._further(now, found)]
+
+    def _further(self, now: float, first: Decision | SolveWanted) -> list[Decided]:
+        """Next owners for the other apps that the same loss has hit: none of them waits for a window of its own."""
+        present = self._situation
+        further: list[Decided] = []
+        if not present.acts or present.paused is not None or self.known.not_ready is not None:
+            return further
+        found: Decision | SolveWanted | None = first
+        decided: set[AppId] = set()
+        while isinstance(found, PlanEnded | StandbysPlaced) or (isinstance(found, Planned) and found.plan.lost):
+            decided.add(found.plan.app if isinstance(found, Planned) else found.app)
+            found = present.seen.next_owners(now, present.execution, present.learned, decided)
+            further += [] if found is None else [Decided(decision=found)]
+        return further
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
