@@ -83,6 +83,7 @@ class Decider:
         self._turns = Turns()
         self._apps = AppDecisions(self._situation, FirstPlacements(first), self._turns)
         self._wanted: SolveWanted | None = None
+        self._planned: set[AppId] = set()  # apps with a plan that the present execution does not show yet
         self._stale_at: float | None = None
         self._ended_at: float | None = None  # when a plan or stop ended: restores or a start may wait for that
 
@@ -144,6 +145,7 @@ class Decider:
                 if ended or is_to_start_soon(present.execution, execution):
                     self._ended_at = now
                 present.execution = execution
+                self._planned.clear()
             case HoldChanged(reason=reason):
                 present.held = reason
             case HostsRevoked(hosts=hosts):
@@ -202,6 +204,7 @@ class Decider:
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
+        self._planned.clear()
         self._turns.new_window()
         present, settled = self._situation, self._turns.in_vain
         measured = present.seen.see(
@@ -270,7 +273,7 @@ class Decider:
             return ended
         if present.paused is not None or known.not_ready is not None:
             return None
-        return present.seen.next_owners(now, present.execution, present.learned)
+        return present.seen.next_owners(now, present.execution, present.learned, self._planned)
 
     def _restored(self, now: float, *, start: bool = False) -> list[Action]:
         found = self._restore(now)
@@ -285,7 +288,7 @@ class Decider:
         if not present.acts or present.paused is not None or self.known.not_ready is not None:
             return further
         found: Decision | SolveWanted | None = first
-        decided: set[AppId] = set()
+        decided = set(self._planned)
         while isinstance(found, PlanEnded | StandbysPlaced) or (isinstance(found, Planned) and found.plan.lost):
             decided.add(found.plan.app if isinstance(found, Planned) else found.app)
             found = present.seen.next_owners(now, present.execution, present.learned, decided)
@@ -300,6 +303,8 @@ class Decider:
             return []
         decision = self._apps.conclude(now, wanted, answer)
         self._turns.answered(now, wanted.view.app, planned=isinstance(decision, Planned | Proposed))
+        if isinstance(decision, Planned) and self._situation.acts:
+            self._planned.add(wanted.view.app)
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
         return [*blocked, Decided(decision=decision), *self._next(now)]
 

@@ -29,9 +29,15 @@ from trimtab_controller.decider.events import (
     IntentsChanged,
     RestoresLearned,
     SnapshotArrived,
+    Solve,
+    SolverAnswered,
 )
+from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, next_owned, placement_of
+from trimtab_controller.solver.answer import Answer
 from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import AppId, Epoch, WorkerId
@@ -192,3 +198,25 @@ def test_all_apps_that_one_loss_has_hit_get_their_next_owners_in_the_same_window
     plans = [each.plan for each in decided if isinstance(each, Planned)]
     assert sorted(plan.app for plan in plans) == sorted([APP, *others])
     assert all(plan.lost for plan in plans)
+
+
+def test_an_app_whose_plan_has_just_been_decided_gets_no_second_one_for_its_orphans() -> None:
+    """The execution refuses two plans of one app with an exception."""
+    present = Execution(generation=1, number=1, placements={APP: placement({})})
+    settings = Settings(min_windows=1, load_distance=1.0)
+    made = Decider(settings, Requirements(max_unknown=0.5), present, acting=True)
+    [action] = made.on_event(1010.0, SnapshotArrived(snapshot=seen(0)))
+    assert isinstance(action, Solve)
+    made.on_event(1011.0, IntentsChanged(intents=(Pause(by="op", at=1.0, reason="trial"),)))
+    for number in (1, 2):
+        made.on_event(1010.0 + 10.0 * number, SnapshotArrived(snapshot=seen(number, lost=W0)))
+    made.on_event(1031.0, IntentsChanged(intents=()))
+    view = action.view
+    row = next(place for place, each in enumerate(view.key_groups) if each.owner == W1)
+    target = next(place for place, worker in enumerate(view.workers) if worker.id == W2)
+    solved = Answer(
+        moves=((row, target),), status="optimal", before=50.0, load_distance=0.1, lower_bound=0.1, solve_s=0.1
+    )
+    actions = made.on_event(1031.5, SolverAnswered(answer=solved))
+    plans = [each.decision.plan for each in actions if isinstance(each, Decided) and isinstance(each.decision, Planned)]
+    assert [plan.lost for plan in plans] == [False], plans
