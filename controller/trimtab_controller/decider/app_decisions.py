@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from trimtab_controller.decider.budget import as_a_whole, change_of_workers, within
+from trimtab_controller.decider.budget import as_a_whole, change_of_workers, held, within
 from trimtab_controller.decider.decision import (
     Decision,
     Planned,
@@ -106,10 +106,9 @@ class AppDecisions:
         present, placement = self._situation, self._situation.execution.placements.get(view.app)
         placed = self._first.decide(view, placement)
         if isinstance(placed, Planned):
-            fitting = as_a_whole(placed, present.budget_use(now, view.app))
-            if isinstance(fitting, Skip):
-                return fitting
-            self._first.done(view.app)
+            use = present.budget_use(now, view.app)
+            if use.fits == 0:
+                return held(use, placed.plan.detail)
             return as_mode_says(now, present.seen.with_restores(placed, present.execution), present.plans)
         if placed is None or not present.is_only_told(view.app):
             if placed is not None and placement is None:
@@ -141,9 +140,7 @@ class AppDecisions:
             return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=app)
         if (changed := present.admit_cluster() or admit_app(app, present.execution)) is not None:
             return changed
-        found = judge_now(
-            wanted, answer, present.known, present.execution, present.learned, present.settings, present.draining
-        )
+        found = judge_now(wanted, answer, present.known, present.execution, present.learned, present.settings)
         return present.seen.wait_for_peak(now, wanted.view, found, present.execution, present.learned)
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:

@@ -78,10 +78,9 @@ class Candidate:
 
 @dataclass(slots=True)
 class _Waiting:
-    """An app whose first placement has yet to be made; `began_s`, `seen_s` = ends of its first and last window."""
+    """An app whose first placement has yet to be made."""
 
     workers: tuple[WorkerId, ...]
-    began_s: float
     windows: int = 0
     seen_s: float = 0.0
 
@@ -94,26 +93,18 @@ class FirstPlacements:
         self._waiting: dict[AppId, _Waiting] = {}
 
     def decide(self, view: AppView, placement: Placement | None) -> Adopted | Planned | None:
-        """The adoption or first placement that the app needs, or None.  A plan comes again until it is `done`."""
+        """The adoption or first placement that the app needs; None if neither."""
         adopted = drift(view, placement)
         if adopted is not None:
-            if placement is None:
-                self._waiting.pop(view.app, None)  # of an app of this name that was forgotten meanwhile
             if placement is None and view.fresh and self._first is not First.ADOPT:
-                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers), began_s=view.end_s)
+                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers))
                 return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
             return adopted
         waiting = self._waiting.get(view.app)
         if waiting is None or view.end_s <= waiting.seen_s or not self._is_due(view, waiting):
             return None
-        placed = _placed(view, candidates(view), self._first)
-        if not isinstance(placed, Planned):
-            self.done(view.app)
-        return placed
-
-    def done(self, app: AppId) -> None:
-        """Note that the plan is carried out: there is no other first placement of the app."""
-        self._waiting.pop(app, None)
+        del self._waiting[view.app]
+        return _placed(view, candidates(view), self._first)
 
     def _is_due(self, view: AppView, waiting: _Waiting) -> bool:
         """Whether all workers are there: none has come or gone since the last window, and none is away."""
@@ -121,8 +112,7 @@ class FirstPlacements:
         workers = tuple(worker.id for worker in view.workers)
         settled = workers == waiting.workers and not view.fixed and not view.draining
         waiting.workers = workers
-        # An app that was away meanwhile has had time to get state.
-        if view.end_s - waiting.began_s > WINDOWS * (view.end_s - view.start_s):
+        if waiting.windows > WINDOWS:
             del self._waiting[view.app]
             return False
         return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)

@@ -10,12 +10,10 @@ from trimtab_controller.decider.app_decisions import AppDecisions
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
-    PlanEnded,
     Planned,
     Proposed,
     Skip,
     SolveWanted,
-    StandbysPlaced,
     not_ready,
 )
 from trimtab_controller.decider.drained import is_to_start_soon, to_start
@@ -54,7 +52,7 @@ from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -83,7 +81,6 @@ class Decider:
         self._turns = Turns()
         self._apps = AppDecisions(self._situation, FirstPlacements(first), self._turns)
         self._wanted: SolveWanted | None = None
-        self._planned: set[AppId] = set()  # apps with a plan that the present execution does not show yet
         self._stale_at: float | None = None
         self._ended_at: float | None = None  # when a plan or stop ended: restores or a start may wait for that
 
@@ -145,7 +142,6 @@ class Decider:
                 if ended or is_to_start_soon(present.execution, execution):
                     self._ended_at = now
                 present.execution = execution
-                self._planned.clear()
             case HoldChanged(reason=reason):
                 present.held = reason
             case HostsRevoked(hosts=hosts):
@@ -204,7 +200,6 @@ class Decider:
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
         self._stale_at = now + self._needs.max_age_s
-        self._planned.clear()
         self._turns.new_window()
         present, settled = self._situation, self._turns.in_vain
         measured = present.seen.see(
@@ -225,7 +220,7 @@ class Decider:
                 actions.append(Decided(decision=found))
             self._turns.spoken = True
             if not isinstance(found, Adopted):
-                return [*actions, *self._further(now, found)]
+                return actions
             self._turns.decided(found.app)
 
     def _decide(self, now: float) -> Decision | SolveWanted:
@@ -273,27 +268,13 @@ class Decider:
             return ended
         if present.paused is not None or known.not_ready is not None:
             return None
-        return present.seen.next_owners(now, present.execution, present.learned, self._planned)
+        return present.seen.next_owners(now, present.execution, present.learned)
 
     def _restored(self, now: float, *, start: bool = False) -> list[Action]:
         found = self._restore(now)
         if found is None and start and self._situation.admit_cluster() is None:
             found = to_start(now, self._situation.execution, self.draining, self.known, self.intents)
-        return [] if found is None else [Decided(decision=found), *self._further(now, found)]
-
-    def _further(self, now: float, first: Decision | SolveWanted) -> list[Decided]:
-        """Next owners for the other apps that the same loss has hit: none of them waits for a window of its own."""
-        present = self._situation
-        further: list[Decided] = []
-        if not present.acts or present.paused is not None or self.known.not_ready is not None:
-            return further
-        found: Decision | SolveWanted | None = first
-        decided = set(self._planned)
-        while isinstance(found, PlanEnded | StandbysPlaced) or (isinstance(found, Planned) and found.plan.lost):
-            decided.add(found.plan.app if isinstance(found, Planned) else found.app)
-            found = present.seen.next_owners(now, present.execution, present.learned, decided)
-            further += [] if found is None else [Decided(decision=found)]
-        return further
+        return [] if found is None else [Decided(decision=found)]
 
     # --- an answer ------------------------------------------------------------------------------------------------
 
@@ -303,8 +284,6 @@ class Decider:
             return []
         decision = self._apps.conclude(now, wanted, answer)
         self._turns.answered(now, wanted.view.app, planned=isinstance(decision, Planned | Proposed))
-        if isinstance(decision, Planned) and self._situation.acts:
-            self._planned.add(wanted.view.app)
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
         return [*blocked, Decided(decision=decision), *self._next(now)]
 

@@ -227,13 +227,10 @@ class Observations:
         yield from crash_concerns(snapshot, ran, off=off)
 
     def next_owners(
-        self, now: float, execution: Execution, learned: LearnedRestores, decided: Collection[AppId] = ()
+        self, now: float, execution: Execution, learned: LearnedRestores
     ) -> Planned | StandbysPlaced | PlanEnded | None:
-        """Next owners for the orphans of an app, or the end of a plan that they would have to wait for.
-
-        `decided` = apps of which something was decided since that `execution`.
-        """
-        found = self.orphans.place(execution, learned, self.standbys.promised(now), decided)
+        """Next owners for the orphans of an app, or the end of a plan that they would have to wait for."""
+        found = self.orphans.place(execution, learned, self.standbys.promised(now))
         if found is not None:
             self.predictions.forget(found.plan.app if isinstance(found, Planned) else found.app)
         return found

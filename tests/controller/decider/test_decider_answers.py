@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0
-from tests.controller.decider.deciders import DRAIN_W1, ON_W0, PAUSE, answer, decider, execution, only, window
+from tests.controller.decider.deciders import ON_W0, PAUSE, answer, decider, execution, only, window
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import (
     IntentsChanged,
@@ -91,13 +91,3 @@ def test_an_app_that_nothing_makes_better_does_not_keep_the_others_waiting() -> 
             asked.append(solve.view.app)
             actions = made.on_event(end_s + 2.0, answer((0, 1)) if len(asked) == 4 else answer())
     assert asked == [lone, APP] * 3
-
-
-def test_a_worker_that_is_drained_while_the_solver_works_is_given_nothing() -> None:
-    made = decider(execution(ON_W0))
-    made.on_event(1011.0, window(ON_W0))
-    made.on_event(1011.2, IntentsChanged(intents=(DRAIN_W1,)))
-    decision = only(made.on_event(1011.5, answer((2, 1))))
-    assert isinstance(decision, Skip)
-    assert decision.reason is SkipReason.NOTHING_BETTER
-    assert decision.detail == "app: w1 is to be drained, which began while the plan was sought"

@@ -7,7 +7,6 @@ import pytest
 
 from tests.controller.decider.lost_worker import (
     CPU,
-    OWNERS,
     STANDBY_OF_3,
     W0,
     W1,
@@ -24,23 +23,15 @@ from tests.controller.decider.observed_snapshots import APP, kg
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.events import (
-    Decided,
     ExecutionChanged,
     IntentsChanged,
     RestoresLearned,
-    SnapshotArrived,
-    Solve,
-    SolverAnswered,
 )
-from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.restores.costs import LearnedRestores
-from trimtab_controller.execution.state import Execution, next_owned, placement_of
-from trimtab_controller.solver.answer import Answer
+from trimtab_controller.execution.state import Execution, next_owned
 from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.intents import Pause
-from trimtab_protocol.messages.names import AppId, Epoch, WorkerId
+from trimtab_protocol.messages.names import Epoch, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -165,58 +156,3 @@ def test_more_orphans_than_a_plan_may_have_are_named_at_once(monkeypatch: pytest
 
 
 # --- another plan is in flight ----------------------------------------------------------------------------------------
-
-
-def test_all_apps_that_one_loss_has_hit_get_their_next_owners_in_the_same_window() -> None:
-    """Otherwise the fifth of ten apps would get its plan after the group has noticed the loss."""
-    others = [AppId(f"app{index}") for index in range(4)]
-
-    def of(app: AppId, name: str) -> WorkerId:
-        return WorkerId(f"{app}-{name}")
-
-    def all_apps(number: int, *, lost: bool) -> Snapshot:
-        one = seen(number, lost=W0 if lost else None)
-        rows = tuple(
-            replace(row, app=row.app and app, worker=of(app, row.worker)) for app in others for row in one.nodes
-        )
-        groups = tuple(
-            replace(each, key_group=each.key_group._replace(app=app), worker=of(app, each.worker))
-            for app in others
-            for each in one.key_groups
-        )
-        return replace(one, nodes=one.nodes + rows, key_groups=(*one.key_groups, *groups))
-
-    owners = {app: {each._replace(app=app): of(app, name) for each, name in OWNERS.items()} for app in others}
-    placements = {APP: placement({})} | {
-        app: placement_of("c", app, Epoch(1, 1), rows, None) for app, rows in owners.items()
-    }
-    made = decider({})
-    made.on_event(1000.0, ExecutionChanged(execution=Execution(generation=1, number=1, placements=placements)))
-    for number in range(3):
-        actions = made.on_event(1010.0 + 10.0 * number, SnapshotArrived(snapshot=all_apps(number, lost=number > 0)))
-    decided = [action.decision for action in actions if isinstance(action, Decided)]
-    plans = [each.plan for each in decided if isinstance(each, Planned)]
-    assert sorted(plan.app for plan in plans) == sorted([APP, *others])
-    assert all(plan.lost for plan in plans)
-
-
-def test_an_app_whose_plan_has_just_been_decided_gets_no_second_one_for_its_orphans() -> None:
-    """The execution refuses two plans of one app with an exception."""
-    present = Execution(generation=1, number=1, placements={APP: placement({})})
-    settings = Settings(min_windows=1, load_distance=1.0)
-    made = Decider(settings, Requirements(max_unknown=0.5), present, acting=True)
-    [action] = made.on_event(1010.0, SnapshotArrived(snapshot=seen(0)))
-    assert isinstance(action, Solve)
-    made.on_event(1011.0, IntentsChanged(intents=(Pause(by="op", at=1.0, reason="trial"),)))
-    for number in (1, 2):
-        made.on_event(1010.0 + 10.0 * number, SnapshotArrived(snapshot=seen(number, lost=W0)))
-    made.on_event(1031.0, IntentsChanged(intents=()))
-    view = action.view
-    row = next(place for place, each in enumerate(view.key_groups) if each.owner == W1)
-    target = next(place for place, worker in enumerate(view.workers) if worker.id == W2)
-    solved = Answer(
-        moves=((row, target),), status="optimal", before=50.0, load_distance=0.1, lower_bound=0.1, solve_s=0.1
-    )
-    actions = made.on_event(1031.5, SolverAnswered(answer=solved))
-    plans = [each.decision.plan for each in actions if isinstance(each, Decided) and isinstance(each.decision, Planned)]
-    assert [plan.lost for plan in plans] == [False], plans

@@ -104,20 +104,14 @@ class Orphans:
         self._crowded = {app: told for app, told in self._crowded.items() if told[0] & away.get(app, set())}
 
     def place(
-        self,
-        execution: Execution,
-        learned: LearnedRestores,
-        promised: Mapping[HostId, float],
-        decided: Collection[AppId] = (),
+        self, execution: Execution, learned: LearnedRestores, promised: Mapping[HostId, float]
     ) -> Planned | StandbysPlaced | PlanEnded | None:
         """Next owners for the first app with orphans that has no plan in flight, or one that takes more.
 
         Any other plan of the app ends early for them.  `promised` = bytes on the disk of each host that standbys are
-        about to write.  `decided` = apps of which something was decided since that `execution`.
+        about to write.
         """
         for app, (seen, orphaned) in sorted(self._found.items()):
-            if app in decided:
-                continue
             placement = execution.placements.get(app)
             running = execution.rounds[app] if execution.busy(app) else None
             if placement is None or (running is not None and not running.takes_more):

@@ -105,12 +105,8 @@ def judge_now(
     execution: Execution,
     learned: LearnedRestores,
     settings: Settings,
-    draining: frozenset[WorkerId],
 ) -> Planned | Skip:
-    """Judge the answer by what became known while the solver worked; `learned` = what restores cost.
-
-    `draining` = workers to empty by now.
-    """
+    """Judge the answer by what became known while the solver worked; `learned` = what restores cost."""
     app = wanted.view.app
     newest = known.not_ready or known.views.get(app)
     if isinstance(newest, NotReady):
@@ -120,9 +116,6 @@ def judge_now(
     decision = judge(wanted, onto_copies(wanted, answer, restores, settings), settings)
     if isinstance(decision, Skip):
         return decision
-    if drained := sorted({move.target for move in decision.plan.moves} & draining):
-        detail = f"{app}: {first_few(drained)} is to be drained, which began while the plan was sought"
-        return Skip(reason=SkipReason.NOTHING_BETTER, detail=detail, app=app)
     changed = newest and still_free(decision, newest)
     return not_ready(changed) if changed else with_restores(decision, known.snapshot, held)
 
