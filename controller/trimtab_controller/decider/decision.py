@@ -123,7 +123,7 @@ class PlanEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
-    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.  `runs` = its app, if known.
+    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.
 
     `owning`: it is stopped although it may own key groups.
     """
@@ -134,7 +134,6 @@ class Scaled:
     detail: str
     app: AppId | None = None
     owning: bool = False
-    runs: AppId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

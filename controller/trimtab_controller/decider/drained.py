@@ -38,19 +38,17 @@ def to_start(
     restarting = {worker for each in intents if isinstance(each, RollingRestart) for worker in each.workers}
     snapshot = known.snapshot
     startable = {row.worker for row in snapshot.nodes if row.declared is not None} if snapshot is not None else set()
-    awaited = {each.concerns for each in execution.scalings.values() if each.phase is ScalingPhase.SENT}
     for worker, scaling in execution.scalings.items():
         if scaling.of_app is not None or scaling.command.host not in known.hosts or worker in draining:
-            continue  # a start that nobody hears holds up its app until it expires
-        if scaling.concerns in awaited or (scaling.refusal in FINAL and worker not in startable):
+            continue  # a start that nobody hears holds up others until it expires
+        if scaling.refusal in FINAL and worker not in startable:
             continue
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
         if scaling.stopped or (failed and now >= scaling.at + patience_s(scaling)):
             again = scaling.command.owning or worker in restarting
             detail = "it was stopped to be restarted" if again else "it was drained and stopped, and may run again"
             detail = "it could not be started before" if failed else detail
-            host, app = scaling.command.host, scaling.runs
-            return Scaled(kind=CommandKind.START, worker=worker, host=host, detail=detail, runs=app)
+            return Scaled(kind=CommandKind.START, worker=worker, host=scaling.command.host, detail=detail)
     return None
 
 
@@ -76,8 +74,7 @@ def to_stop(view: AppView, execution: Execution, draining: frozenset[WorkerId]) 
         if scaling is None or not stop or view.start_s >= scaling.at + patience_s(scaling):
             app = view.app if worker.id in execution.leaving else None
             detail = "it has been drained"
-            kind = CommandKind.STOP
-            return Scaled(kind=kind, worker=worker.id, host=worker.host, detail=detail, app=app, runs=view.app)
+            return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail, app=app)
     return None
 
 

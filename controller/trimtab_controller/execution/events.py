@@ -137,7 +137,7 @@ class StandbysWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingWanted:
-    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.  `runs` = its app, if known.
+    """Stop or start a worker.  `app`: whose size this changes; None: an operator wants it.
 
     `owning`: it may own key groups when it is stopped, and remains a standby, since it is started again at once.
     """
@@ -147,7 +147,6 @@ class ScalingWanted:
     host: HostId
     app: AppId | None = None
     owning: bool = False
-    runs: AppId | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

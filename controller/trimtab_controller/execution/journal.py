@@ -133,7 +133,7 @@ def _handover_document(row: Handover) -> dict[str, Any]:
 
 
 def _scaling_document(row: Scaling) -> dict[str, Any]:
-    later = {"runs": row.runs, "times": row.times if row.times > 1 else None, "refusal": row.refusal}
+    later = {"times": row.times if row.times > 1 else None, "refusal": row.refusal}
     known = {name: value for name, value in later.items() if value is not None}
     return {"command": row.command.document(), "phase": row.phase, "at": row.at, "detail": row.detail} | known
 
@@ -236,7 +236,6 @@ def _read_scaling(fields: Fields) -> Scaling:
         phase=fields.choice("phase", ScalingPhase),
         at=fields.number("at"),
         detail=fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
-        runs=fields.optional("runs", lambda name: AppId(fields.name(name))),
         times=fields.optional("times", fields.integer) or 1,
         refusal=fields.optional("refusal", lambda name: fields.choice(name, Refusal)),
     )

@@ -279,7 +279,7 @@ class ExecutionMachine:
 
     def _forget(self, step: Step, wanted: ForgetWanted) -> None:
         """Answer a request to forget, even if there is nothing to forget."""
-        if (wanted.app is not None and self.state.busy(wanted.app)) or (wanted.worker and self.state.in_flight):
+        if self.state.busy(wanted.app) if wanted.app is not None else self.state.in_flight:
             raise ValueError("nothing is forgotten while a round of it is in flight")
         step.answered, step.changed = wanted.answered, True
         if wanted.app in self.state.placements and wanted.app is not None:

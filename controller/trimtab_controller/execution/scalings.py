@@ -31,7 +31,7 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
     last = step.execution.scalings.get(wanted.worker)
     again = last is not None and last.command.kind is wanted.kind and step.now - last.at < IN_A_ROW_S
     times = last.times + 1 if last is not None and again else 1
-    step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now, runs=wanted.runs, times=times))
+    step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now, times=times))
     if wanted.kind is CommandKind.STOP and not wanted.owning:
         for placement in step.execution.placements.values():
             step.owners.update(without_standby(placement, wanted.worker))

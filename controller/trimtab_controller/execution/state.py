@@ -177,15 +177,13 @@ class ScalingPhase(StrEnum):
 class Scaling:
     """The last stop or start of a worker; `at` = when the phase began (epoch seconds).
 
-    `runs` = the app that the worker runs; None: not known, so it may be any.  `times`: how often in a row this was
-    commanded.  `refusal` = the agent's, if it refused.
+    `times`: how often in a row this was commanded.  `refusal` = the agent's, if it refused.
     """
 
     command: Command
     phase: ScalingPhase
     at: float
     detail: str | None = None
-    runs: AppId | None = None
     times: int = 1
     refusal: Refusal | None = None
 
@@ -198,11 +196,6 @@ class Scaling:
     def of_app(self) -> AppId | None:
         """The app whose size this changes; None: it follows an operator's drain."""
         return self.command.app
-
-    @property
-    def concerns(self) -> AppId | None:
-        """The app of whose consumer group the worker is; None: it may be any."""
-        return self.command.app or self.runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +280,7 @@ class Execution:
         Windows that began earlier mix two placements.
         """
         ended = (scaling for scaling in self.scalings.values() if scaling.phase is not ScalingPhase.SENT)
-        times = [scaling.at for scaling in ended if scaling.concerns in (None, app)]
+        times = [scaling.at for scaling in ended if scaling.of_app in (None, app)]
         if app in self.rounds and (ended_at := self.rounds[app].ended_at) is not None:
             times.append(ended_at)
         return max(times, default=None)

@@ -51,8 +51,8 @@ def realizing(decision: Decision) -> executing.Event | None:
             return executing.StandbysWanted(app=app, rows=rows, lacking=lacking)
         case PlanEnded(app=app, lost=lost, detail=detail):
             return executing.StopWanted(app=app, reason=detail, lost=lost)
-        case Scaled(kind=kind, worker=worker, host=host, app=app, owning=owning, runs=runs):
-            return executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app, owning=owning, runs=runs)
+        case Scaled(kind=kind, worker=worker, host=host, app=app, owning=owning):
+            return executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app, owning=owning)
         case Resized():
             return resizing(decision)
         case Forgotten(answered=answered, app=app, worker=gone):

@@ -59,7 +59,7 @@ def test_a_drained_worker_is_stopped_when_the_placement_of_its_app_does_not_name
 
     assert to_stop(EMPTY, Execution(generation=1, placements={APP: kept}), DRAINING) is None
     assert to_stop(EMPTY, Execution(generation=1, placements={APP: free, OTHER: of_other}), DRAINING) == Scaled(
-        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained", runs=APP
+        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained"
     )
 
 
@@ -101,11 +101,11 @@ def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
 def test_a_start_says_what_has_happened(
     kind: CommandKind, phase: ScalingPhase, intents: list[Intent], why: str
 ) -> None:
-    present = Execution(generation=1, scalings={W1: Scaling(command=to_w1(kind), phase=phase, at=1000.0, runs=APP)})
+    present = Execution(generation=1, scalings={W1: Scaling(command=to_w1(kind), phase=phase, at=1000.0)})
     now, known = 1000.0 + SCALING_PATIENCE_S, seen()
 
     found = to_start(now, present, frozenset(), known, intents)
-    assert found == Scaled(kind=CommandKind.START, worker=W1, host=HostId("h1"), detail=why, runs=APP)
+    assert found == Scaled(kind=CommandKind.START, worker=W1, host=HostId("h1"), detail=why)
     assert to_start(now, present, DRAINING, known, intents) is None
 
 
@@ -132,13 +132,13 @@ def test_a_start_is_not_tried_again_where_the_answer_cannot_change(
 ) -> None:
     """After `undrain`, of a worker that runs under systemd and has no command, the start was tried every minute."""
     start = to_w1(CommandKind.START)
-    failed = Scaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, runs=APP, refusal=refusal)
+    failed = Scaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, refusal=refusal)
     found = to_start(1111.0, Execution(generation=1, scalings={W1: failed}), frozenset(), seen(**of_w1), [])
     assert (found is not None) is tried
 
 
 def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> None:
-    done = Scaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, runs=APP, times=4)
+    done = Scaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
     present, drain = Execution(generation=1, scalings={W1: done}), Drain(worker=W1, by="op", at=510.0, reason="kernel")
     snapshot = seen(state=WorkerState.RUNNING).snapshot
     assert snapshot is not None

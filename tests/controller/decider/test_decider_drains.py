@@ -90,9 +90,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     owners = {kg(0): W0, kg(1): W0}
     made = decider(execution(owners), DRAIN_W1)
     decision = only(made.on_event(1011.0, window(owners)))
-    assert decision == Scaled(
-        kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained", runs=APP
-    )
+    assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
     stop = to_w1(CommandKind.STOP, 1011.0)
     sent = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))

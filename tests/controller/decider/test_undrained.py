@@ -35,7 +35,6 @@ STOP_W1 = Scaled(
     host=HostId("h1"),
     detail=f"to restart it without a drain, since nothing may move: {DIFFER}",
     owning=True,
-    runs=APP,
 )
 
 

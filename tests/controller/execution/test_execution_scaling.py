@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.controller.execution.execution_transcripts import (
     APP,
     CLUSTER,
@@ -17,14 +15,12 @@ from tests.controller.execution.execution_transcripts import (
     ack,
     handover,
     kg,
-    plan,
     published,
     refused,
     released,
     rows,
     started,
 )
-from trimtab_controller.decider.planning.admission import admit_app, admit_cluster
 from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
     ForgetWanted,
@@ -129,26 +125,15 @@ def test_a_wish_that_is_refused_ends_too() -> None:
     assert (publish.placements, publish.execution) == ((), replace(before, number=2))
 
 
-def test_a_wish_that_is_refused_ends_too_while_a_plan_of_another_app_is_in_flight() -> None:
-    """A request to forget an app that still runs is refused; the controller ended, again and again, on that."""
-    given = started(W0, W1)
-    given.on_event(T0, plan((0, W0, W2)))
-    [publish] = given.on_event(T0, ForgetWanted(answered=("forget/app/other",)))
-    assert isinstance(publish, Publish)
-    assert (publish.placements, publish.answered) == ((), ("forget/app/other",))
-    with pytest.raises(ValueError, match="in flight"):
-        given.on_event(T0, ForgetWanted(answered=("forget/worker/w1",), worker=W1))
-
-
 def test_repetitions_are_counted_until_the_kind_changes_and_a_successor_goes_on() -> None:
     machine = started(W1)
-    stop = ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0], runs=APP)
+    stop = ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])
     for times in (1, 2):
         at = T0 + 100 * times
         command = published(machine.on_event(at, stop)).commands[0]
         machine.on_event(at + 1, refused(command, Refusal.NOT_EMPTY))
         found = machine.state.scalings[W0]
-        assert (found.times, found.refusal, found.runs) == (times, Refusal.NOT_EMPTY, APP)
+        assert (found.times, found.refusal) == (times, Refusal.NOT_EMPTY)
     entry = JournalEntry(execution=machine.state)
     assert decode_entry(encode_entry(entry)).execution.scalings == machine.state.scalings
     machine.on_event(T0 + 300, replace(stop, kind=CommandKind.START))
@@ -156,15 +141,3 @@ def test_repetitions_are_counted_until_the_kind_changes_and_a_successor_goes_on(
     machine.on_event(T0 + 400, stop)
     machine.on_event(T0 + 400 + IN_A_ROW_S, stop)
     assert machine.state.scalings[W0].times == 1, "long after the last one"
-
-
-def test_a_stop_or_start_concerns_the_app_of_its_worker_alone() -> None:
-    """A worker whose agent does not answer stopped every app, for ever."""
-    machine, other = started(W1), AppId("other")
-    machine.on_event(T0, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0], runs=APP))
-    assert admit_cluster(machine.state, paused=None) is None
-    assert (admit_app(APP, machine.state) is None, admit_app(other, machine.state) is None) == (False, True)
-    machine.on_tick(T0 + 62)
-    assert (machine.state.changed_at(APP), machine.state.changed_at(other)) == (T0 + 62, None)
-    machine.on_event(T0 + 70, ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0]))
-    assert admit_cluster(machine.state, paused=None) is not None, "it may run any"

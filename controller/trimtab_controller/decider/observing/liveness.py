@@ -18,8 +18,8 @@ HOST_MEMORY_S = 600.0
 class Liveness:
     """When hosts and workers were last seen, by the ends of the windows (epoch seconds).
 
-    `ran`: what was last reported of each worker that ran, while its host counts, unless that reports without it and it
-    owns nothing in a placement.  `zones`: the zone of each host, while the host counts.
+    `ran`: what was last reported of each worker that ran, and when in `ran_at`, while its host counts, for as long or
+    until it owns nothing.  `zones`: the zone of each host, while the host counts.
     `since` = when each of these hosts was seen first; those of the first window were always there.  `ended` = those
     whose agents were told to end, and that have not reported since.
     """
@@ -32,6 +32,7 @@ class Liveness:
     met: frozenset[WorkerId] = frozenset()
     strangers: dict[WorkerId, float] = field(default_factory=dict)
     ran: dict[WorkerId, NodeWindow] = field(default_factory=dict)
+    ran_at: dict[WorkerId, float] = field(default_factory=dict)
     zones: dict[HostId, str] = field(default_factory=dict)
 
     def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
@@ -52,12 +53,13 @@ class Liveness:
         self.met = (self.met & self.owners) | {row.worker for row in snapshot.nodes}
         self.strangers = {worker: self.strangers.get(worker, end_s) for worker in self.owners - self.met}
         self.ran.update({row.worker: row for row in snapshot.nodes if row.worker in here})
-        wanted = self.owners | {row.worker for row in snapshot.nodes}
+        self.ran_at.update(dict.fromkeys(here, end_s))
         self.ran = {
             worker: row
             for worker, row in self.ran.items()
-            if row.host in self.hosts and (worker in wanted or row.host not in reporting)
+            if row.host in self.hosts and (worker in self.owners or end_s - self.ran_at[worker] <= HOST_MEMORY_S)
         }
+        self.ran_at = {worker: self.ran_at[worker] for worker in self.ran}
 
     def forget(self, app: AppId | None, worker: WorkerId | None, reporting: Collection[HostId]) -> None:
         """Forget an app, a worker, or both; `reporting` = hosts that report."""

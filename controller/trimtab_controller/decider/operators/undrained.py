@@ -15,7 +15,6 @@ from trimtab_controller.decider.observing.fixed import is_of_differing
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
-from trimtab_controller.decider.planning.admission import admit_app
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
@@ -50,7 +49,7 @@ def to_stop_undrained(
             worker = found.undrained[0]
             host = next(row.host for row in snapshot.nodes if row.worker == worker)
             detail = f"to restart it without a drain, since nothing may move: {found.differ}"
-            return Scaled(kind=CommandKind.STOP, worker=worker, host=host, detail=detail, owning=True, runs=found.app)
+            return Scaled(kind=CommandKind.STOP, worker=worker, host=host, detail=detail, owning=True)
     return None
 
 
@@ -117,8 +116,6 @@ def _not_allowed(now: float, found: Restarting, execution: Execution, allowed: A
     """Why nothing may be stopped now."""
     if execution.busy(found.app):
         return f"plan {execution.rounds[found.app].plan} must end first"
-    if (busy := admit_app(found.app, execution)) is not None:
-        return busy.detail
     if allowed.plans.of(found.app) is PlanMode.DRY_RUN:
         return f"the mode of {found.app} is dry-run, see [plans]"
     use = allowed.budget.use(now, execution, found.app)

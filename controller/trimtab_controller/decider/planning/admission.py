@@ -36,9 +36,9 @@ def admit_app(app: AppId, execution: Execution) -> Skip | None:
 
 
 def _scaling_in_flight(execution: Execution, app: AppId | None) -> Skip | None:
-    """The stop or start under way of a worker of this app; None: of one that may run any app."""
+    """The stop or start under way for the size of this app; None: for an operator."""
     for scaling in execution.scalings.values():
-        if scaling.phase is ScalingPhase.SENT and scaling.concerns == app:
+        if scaling.phase is ScalingPhase.SENT and scaling.of_app == app:
             detail = f"waiting for the {scaling.command.kind} of {scaling.command.worker}"
             told = detail if app is None else f"{app}: {detail}"
             return Skip(reason=SkipReason.SCALING_IN_FLIGHT, detail=told, app=app)
