@@ -89,7 +89,7 @@ class Agent:
             absences=lambda: self._commands.absences(),
         )
         welcome = Welcome(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
-        self._plugins = PluginServer(configuration.socket, welcome, self)
+        self._plugins = PluginServer(configuration.socket, welcome, self, configuration.workers.keys())
         try:
             self._commands = CommandDriver(
                 configuration,
@@ -168,10 +168,12 @@ class Agent:
         for task in (stopped, *tasks):
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+        if not self._fault and not faults:
+            self._reporter.end()
         await self._end()
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
+        for fault in faults:
+            raise fault
         if self._fault:
             raise StartError(self._fault)
 

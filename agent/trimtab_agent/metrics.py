@@ -24,7 +24,7 @@ REACHED: Mapping[CommandKind, tuple[Phase, ...]] = {
     CommandKind.STOP: (Phase.STOPPED,),
 }
 """What a command of each kind can lead to, besides being accepted, refused or expired."""
-CLOSED = ("connections", "duplicate_worker", "flood", "held", "no_hello", "unread")
+CLOSED = ("connections", "duplicate_worker", "flood", "held", "no_hello", "unknown_worker", "unread")
 """Why the connection of a plug-in is closed, besides a bad frame."""
 CLAMPED = ("cpu", "received", "sent", "worker_cpu")
 """The readings that have a physical limit."""

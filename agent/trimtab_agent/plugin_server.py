@@ -14,6 +14,7 @@ import socket
 import stat
 import struct
 import time
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -132,8 +133,10 @@ class _Lines:
 class PluginServer:
     """Listens on the socket and keeps one connection per worker."""
 
-    def __init__(self, path: Path, welcome: Welcome, listener: Listener) -> None:
+    def __init__(self, path: Path, welcome: Welcome, listener: Listener, admitted: Container[WorkerId] = ()) -> None:
+        """`admitted` = the workers of this host; empty: it is not said, and any name is admitted."""
         self._path = path
+        self._admitted = admitted
         self._welcome = {False: encode_frame(welcome), True: encode_frame(replace(welcome, protocol=PROTOCOL))}
         """Key: whether the plug-in states its protocol.  A plug-in of 0.1.0 refuses a welcome with that field."""
         self._listener = listener
@@ -204,6 +207,8 @@ class PluginServer:
                 self._listener.worker_gone(worker)
 
     def _admit(self, hello: Hello, writer: asyncio.StreamWriter) -> None:
+        if self._admitted and hello.worker not in self._admitted:
+            raise _ClosedError("unknown_worker", f"{hello.worker} is not among the [workers] of agent.toml")
         if hello.worker in self._writers:
             raise _ClosedError("duplicate_worker", f"another process is connected as {hello.worker}")
         self._writers[hello.worker] = writer

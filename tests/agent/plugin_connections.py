@@ -84,9 +84,9 @@ class Recorder:
 
 
 @asynccontextmanager
-async def running(path: Path) -> AsyncIterator[tuple[PluginServer, Recorder]]:
+async def running(path: Path, *admitted: str) -> AsyncIterator[tuple[PluginServer, Recorder]]:
     recorder = Recorder()
-    server = PluginServer(path, WELCOME, recorder)
+    server = PluginServer(path, WELCOME, recorder, frozenset(map(WorkerId, admitted)))
     await server.start()
     try:
         yield server, recorder

@@ -200,3 +200,14 @@ def test_who_only_connects_and_leaves_is_not_served_for_ever(tmp_path: Path, mon
             assert reasons == ["malformed"] * 5 + ["connections"] * 2
 
     run(story, tmp_path)
+
+
+def test_where_the_workers_of_a_host_are_configured_no_other_name_is_admitted(tmp_path: Path) -> None:
+    async def test(path: Path) -> None:
+        async with running(path, "w7") as (_, recorder):
+            reader, writer = await connect(path, hello())
+            assert await ends(reader)
+            writer.close()
+            assert recorder.heard == [("refused", None, "unknown_worker")]
+
+    run(test, tmp_path)

@@ -294,8 +294,9 @@ def test_a_worker_is_started_survives_the_agent_and_is_stopped(
     began = time.monotonic()
     assert agent.wait(30) == 0
     assert time.monotonic() - began < 2
+    assert bench.report(lambda r: r.sample.ended).workers == (), "its last word"
     bench.start_agent()
-    bench.report(lambda r: r.workers[1].state is WorkerState.RUNNING)
+    bench.report(lambda r: len(r.workers) == 2 and r.workers[1].state is WorkerState.RUNNING)
     assert "commands from 0:1" in bench.log()  # where it had been, not where it once began
 
     bench.publish(bench.command(2, CommandKind.START, worker="w1"), bench.command(3, CommandKind.STOP, worker="w1"))

@@ -89,11 +89,12 @@ SNAPSHOT = replace(
     nodes=(replace(NODE, **NEW, also_on=(), following=None, paused_s=None, paused=None, waiting=None),),
     hosts=tuple(replace(each, **DISK) for each in samples.SNAPSHOT.hosts),
     pairs=tuple(replace(each, direct_s=None) for each in samples.SNAPSHOT.pairs),
+    ended=(),
 )
 REPORT = replace(
     samples.REPORT,
     workers=(replace(WORKER, **NEW, following_s=None, paused_s=None, paused=None, waiting=None),),
-    sample=replace(samples.REPORT.sample, **DISK),
+    sample=replace(samples.REPORT.sample, **DISK, ended=False),
     pairs=tuple(replace(each, direct=None) for each in samples.REPORT.pairs),
 )
 WAITS = Plan(

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
-from trimtab_agent.reporting.roster import Absences, Roster
+from trimtab_agent.reporting.roster import Absences, Roster, Rows
 from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_agent.sampler.waits import Waits
@@ -46,6 +47,7 @@ class Reporter:
         self._waits = Waits()
         self._waiting: Mapping[WorkerId, float] = {}
         self._sequence = 0
+        self._reported_until = time.time()
         self._fault: str | None = None
 
     def follow(self, worker: WorkerId, pid: int | None) -> None:
@@ -62,13 +64,28 @@ class Reporter:
         self._previous = self._reader.read(self._pids)
         while True:
             await asyncio.sleep(until_interval_end(time.time(), interval_s))
-            end, use = interval_end(time.time(), interval_s), self._measure()
+            end, use = interval_end(time.time(), interval_s), self._measure(interval_s)
             await asyncio.sleep(settle_s(interval_s))
             self._report(end, use)
 
-    def _measure(self) -> Use:
+    def end(self) -> None:
+        """Report once more, since the last report: that this agent was told to end, so nobody misses its host.
+
+        Nothing is said of workers, whose last interval is not over.
+        """
+        now = time.time()
+        interval_s = min(max(now - self._reported_until, 0.001), self._head.interval_s)
+        sample = replace(self._measure(interval_s).host, ended=True)
+        head = replace(self._head, interval_s=interval_s)
+        self._send(
+            assemble(
+                head, end=now, sequence=self._sequence, sample=sample, rows=Rows(workers=(), key_groups=(), pairs=())
+            )
+        )
+
+    def _measure(self, interval_s: float) -> Use:
         reading = self._reader.read(self._pids)
-        use = derive(self._previous, reading, self._limits, self._head.interval_s)
+        use = derive(self._previous, reading, self._limits, interval_s)
         self._previous, self._waiting = reading, self._waits.see(reading)
         for what in use.clamped:
             self._metrics.clamps.labels(what).inc()
@@ -77,7 +94,10 @@ class Reporter:
 
     def _report(self, end: float, use: Use) -> None:
         rows = self._roster.take(use.workers, self._head.interval_s, self._absences(), self._waiting)
-        payload = assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows)
+        self._send(assemble(self._head, end=end, sequence=self._sequence, sample=use.host, rows=rows))
+        self._reported_until = end
+
+    def _send(self, payload: bytes) -> None:
         self._sequence += 1
         self._metrics.report_bytes.set(len(payload))
         self._produce(payload, self._settle)

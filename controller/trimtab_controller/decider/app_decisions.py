@@ -111,6 +111,11 @@ class AppDecisions:
             self._first.made(view.app)
             return as_mode_says(now, present.seen.with_restores(whole, present.execution), present.plans)
         if placed is None or not present.is_only_told(view.app):
+            if placed is not None and placement is None:
+                why = present.seen.kept.refusal(view, present.execution.placements)
+                if why is not None:
+                    detail = f"{view.app} gets no first placement now: {why}"
+                    return Skip(reason=SkipReason.TOO_MANY_APPS, detail=detail, app=view.app)
             return placed and present.seen.standbys.with_adopted(now, view, placement, placed)
         return placed if placement is not None else told(view.app, placed.detail)
 

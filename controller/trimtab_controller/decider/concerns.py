@@ -41,6 +41,8 @@ class ConcernKind(StrEnum):
     PLANS_MISS = "plans_miss"
     JOB_SUFFERS = "job_suffers"
     WORKER_CRASHES = "worker_crashes"
+    DRAINED_RUNS = "drained_runs"
+    WORKER_TWICE = "worker_twice"
     LOSS_OVERLOADS = "loss_overloads"
     ORPHANS_CROWD = "orphans_crowd"
     TOO_FEW_WORKERS = "too_few_workers"
@@ -204,6 +206,19 @@ def _grown(backlog: float | None, before: Growth | None) -> Growth | None:
 def concerns_of(use: ClusterUse) -> tuple[Concern, ...]:
     """The concerns, by app: first the workers over their capacity, then the growing backlogs and what is blocked."""
     return (*_over_capacity(use), *_backlogs(use), *_blocked(use))
+
+
+def name_concerns(snapshot: Snapshot) -> Iterator[Concern]:
+    """A concern for each app with workers that a second host claims to run."""
+    claimed: dict[AppId, list[NodeWindow]] = {}
+    for row in snapshot.nodes:
+        if row.claimed_by and row.app is not None:
+            claimed.setdefault(row.app, []).append(row)
+    for app, rows in sorted(claimed.items()):
+        said = (f"{row.worker} runs on {row.host}, and {first_few(row.claimed_by)} also claims it" for row in rows)
+        workers = tuple(row.worker for row in rows)
+        detail = f"{first_few(said, len(rows))}; the claim does not count"
+        yield Concern(kind=ConcernKind.WORKER_TWICE, app=app, workers=workers, detail=detail)
 
 
 def _over_capacity(use: ClusterUse) -> Iterator[Concern]:

@@ -1,35 +1,50 @@
 """Workers to stop since they were drained, and to start since they may run again.  Pure functions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Scaled
+from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
-from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.intents import Intent, RollingRestart
-from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, owned_by
+from trimtab_protocol.messages.commands import CommandKind, Refusal
+from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
+from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import counted, time_span
 
 SCALING_PATIENCE_S = 60.0
-"""How long the reports may take to show a stop or start before it is commanded again."""
+"""How long the reports may take to show a stop or start before it is commanded again, the first two times."""
+LONGEST_PATIENCE_S = 3600.0
+"""How long at most, after it has doubled with each further time."""
+FINAL = frozenset({Refusal.NOT_CONFIGURED, Refusal.UNKNOWN_WORKER})
+"""An agent's refusals of a start that stay the same until its configuration changes."""
+
+
+def patience_s(scaling: Scaling) -> float:
+    """How long to wait before a stop or start is commanded once more."""
+    return min(LONGEST_PATIENCE_S, SCALING_PATIENCE_S * 2.0 ** max(0, min(scaling.times, 32) - 2))
 
 
 def to_start(
-    now: float,
-    execution: Execution,
-    draining: frozenset[WorkerId],
-    hosts: frozenset[HostId],
-    intents: Iterable[Intent],
+    now: float, execution: Execution, draining: frozenset[WorkerId], known: Known, intents: Iterable[Intent]
 ) -> Scaled | None:
     """Start a worker that the controller stopped and that nobody keeps off: its drain has ended, or it is restarted.
 
-    It waits until the host reports; a failed start is repeated while it does.  `intents` in force say why.
+    It waits until the host reports; a failed start is repeated while it does, unless the agent can never start it.
+    `intents` in force say why.
     """
     restarting = {worker for each in intents if isinstance(each, RollingRestart) for worker in each.workers}
+    snapshot = known.snapshot
+    startable = {row.worker for row in snapshot.nodes if row.declared is not None} if snapshot is not None else set()
     for worker, scaling in execution.scalings.items():
-        if scaling.of_app is not None or scaling.command.host not in hosts or worker in draining:
-            continue  # a start that nobody hears holds up the whole cluster until it expires
+        if scaling.of_app is not None or scaling.command.host not in known.hosts or worker in draining:
+            continue  # a start that nobody hears holds up others until it expires
+        if scaling.refusal in FINAL and worker not in startable:
+            continue
         failed = scaling.command.kind is CommandKind.START and scaling.phase is ScalingPhase.FAILED
-        if scaling.stopped or (failed and now >= scaling.at + SCALING_PATIENCE_S):
+        if scaling.stopped or (failed and now >= scaling.at + patience_s(scaling)):
             again = scaling.command.owning or worker in restarting
             detail = "it was stopped to be restarted" if again else "it was drained and stopped, and may run again"
             detail = "it could not be started before" if failed else detail
@@ -44,22 +59,42 @@ def is_to_start_soon(before: Execution, after: Execution) -> bool:
 
 
 def to_stop(view: AppView, execution: Execution, draining: frozenset[WorkerId]) -> Scaled | None:
-    """Stop a drained worker that owns nothing in reports and placements; a repeated stop waits SCALING_PATIENCE_S.
+    """Stop a drained worker that owns nothing of its app in reports and placement.
 
-    `draining` = the workers to empty now; some of those of the view may have been stopped and started since.
+    A placement of another app that still names it does not count: a worker runs one app, and nobody may run that one
+    any more.  `draining` = the workers to empty now; some of those of the view may have been stopped and started since.
     """
+    placed = [placement for app, placement in execution.placements.items() if app == view.app]
     for worker in view.workers:
-        if (
-            not worker.draining
-            or worker.id not in draining
-            or view.owned_by(worker.id)
-            or owned_by(execution.placements.values(), worker.id)
-        ):
+        leaves = worker.draining and worker.id in draining
+        if not leaves or view.owned_by(worker.id) or owned_by(placed, worker.id):
             continue
         scaling = execution.scalings.get(worker.id)
         stop = scaling is not None and scaling.command.kind is CommandKind.STOP
-        if scaling is None or not stop or view.start_s >= scaling.at + SCALING_PATIENCE_S:
+        if scaling is None or not stop or view.start_s >= scaling.at + patience_s(scaling):
             app = view.app if worker.id in execution.leaving else None
             detail = "it has been drained"
             return Scaled(kind=CommandKind.STOP, worker=worker.id, host=worker.host, detail=detail, app=app)
     return None
+
+
+def drain_concerns(
+    execution: Execution, snapshot: Snapshot, draining: frozenset[WorkerId], intents: Iterable[Intent]
+) -> Iterator[Concern]:
+    """A concern for each drained worker that was stopped three times or more, and that still runs."""
+    since = {each.worker: each.at for each in intents if isinstance(each, Drain)}
+    end_s = snapshot.end_ms / 1000.0
+    for row in snapshot.nodes:
+        scaling = execution.scalings.get(row.worker)
+        if scaling is None or scaling.command.kind is not CommandKind.STOP or scaling.times < 3:
+            continue
+        if row.worker not in draining or row.app is None or row.state is WorkerState.AWAY:
+            continue
+        for_s = f" for {time_span(end_s - since[row.worker])}" if row.worker in since else ""
+        if scaling.phase is ScalingPhase.FAILED:
+            said = f"has not been stopped in {counted(scaling.times, 'attempt')} ({scaling.detail})"
+        else:
+            said = f"something has started it {counted(scaling.times - 1, 'time')}: undrain it or disable its unit"
+        wait_s = scaling.at + patience_s(scaling) - end_s
+        detail = f"{row.worker} is drained{for_s}, and {said}; it is stopped again in {time_span(wait_s)}"
+        yield Concern(kind=ConcernKind.DRAINED_RUNS, app=row.app, workers=(row.worker,), detail=detail)

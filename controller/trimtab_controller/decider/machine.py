@@ -193,7 +193,16 @@ class Decider:
         # First, because a decision may publish a placement.
         present = self._situation
         news = present.seen.readers.news(present.execution.placements) if present.acts else []
-        return [*news, *measured, *(self._next(now) if self._wanted is None else self._restored(now))]
+        forgotten = self._forgotten(snapshot) if present.acts else []
+        return [*news, *measured, *forgotten, *(self._next(now) if self._wanted is None else self._restored(now))]
+
+    def _forgotten(self, snapshot: Snapshot) -> list[Decided]:
+        """Apps and workers that have been gone for so long that nobody waits for them any more."""
+        present = self._situation
+        found = list(present.seen.kept.to_forget(snapshot.end_ms / 1000.0, present.execution, self.intents))
+        for each in found:
+            present.seen.forget(each.app, each.worker, present.known.hosts)
+        return [Decided(decision=each) for each in found]
 
     def record(self, now: float, snapshot: Snapshot) -> list[RoundMeasured]:
         """Learn from a window newer than all previous ones, without making a decision."""
@@ -252,7 +261,7 @@ class Decider:
             return None
         return (
             present.seen.sizes.correct(present.execution, self.intents, known)
-            or to_start(now, present.execution, present.draining, known.hosts, self.intents)
+            or to_start(now, present.execution, present.draining, known, self.intents)
             or present.operators.to_stop(now, present.execution, known, present.plans, self.budget)
         )
 
@@ -287,7 +296,7 @@ class Decider:
         present = self._situation
         idle = present.admit_cluster() is None and present.execution.scaling_of_operators is None
         if found is None and start and idle:
-            found = to_start(now, present.execution, self.draining, self.known.hosts, self.intents)
+            found = to_start(now, present.execution, self.draining, self.known, self.intents)
         return [] if found is None else [Decided(decision=found)]
 
     # --- an answer ------------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.collocation.sends import local_sends
 from trimtab_controller.decider.collocation.trial import trial_in
 from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
-from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
+from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use, name_concerns
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
+from trimtab_controller.decider.drained import drain_concerns
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.decider.forecast.pay_back import Costs
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
@@ -18,12 +19,20 @@ from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
+from trimtab_controller.decider.kept import Kept
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import Requirements, check_cluster, observe, parts_of, placed_workers
+from trimtab_controller.decider.observing.observe import (
+    Requirements,
+    check_cluster,
+    held_apps,
+    observe,
+    parts_of,
+    placed_workers,
+)
 from trimtab_controller.decider.observing.readers import Readers
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady, RestoreCost
@@ -79,6 +88,7 @@ class Observations:
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self.remote_costs = RemoteCosts(recalled)
+        self.kept = Kept()
         self.known = Known()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
@@ -104,8 +114,11 @@ class Observations:
         self.readers.see(snapshot, execution.placements)
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
+        if missing is None:
+            self.kept.see(snapshot, execution)
         apps = parts_of(snapshot, execution.placements)
-        parts = {} if missing else apps
+        held = held_apps(snapshot, self.liveness, execution.placements, maintained)
+        parts = {} if missing else {app: part for app, part in apps.items() if app not in held}
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
         )
@@ -114,7 +127,8 @@ class Observations:
         self.full_hosts.see(snapshot, self.hosts.seen, demands.workers)
         self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
         raw = {
-            app: replace(missing, app=app) if missing else self._observe(app, part, demands, execution, draining)
+            app: (replace(missing, app=app) if missing else held.get(app))
+            or self._observe(app, part, demands, execution, draining)
             for app, part in apps.items()
         }
         views = self.history.smoothed(raw)
@@ -141,7 +155,8 @@ class Observations:
         self.sizes.see(seen, execution, intents, settled)
         self.sizes.forecasts.moves.see(views, evaluations, self._settings.load_distance)
         off = {each for workers in maintained.values() for each in workers}
-        self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off)
+        drained = drain_concerns(execution, snapshot, draining, intents)
+        self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off, drained=drained)
         return measured
 
     def _put_together(
@@ -154,6 +169,7 @@ class Observations:
         draining: frozenset[WorkerId],
         *,
         off: set[WorkerId],
+        drained: Iterable[Concern],
     ) -> Known:
         """What this window has shown; `missing` = why nothing can be decided, `off` = workers off for maintenance."""
         views = seen.views
@@ -164,7 +180,9 @@ class Observations:
             use=seen.use,
             concerns=(
                 *concerns_of(seen.use),
+                *name_concerns(seen.snapshot),
                 *rule_concerns(views, rules),
+                *drained,
                 *self._concerns(now, seen.snapshot, execution, views, draining, off=off),
             ),
             rules=rules,
@@ -250,16 +268,14 @@ class Observations:
         restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
         return replace(view, pinned=pinned_in(now, view, execution.hand_moved), restore=restore)
 
-    def trial(
-        self, now: float, view: AppView, execution: Execution, idle: Skip, draining: Collection[WorkerId]
-    ) -> Planned | None:
+    def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
         newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
         held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
         if together is None or not isinstance(newest, AppView) or held:
             return None
         found = trial_in(now, view, together.fits, execution, self._settings, idle)
-        if found is None or still_free(found, newest, draining) is not None:
+        if found is None or still_free(found, newest) is not None:
             return None
         fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
         return self.with_restores(found, execution) if fits else None
@@ -295,14 +311,6 @@ class Observations:
         app, snapshot = planned.plan.app, self.known.snapshot
         return with_restores(planned, snapshot, state_held(snapshot, app, execution.placements.get(app)))
 
-    def too_early(self, view: AppView, execution: Execution) -> NotReady | None:
-        """Why a view says nothing of the app: it began before its last change ended, and mixes two placements."""
-        changed_at = execution.changed_at(view.app, self.liveness.may_run)
-        if changed_at is None or view.start_s >= changed_at:
-            return None
-        detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-        return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)
-
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
     ) -> AppView | NotReady:
@@ -318,7 +326,7 @@ class Observations:
         )
         if isinstance(view, NotReady):
             return view
-        if (early := self.too_early(view, execution)) is not None:
+        if (early := too_early(view, execution)) is not None:
             return early
         costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
         view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
@@ -326,3 +334,12 @@ class Observations:
         view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
         view = replace(view, none_direct=self.remote_costs.none_direct(app))
         return self._settings.with_stated_costs(view)
+
+
+def too_early(view: AppView, execution: Execution) -> NotReady | None:
+    """Why a view says nothing of the app any more: it began before its last change ended, and mixes two placements."""
+    changed_at = execution.changed_at(view.app)
+    if changed_at is None or view.start_s >= changed_at:
+        return None
+    detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+    return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)

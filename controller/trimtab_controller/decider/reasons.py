@@ -36,6 +36,7 @@ class SkipReason(StrEnum):
     WORKER_TWICE = "worker_twice"
     OPERATORS_DIFFER = "operators_differ"
     APP_TOO_LARGE = "app_too_large"
+    TOO_MANY_APPS = "too_many_apps"
     KEY_GROUPS_MISSING = "key_groups_missing"
     OWNER_UNKNOWN = "owner_unknown"
     LOAD_UNKNOWN = "load_unknown"

@@ -30,7 +30,7 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import VERSION as VERSION_OF_COMMANDS
-from trimtab_protocol.messages.commands import Command, read_command, read_key_groups
+from trimtab_protocol.messages.commands import Command, Refusal, read_command, read_key_groups
 from trimtab_protocol.messages.decode import (
     NAME_PATTERN,
     BadMessage,
@@ -133,7 +133,9 @@ def _handover_document(row: Handover) -> dict[str, Any]:
 
 
 def _scaling_document(row: Scaling) -> dict[str, Any]:
-    return {"command": row.command.document(), "phase": row.phase, "at": row.at, "detail": row.detail}
+    later = {"times": row.times if row.times > 1 else None, "refusal": row.refusal}
+    known = {name: value for name, value in later.items() if value is not None}
+    return {"command": row.command.document(), "phase": row.phase, "at": row.at, "detail": row.detail} | known
 
 
 def _size_document(app: AppId, row: AppSize) -> dict[str, Any]:
@@ -234,6 +236,8 @@ def _read_scaling(fields: Fields) -> Scaling:
         phase=fields.choice("phase", ScalingPhase),
         at=fields.number("at"),
         detail=fields.optional("detail", lambda name: fields.text(name, limit=100_000)),
+        times=fields.optional("times", fields.integer) or 1,
+        refusal=fields.optional("refusal", lambda name: fields.choice(name, Refusal)),
     )
 
 

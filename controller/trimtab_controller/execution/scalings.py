@@ -10,6 +10,9 @@ from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import WorkerId
 
+IN_A_ROW_S = 4 * 3600.0
+"""A stop or start that follows the last one of its kind within this time counts as its repetition."""
+
 
 def command_scaling(step: Step, wanted: ScalingWanted) -> None:
     """Stop or start a worker.  One that is stopped empty is no longer a standby."""
@@ -25,7 +28,10 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
         owning=wanted.owning,
     )
     step.commands.append(command)
-    step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now))
+    last = step.execution.scalings.get(wanted.worker)
+    again = last is not None and last.command.kind is wanted.kind and step.now - last.at < IN_A_ROW_S
+    times = last.times + 1 if last is not None and again else 1
+    step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now, times=times))
     if wanted.kind is CommandKind.STOP and not wanted.owning:
         for placement in step.execution.placements.values():
             step.owners.update(without_standby(placement, wanted.worker))
@@ -49,7 +55,7 @@ def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
             code = None if ack.exit_code is None else f"exit code {ack.exit_code}"
             step.scale(outcome(phase=ScalingPhase.DONE, detail=code))
         case Phase.REFUSED | Phase.EXPIRED if scaling.phase is ScalingPhase.SENT:
-            step.scale(outcome(phase=ScalingPhase.FAILED, detail=said(ack)))
+            step.scale(outcome(phase=ScalingPhase.FAILED, detail=said(ack), refusal=ack.refusal))
         case _:
             pass
 

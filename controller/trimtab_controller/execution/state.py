@@ -9,7 +9,7 @@ from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.guarding import GuardStop
 from trimtab_controller.execution.proposal import HandMoved, Proposal
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.commands import Command, CommandKind
+from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
@@ -175,12 +175,17 @@ class ScalingPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:
-    """The last stop or start of a worker; `at` = when the phase began (epoch seconds)."""
+    """The last stop or start of a worker; `at` = when the phase began (epoch seconds).
+
+    `times`: how often in a row this was commanded.  `refusal` = the agent's, if it refused.
+    """
 
     command: Command
     phase: ScalingPhase
     at: float
     detail: str | None = None
+    times: int = 1
+    refusal: Refusal | None = None
 
     @property
     def stopped(self) -> bool:

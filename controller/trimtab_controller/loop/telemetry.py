@@ -71,6 +71,7 @@ class Telemetry:
             self._health.see_window(snapshot.end_ms / 1000.0)
         self._metrics.coverage.set(snapshot.coverage)
         self._metrics.see(decider.known)
+        self._metrics.keep_apps(decider.known.views)
         self._lasting.see(snapshot, decider.known.concerns)
         self._status_builder.kept_concerns = self._lasting.kept
         self._see_concerns([*decider.known.concerns, *self._lasting.kept])

@@ -5,25 +5,30 @@ when the watermark has passed its end.  Windows are published in order.  Reports
 """
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from trimtab_controller.stream import contents
 from trimtab_controller.stream.claims import Claims, rows_of
-from trimtab_controller.stream.measures import KEYS, Kind
+from trimtab_controller.stream.measures import ENDED, KEYS, LEVEL_COLUMNS, LEVELS, Kind
 from trimtab_controller.stream.rows import EMPTY, added, kinds_in, of_kind, where
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import HostId, Topics
+from trimtab_protocol.messages.names import HostId, Topics, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedTally
-from trimtab_protocol.messages.snapshot import MAX_DOUBTED, Snapshot
+from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import MAX_DOUBTED, NodeWindow, Snapshot
 
 SEEN_SHARE = 0.9
 """Share of a window that a host's reports must cover for the host to count as seen."""
 MAX_APPS = 200
 """Maximum number of apps of one host in a window.  Each costs the decider 0.2 ms, and a sender can invent apps."""
+BASIS_COLUMN = LEVEL_COLUMNS[list(LEVELS[Kind.HOST]).index("basis")]
+"""Of the rows of hosts: says, too, whether a host's agent has ended."""
+HOME_MS, HOST_MEMORY_MS = 60_000, 600_000
+"""How long a silent host is the home of its workers although another one says it runs them, and how long at most."""
 REMEMBERED_WINDOWS = 3
 """Number of last windows whose hosts are awaited, and expected if no list of hosts is configured."""
 
@@ -68,6 +73,8 @@ class Assembler:
         self._interval_ms: dict[HostId, int] = {}
         self._recent: deque[frozenset[HostId]] = deque(maxlen=REMEMBERED_WINDOWS)
         self._belated: frozenset[HostId] = frozenset()
+        self._homes: dict[WorkerId, tuple[HostId, int]] = {}  # where workers ran, and until when
+        self._ended: frozenset[HostId] = frozenset()  # hosts whose agents have said that they end
         self._newest_ms: int | None = None
         self._published_ms = 0  # the end of the last published window
         self._late_rows = 0
@@ -142,9 +149,12 @@ class Assembler:
             self._newest_ms = max(int(rows["last_ms"].to_numpy().max()), self._newest_ms or 0)
         for kind in (Kind.HOST, Kind.REJECTED):  # a flooding host is left out, so it is not awaited either
             hosts = of_kind(rows, kind)
-            for host, last_ms in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), strict=True):
-                if host is not None:  # a refused report may have no host
-                    self._reached_ms[host] = max(last_ms, self._reached_ms.get(host, 0))
+            basis = hosts[BASIS_COLUMN].to_pylist() if kind is Kind.HOST else [None] * hosts.num_rows
+            for host, last_ms, code in zip(hosts["host"].to_pylist(), hosts["last_ms"].to_pylist(), basis, strict=True):
+                if host is None or last_ms < self._reached_ms.get(host, 0):
+                    continue  # a refused report may have no host
+                self._reached_ms[host] = last_ms
+                self._ended = self._ended | {host} if (code or 0) >= ENDED else self._ended - {host}
 
     def _open(self, rows: pa.Table, past_ms: int | None) -> list[int]:
         """The start of the window of each row; rows that are too late for their window are counted."""
@@ -192,7 +202,7 @@ class Assembler:
 
     def _is_ready(self, window: _Window) -> bool:
         # Without a list of hosts and without history, the number of hosts to come is unknown.
-        awaited = self._expected() | self._belated.union(*self._recent)
+        awaited = (self._expected() | self._belated.union(*self._recent)) - self._ended
         return self._is_past(window) or (bool(awaited) and all(self._has_finished(host, window) for host in awaited))
 
     def _covers(self, seconds: float) -> bool:
@@ -214,15 +224,22 @@ class Assembler:
         flooding = contents.hosts_of_many_apps(sums, MAX_APPS)
         self._reject(Fault.FLOODING, sum(window.covered[host][1] for host in flooding))
         seen = frozenset(host for host, seconds in covered_s.items() if self._covers(seconds)) - flooding
-        expected = self._expected() or seen
+        expected = self._expected() - (self._ended - seen) or seen
+        ended = tuple(sorted(self._ended))
         self._published_ms = window.end_ms
-        self._recent.append(seen)
+        self._recent = deque((hosts - self._ended for hosts in (*self._recent, seen)), maxlen=REMEMBERED_WINDOWS)
         self._belated = frozenset()
         self._doubts_told = True
         start_ms = window.end_ms - self._window_ms
         self._reached_ms = {host: reached for host, reached in self._reached_ms.items() if reached >= start_ms}
         self._interval_ms = {host: self._interval_ms[host] for host in self._reached_ms if host in self._interval_ms}
+        self._ended &= self._reached_ms.keys() | (self._configured or frozenset())
         rows = {kind: contents.of_hosts(sums.pop(kind), seen) for kind in KEYS}
+        lost = contents.lost_claims(rows[Kind.WORKER], {name: home for name, (home, _) in self._homes.items()})
+        if lost:
+            rows |= {kind: contents.without_claims(rows[kind], lost) for kind in KEYS if "worker" in KEYS[kind]}
+        nodes = contents.node_windows(rows)
+        self._see_homes(nodes, seen, window.end_ms)
         return Snapshot(
             cluster=self._cluster,
             start_ms=start_ms,
@@ -236,8 +253,19 @@ class Assembler:
             unsigned=self._unsigned,
             doubted=self._doubted,
             refused=self._refused.found,
+            ended=ended,
             hosts=contents.host_windows(rows[Kind.HOST]),
-            nodes=contents.node_windows(rows),
+            nodes=tuple(replace(row, claimed_by=lost[row.worker]) if row.worker in lost else row for row in nodes),
             key_groups=contents.key_group_windows(rows[Kind.KEY_GROUP]),
             pairs=contents.pair_windows(rows[Kind.PAIR], covered_s=covered_s),
         )
+
+    def _see_homes(self, nodes: Iterable[NodeWindow], seen: Container[HostId], end_ms: int) -> None:
+        """Note where workers run.  One has moved if its home reports without it, or has been silent for a while."""
+        for row in nodes:
+            home, at_ms = self._homes.get(row.worker, (row.host, end_ms))
+            if row.state is WorkerState.AWAY or row.also_on:
+                continue
+            if row.host == home or home in seen or end_ms - at_ms > HOME_MS:
+                self._homes[row.worker] = row.host, end_ms
+        self._homes = {name: home for name, home in self._homes.items() if end_ms - home[1] <= HOST_MEMORY_MS}

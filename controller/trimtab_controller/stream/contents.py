@@ -16,7 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from trimtab_controller.stream.measures import ABSENCES, BASES, FRESH, KNOWN, READS_PARTS, STATES, STEERS, SUMS, Kind
+from trimtab_controller.stream.measures import (
+    ABSENCES,
+    BASES,
+    ENDED,
+    FRESH,
+    KNOWN,
+    READS_PARTS,
+    STATES,
+    STEERS,
+    SUMS,
+    Kind,
+)
 from trimtab_controller.stream.rows import named, where
 from trimtab_protocol.messages.columns import UNKNOWN
 from trimtab_protocol.messages.copies import Copy, largest
@@ -69,6 +80,26 @@ def host_windows(rows: pa.Table) -> tuple[HostWindow, ...]:
 def _added(before: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, float]:
     names = [column for name in SUMS[Kind.HOST] for column in (name, KNOWN.format(name))]
     return {name: (before[name] or 0.0) + (row[name] or 0.0) for name in ("covered_s", *names)}
+
+
+def lost_claims(rows: pa.Table, homes: Mapping[str, HostId]) -> dict[WorkerId, tuple[HostId, ...]]:
+    """The hosts that say they run a worker which its home reports as running at the same time; `homes` = where it was.
+
+    Names are bound to no host: without this, any host could stop all plans for an app, or speak for its workers.
+    """
+    by_time = _by_time(named(rows, Kind.WORKER))
+    at_home = {row["worker"]: row for row in by_time if row["host"] == homes.get(row["worker"]) and _runs(row)}
+    found = {worker: hosts for worker, hosts in _also_on(by_time, at_home).items() if worker in at_home}
+    return {WorkerId(worker): hosts for worker, hosts in found.items()}
+
+
+def without_claims(rows: pa.Table, lost: Mapping[WorkerId, tuple[HostId, ...]]) -> pa.Table:
+    """The rows without what hosts say of workers that they have no claim to."""
+    keep = np.ones(rows.num_rows, bool)
+    for worker, hosts in lost.items():
+        of_worker = pc.equal(rows["worker"], worker).to_numpy()
+        keep &= ~(of_worker & pc.is_in(rows["host"], value_set=pa.array(list(hosts), pa.string())).to_numpy())
+    return where(rows, keep)
 
 
 def node_windows(sums: Mapping[Kind, pa.Table]) -> tuple[NodeWindow, ...]:
@@ -133,8 +164,10 @@ def _also_on(
     at_host = {(row["worker"], row["host"]): row for row in by_time}
     found: defaultdict[str, tuple[HostId, ...]] = defaultdict(tuple)
     for (worker, host), row in sorted(at_host.items()):
-        last = newest[worker]
-        if host != last["host"] and _runs(row) and _runs(last) and _overlap_ms(row, last) > _interval_ms(last) / 2:
+        last = newest.get(worker)
+        if last is None or host == last["host"] or not (_runs(row) and _runs(last)):
+            continue
+        if _overlap_ms(row, last) > _interval_ms(last) / 2:
             found[worker] += (HostId(host),)
     return found
 
@@ -282,7 +315,7 @@ def _host(row: Mapping[str, Any]) -> HostWindow:
         covered_s=row["covered_s"],
         cpu=_rate(row, "cpu_s"),
         cores=row["cores"],
-        basis=BASES[int(row["basis"] or 0)],
+        basis=BASES[int(row["basis"] or 0) % ENDED],
         received_bytes_s=_rate(row, "received_bytes"),
         sent_bytes_s=_rate(row, "sent_bytes"),
         memory_bytes=_whole(row["memory_bytes"]),

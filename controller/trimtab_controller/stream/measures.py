@@ -86,6 +86,10 @@ STEERS, READS_PARTS, FRESH = 1, 2, 4
 """What a worker says of itself, added up: it takes commands; it reads placements in parts; its app had no state."""
 
 
+ENDED = 16
+"""Added to the code of a host's basis in the last report of an agent that was told to end."""
+
+
 def code(column: str, family: tuple[StrEnum, ...]) -> str:
     """The SQL of the place of a column's text in a family."""
     members = ", ".join(f"'{member}'" for member in family)
@@ -127,7 +131,7 @@ SUMS: Mapping[Kind, Mapping[str, str]] = {
 LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.HOST: {
         "cores": "n.cor",
-        "basis": code("n.b", BASES),
+        "basis": f"{code('n.b', BASES)} + if(n.bye, {ENDED}, 0)",
         "memory_bytes": "n.mem",
         "memory_limit_bytes": "n.lim",
         "link_bytes_s": "n.lnk",

@@ -51,7 +51,7 @@ PARSING: Mapping[str, str] = {"columnNameOfCorruptRecord": BROKEN, "allowSingleQ
 REPORT_SCHEMA = (
     "v LONG, c STRING, h STRING, t LONG, i DOUBLE, q LONG, "
     "n STRUCT<cpu: DOUBLE, cor: DOUBLE, b: STRING, rx: LONG, tx: LONG, mem: LONG, lim: LONG, "
-    "lnk: DOUBLE, typ: STRING, spd: DOUBLE, dkt: LONG, dkf: LONG, zon: STRING>, "
+    "lnk: DOUBLE, typ: STRING, spd: DOUBLE, dkt: LONG, dkf: LONG, zon: STRING, bye: BOOLEAN>, "
     f"w ARRAY<{PART_TYPE}>, k ARRAY<{PART_TYPE}>, e ARRAY<{PART_TYPE}>, {BROKEN} STRING"
 )
 

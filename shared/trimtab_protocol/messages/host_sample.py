@@ -27,7 +27,7 @@ class HostSample:
     `link_bytes_s` = bytes per second that its network can carry each way.  Hosts of one `type` are taken to need the
     same CPU for the same work; `speed` = measured speed of one core, relative to one of speed 1.  `disk_free_bytes` of
     `disk_total_bytes` (used and free) are free on the disk of the workers' state: of several disks, on the one with the
-    least free.  Hosts of one `zone` may fail together.
+    least free.  Hosts of one `zone` may fail together.  `ended`: the agent was told to end, and this is its last word.
     """
 
     cpu_s: float | None
@@ -43,9 +43,10 @@ class HostSample:
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
     zone: str | None = None
+    ended: bool = False
 
     def document(self) -> dict[str, Any]:
-        """Wire keys: cpu, cor, b, rx, tx, mem, lim; maybe lnk, typ, spd, dkt, dkf, zon."""
+        """Wire keys: cpu, cor, b, rx, tx, mem, lim; maybe lnk, typ, spd, dkt, dkf, zon, bye."""
         later = {
             "lnk": self.link_bytes_s,
             "typ": self.type,
@@ -53,6 +54,7 @@ class HostSample:
             "dkt": self.disk_total_bytes,
             "dkf": self.disk_free_bytes,
             "zon": self.zone,
+            "bye": self.ended or None,
         }
         return self._first_document() | {key: value for key, value in later.items() if value is not None}
 
@@ -84,4 +86,5 @@ def read_host_sample(fields: Fields) -> HostSample:
         disk_total_bytes=fields.optional("dkt", fields.integer),
         disk_free_bytes=fields.optional("dkf", fields.integer),
         zone=fields.optional("zon", fields.name),
+        ended=fields.optional("bye", fields.flag) or False,
     )

@@ -95,7 +95,8 @@ class NodeWindow:
     `state`, `epoch`, `generation`, `steering`, `operators`, `standbys`, `reason`, `absence`, `declared`, `in_parts`,
     `fresh`, `copies` and `waiting` are as last reported (see `WorkerSample`).  `complete` is False when a sample in the
     window was marked partial, stale or clamped.  `unknown` = the last reason in the window why loads were unknown.
-    `also_on` = other hosts on which a process of this name ran meanwhile.  `following` = cores, of `cpu`, that it took
+    `also_on` = other hosts on which a process of this name ran meanwhile; `claimed_by` = those whose word does not
+    count, because `host` had it before and still reports it.  `following` = cores, of `cpu`, that it took
     to keep warm what it follows.  `paused_s` = key-group seconds for which inputs stood still at rebalances that ended
     in the window, `paused` = of how many key groups; None = nobody measures it.
     """
@@ -126,6 +127,7 @@ class NodeWindow:
     paused_s: float | None = None
     paused: int | None = None
     waiting: float | None = None
+    claimed_by: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.operators is not None:
@@ -151,7 +153,8 @@ class Snapshot:
     dropped; `rejected` counts refused reports and samples by reason, since the stream started.  `key_groups` becomes a
     `KeyGroupTable`, from any sequence.  Where the stream checks the signatures of hosts, `unsigned` counts by reason
     the reports that are used without a good one, since it started; `doubted` names hosts of such reports, used or not.
-    `refused` = in whose name the reports of `rejected` came, also since the stream started.
+    `refused` = in whose name the reports of `rejected` came, also since the stream started.  `ended` = hosts whose last
+    report says that their agents were told to end.
     """
 
     cluster: str
@@ -170,6 +173,7 @@ class Snapshot:
     unsigned: Mapping[str, int] = field(default_factory=dict)
     doubted: Mapping[HostId, str] = field(default_factory=dict)
     refused: RefusedHosts = field(default_factory=RefusedHosts)
+    ended: tuple[HostId, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", KeyGroupTable.of(self.key_groups))
@@ -229,6 +233,8 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
         "pairs": _pair_blocks(snapshot.pairs),
     }
     document |= {name: dict(found) for name in _SIGNATURES if (found := getattr(snapshot, name))}
+    if snapshot.ended:
+        document["ended"] = list(snapshot.ended)
     if snapshot.refused.worst:
         document["refused"] = snapshot.refused.document
     # Encode block by block: a fleet's numbers as one document take half a gigabyte of Python objects.
@@ -250,7 +256,7 @@ def _node_document(row: NodeWindow) -> dict[str, Any]:
     later |= {"reason": row.reason, "also_on": also_on, "absence": row.absence, "declared": row.declared}
     later |= {"in_parts": row.in_parts or None, "fresh": row.fresh or None, "following": row.following}
     later |= {"copies": copy_columns(row.copies) or None, "paused_s": row.paused_s, "paused": row.paused}
-    later |= {"waiting": row.waiting}
+    later |= {"waiting": row.waiting, "claimed_by": list(row.claimed_by) or None}
     return document | {name: value for name, value in later.items() if value is not None}
 
 
@@ -280,6 +286,7 @@ def decode_snapshot(payload: bytes | None) -> Snapshot:
         unsigned=fields.optional("unsigned", lambda name: _read_faults(fields, name)) or {},
         doubted=fields.optional("doubted", lambda name: _read_doubted(fields, name)) or {},
         refused=fields.optional("refused", lambda name: read_refused_hosts(fields.fields(name))) or RefusedHosts(),
+        ended=tuple(map(HostId, read_names(fields, "ended", limit=MAX_NODES))) if fields.has("ended") else (),
         hosts=tuple(_read_host(row) for row in fields.objects("hosts", limit=MAX_NODES)),
         nodes=tuple(_read_node(row) for row in fields.objects("nodes", limit=MAX_NODES)),
         key_groups=read_blocks(fields, "key_groups"),
@@ -338,6 +345,9 @@ def _read_node(fields: Fields) -> NodeWindow:
         unknown=fields.optional("unknown", lambda name: check_reason(fields.take(name), fields.at(name))),
         reason=fields.optional("reason", lambda name: check_reason(fields.take(name), fields.at(name))),
         also_on=tuple(map(HostId, read_names(fields, "also_on", limit=MAX_NODES))) if fields.has("also_on") else (),
+        claimed_by=tuple(map(HostId, read_names(fields, "claimed_by", limit=MAX_NODES)))
+        if fields.has("claimed_by")
+        else (),
         absence=fields.optional("absence", lambda name: fields.choice(name, Absence)),
         declared=fields.optional("declared", lambda name: AppId(fields.name(name))),
         in_parts=fields.optional("in_parts", fields.flag) or False,

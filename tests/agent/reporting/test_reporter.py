@@ -1,6 +1,8 @@
 """What becomes of a host's reports: handed to Kafka at once, which gives up the old ones; counted, and said."""
 
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,12 +11,21 @@ from trimtab_agent.metrics import Metrics
 from trimtab_agent.reporting.report import ReportHead
 from trimtab_agent.reporting.reporter import Reporter
 from trimtab_agent.reporting.roster import Roster
-from trimtab_agent.sampler.derive import Limits, Use
+from trimtab_agent.sampler.derive import Limits, Reading, Use
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import Basis, HostSample, decode_report
 
 LIMITS = Limits(basis=Basis.HOST, cores=2.0, host_cores=2.0)
+READING = Reading(
+    monotonic_s=5.0,
+    cpu_s=None,
+    received_bytes=None,
+    sent_bytes=None,
+    memory_bytes=None,
+    memory_limit_bytes=None,
+    own=None,
+)
 USE = Use(host=HostSample(cpu_s=1.0, cores=2.0, basis=Basis.HOST), workers={})
 
 
@@ -63,3 +74,15 @@ def test_each_report_is_counted_by_its_reason_and_each_reason_said_when_it_begin
     assert away.count("reports_dropped", reason="queue_full") == 3
     said = [(record.message, record.fields["reason"]) for record in caplog.records]  # type: ignore[attr-defined]
     assert said == [("report dropped", reason) for reason in ("msg_timed_out", "queue_full", "queue_full")]
+
+
+def test_an_agent_that_is_told_to_end_says_so_in_a_last_report_of_its_own() -> None:
+    away = Away()
+    away.reporter._reader = cast(CounterReader, SimpleNamespace(read=lambda pids: READING))
+    away.report(1)
+    before = time.time()
+    away.reporter.end()
+    [first, last] = [decode_report(payload) for payload, _ in away.waiting]
+    assert (first.sample.ended, first.sequence) == (False, 0)
+    assert (last.sample.ended, last.sequence, last.workers, last.key_groups) == (True, 1, (), ())
+    assert (last.interval_s, last.at_ms >= round(before * 1000)) == (1.0, True), "an interval at most"

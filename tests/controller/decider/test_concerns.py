@@ -14,6 +14,7 @@ from trimtab_controller.decider.concerns import (
     WorkerUse,
     concerns_of,
     follow_use,
+    name_concerns,
 )
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -203,3 +204,10 @@ def test_a_slow_growth_is_told_as_soon_as_it_is_more_than_a_window_works_off() -
     slow = [(60 * n, 0) for n in range(8)]
 
     assert [len(backlogs(*slow[:count])) for count in range(1, 9)] == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_a_second_host_that_claims_a_worker_is_told() -> None:
+    claimed = replace(node(W0, 0.1), claimed_by=(HostId("h9"),))
+    [concern] = name_concerns(window(0, (claimed, node(W1, 0.1))))
+    assert (concern.kind, concern.app, concern.workers) == (ConcernKind.WORKER_TWICE, APP, (W0,))
+    assert concern.detail == "w0 runs on h, and h9 also claims it; the claim does not count"

@@ -12,6 +12,7 @@ from trimtab_controller.decider.events import (
     IntentsChanged,
     SnapshotArrived,
 )
+from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import Limits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -44,8 +45,9 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
     made = decider(two_apps(), PAUSE)
     made.on_event(1011.0, of_app(window(OTHER, 1010.0, workers=tuple(OTHER.values())), "other"))
     made.on_event(1021.0, window(ON_W0, 1020.0))
-    assert made.known.not_ready is not None
-    assert made.known.not_ready.reason is SkipReason.HOSTS_LOST, "its two, of four"
+    lost = made.known.views[AppId("other")]
+    assert isinstance(lost, NotReady)
+    assert lost.reason is SkipReason.HOSTS_LOST, "its two, of four"
     made.on_event(1022.0, IntentsChanged(intents=(PAUSE, replace(FORGET_APP, app=AppId("other")))))
     decision = only(made.on_event(1031.0, window(ON_W0, 1030.0)))
     assert decision == Forgotten(

@@ -41,7 +41,8 @@ def test_the_placement_follows_renamed_merged_and_shrunk_operators_and_says_so()
 
 
 def test_while_workers_of_two_versions_run_nothing_is_decided() -> None:
-    decision = only(decider(execution(ON_W0)).on_event(1011.0, declared(window(ON_W0), {OPERATOR: 3}, {TOTALS: 3})))
+    versions = declared(window(BALANCED), {OPERATOR: 3}, {TOTALS: 3})
+    decision = only(decider(execution(BALANCED)).on_event(1011.0, versions))
     assert isinstance(decision, Skip)
     assert decision.reason is SkipReason.OPERATORS_DIFFER
     assert decision.detail == (

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from tests.controller.decider.decider_situations import W0, W1, kg, to_w1
+from tests.controller.decider.decider_situations import APP, W0, W1, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, execution, only, window
 from trimtab_controller.decider.decision import MaintenanceEnded, Scaled, Skip
 from trimtab_controller.decider.events import IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import check_cluster
+from trimtab_controller.decider.observing.observe import check_cluster, held_apps
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Scaling, ScalingPhase
 from trimtab_protocol.messages.commands import CommandKind
@@ -55,9 +55,11 @@ def test_a_silent_host_in_maintenance_is_not_lost_and_lowers_no_coverage() -> No
     liveness = Liveness()
     liveness.see(both, [W0])
     liveness.see(one, [W0])
+    assert held_apps(one, liveness, {})[APP].reason is SkipReason.HOSTS_LOST
+    assert held_apps(one, liveness, {}, {H1: frozenset({W1})}) == {}
     found = check_cluster(one, 1021.0, liveness, NEEDS)
     assert found is not None
-    assert found.reason is SkipReason.HOSTS_LOST
+    assert found.reason is SkipReason.LOW_COVERAGE
     assert check_cluster(one, 1021.0, liveness, NEEDS, {H1: frozenset({W1})}) is None
 
 

@@ -1,10 +1,13 @@
 """Snapshots that are stale or incomplete, and hosts that are lost."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 
 from tests.controller.decider.observed_snapshots import (
+    APP,
     END_S,
     NEEDS,
     W0,
@@ -14,16 +17,17 @@ from tests.controller.decider.observed_snapshots import (
     look,
     node,
     owned,
-    reason_of,
     snapshot,
 )
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import check_cluster, ownership
+from trimtab_controller.decider.observing.observe import check_cluster, held_apps, ownership
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_protocol.messages.names import WorkerId
+from trimtab_controller.execution.state import placement_of
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.snapshot import Snapshot
 
 
 def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
@@ -69,39 +73,97 @@ def test_low_coverage_names_the_hosts_that_no_longer_report() -> None:
     assert found.detail == "4 of 5 hosts reported, 95% needed; no longer: h4"
 
 
+WORKERS = [WorkerId(f"w{index}") for index in range(5)]
+OTHER = AppId("other")
+
+
+def held(seen: Snapshot, liveness: Liveness, owners: Mapping[KeyGroup, WorkerId] = MappingProxyType({})) -> set[AppId]:
+    placements = {APP: placement_of("c", APP, Epoch(1, 1), owners, None)}
+    found = held_apps(seen, liveness, placements)
+    assert {why.reason for why in found.values()} <= {SkipReason.HOSTS_LOST}
+    return set(found)
+
+
 def test_hold_when_forty_percent_of_the_hosts_are_lost_until_they_count_as_gone() -> None:
-    workers = [WorkerId(f"w{index}") for index in range(5)]
     liveness = Liveness()
-    liveness.see(snapshot([node(worker) for worker in workers], []), [])
-    four = snapshot([node(worker) for worker in workers[:4]], [])
-    assert check_cluster(four, END_S, liveness, NEEDS) is None
-    three = snapshot([node(worker) for worker in workers[:3]], [])
-    assert reason_of(check_cluster(three, END_S, liveness, NEEDS)) is SkipReason.HOSTS_LOST
+    liveness.see(snapshot([node(worker) for worker in WORKERS], []), [])
+    four = snapshot([node(worker) for worker in WORKERS[:4]], [])
+    assert held(four, liveness) == set()
+    three = snapshot([node(worker) for worker in WORKERS[:3]], [])
+    assert held(three, liveness) == {APP}
     later = replace(three, start_ms=1_611_000, end_ms=1_621_000)
     liveness.see(later, [])
-    assert check_cluster(later, 1621.0, liveness, NEEDS) is None
+    assert held(later, liveness) == set()
+
+
+def test_an_app_none_of_whose_workers_were_on_lost_hosts_is_not_held() -> None:
+    liveness = Liveness()
+    here = [node(worker, app=OTHER) for worker in WORKERS[:3]]
+    liveness.see(snapshot([*here, *map(node, WORKERS[3:])], []), [])
+    assert held(snapshot(here, []), liveness) == {APP}
+
+
+@pytest.mark.parametrize(
+    ("ended", "new", "taken", "is_held"),
+    [
+        (0, 0, True, True),  # the network may be to blame
+        (2, 0, True, False),
+        (2, 0, False, True),  # nobody else has its key groups yet
+        (1, 0, True, False),  # one of four is lost
+        (0, 1, True, False),  # one is lost, the other has been replaced
+    ],
+)
+def test_hosts_that_ended_in_order_or_were_replaced_are_not_missed_once_others_own_their_key_groups(
+    ended: int, new: int, taken: bool, is_held: bool
+) -> None:
+    """Pods have new names with every deployment."""
+    liveness, owners = Liveness(), {kg(0): WORKERS[3], kg(1): WORKERS[4]}
+    liveness.see(snapshot([node(worker) for worker in WORKERS], []), WORKERS)
+    gone = tuple(HostId(f"h{3 + index}") for index in range(ended))
+    pods = [node(WorkerId(f"w{7 + index}")) for index in range(new)]
+    reported = [owned(each.partition, W0) for each in owners] if taken else []
+    after = snapshot([*map(node, WORKERS[:3]), *pods], reported, end_ms=1_020_000, ended=gone)
+    liveness.see(after, WORKERS)
+    assert held(after, liveness, owners) == ({APP} if is_held else set())
+    if ended == 2 and taken:
+        whole = snapshot([node(worker) for worker in WORKERS], [], end_ms=1_030_000)
+        liveness.see(whole, WORKERS)
+        again = replace(after, end_ms=1_040_000, ended=())
+        liveness.see(again, WORKERS)
+        assert held(again, liveness, owners) == {APP}, "they had come back, and now nobody has said why they are away"
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_fleet_whose_hosts_have_all_been_replaced_is_not_lost(taken: bool) -> None:
+    liveness, owners = Liveness(), {kg(index): worker for index, worker in enumerate(WORKERS[:3])}
+    liveness.see(snapshot([node(worker) for worker in WORKERS[:3]], []), WORKERS[:3])
+    pods = [WorkerId(f"w{7 + index}") for index in range(3)]
+    reported = [owned(each.partition, pods[0]) for each in owners] if taken else []
+    after = snapshot(list(map(node, pods)), reported, end_ms=1_020_000)
+    liveness.see(after, WORKERS[:3])
+    assert held(after, liveness, owners) == (set() if taken else {APP})
 
 
 def test_a_successor_holds_too_when_no_host_has_reported_forty_percent_of_the_owners() -> None:
+    owners = {kg(0): W0, kg(1): W1}
     alone = replace(WHOLE, nodes=tuple(row for row in WHOLE.nodes if row.worker != W1))
     successor = Liveness()
     successor.see(alone, [W0, W1])
-    assert reason_of(check_cluster(alone, END_S, successor, NEEDS)) is SkipReason.HOSTS_LOST
+    assert held(alone, successor, owners) == {APP}
     later = replace(alone, start_ms=1_611_000, end_ms=1_621_000)
     successor.see(later, [W0, W1])
-    assert check_cluster(later, 1621.0, successor, NEEDS) is None  # it counts as gone
+    assert held(later, successor, owners) == set()  # it counts as gone
 
 
-@pytest.mark.parametrize(("strangers", "reason"), [(1, None), (2, SkipReason.HOSTS_LOST)])
-def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int, reason: SkipReason | None) -> None:
-    workers = [WorkerId(f"w{index}") for index in range(5)]
-    seen = snapshot([node(worker) for worker in workers[strangers:]], [])
+@pytest.mark.parametrize(("strangers", "is_held"), [(1, False), (2, True)])
+def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int, is_held: bool) -> None:
+    seen = snapshot([node(worker) for worker in WORKERS[strangers:]], [])
     successor = Liveness()
-    successor.see(seen, workers)
-
-    found = check_cluster(seen, END_S, successor, NEEDS)
-
-    assert (found and found.reason) == reason
+    successor.see(seen, WORKERS)
+    owners = {kg(index): worker for index, worker in enumerate(WORKERS)}
+    assert held(seen, successor, owners) == ({APP} if is_held else set())
+    nobody = replace(seen, nodes=tuple(replace(row, app=OTHER) for row in seen.nodes))
+    assert held(nobody, successor, owners) == set(), "nobody runs the app any more"
 
 
 def test_an_owner_that_was_seen_before_is_a_worker_that_is_away_and_no_lost_host() -> None:
@@ -109,7 +171,7 @@ def test_an_owner_that_was_seen_before_is_a_worker_that_is_away_and_no_lost_host
     liveness = Liveness()
     liveness.see(WHOLE, [W0, W1])
     liveness.see(alone, [W0, W1])
-    assert check_cluster(alone, END_S, liveness, NEEDS) is None
+    assert held(alone, liveness, {kg(0): W0, kg(1): W1}) == set()
 
 
 def test_only_running_workers_say_what_they_own() -> None:

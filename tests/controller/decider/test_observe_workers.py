@@ -119,6 +119,25 @@ def test_two_workers_under_one_name_are_named_with_their_hosts() -> None:
     )
 
 
+def test_who_owns_nothing_and_declares_other_operators_stops_no_plan_of_the_others() -> None:
+    """Any host may say that it runs the app: its word does not count against that of all owners."""
+    foreign = node(WorkerId("w9"), operators={TOTALS: 7})
+    nodes = (node(W0, operators={OPERATOR: 3}), node(W1, operators={OPERATOR: 3}), foreign)
+    found = look(replace(WHOLE, nodes=nodes))
+    assert isinstance(found, AppView)
+    assert [worker.id for worker in found.workers] == [W0, W1]
+    assert [(each.id, each.reason) for each in found.fixed] == [("w9", SkipReason.OPERATORS_DIFFER)]
+    assert found.sizes == {OPERATOR: 3}
+
+
+def test_owners_that_differ_and_workers_of_an_app_without_a_placement_stop_its_plans() -> None:
+    foreign = node(WorkerId("w9"), operators={TOTALS: 7})
+    apart = (node(W0, operators={OPERATOR: 3}), node(W1, operators={TOTALS: 3}), foreign)
+    assert reason_of(look(replace(WHOLE, nodes=apart))) is SkipReason.OPERATORS_DIFFER
+    alike = (node(W0, operators={OPERATOR: 3}), node(W1, operators={OPERATOR: 3}), foreign)
+    assert reason_of(look(replace(WHOLE, nodes=alike), placement=None)) is SkipReason.OPERATORS_DIFFER
+
+
 OTHER = AppId("other")
 
 

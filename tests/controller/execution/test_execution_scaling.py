@@ -16,6 +16,7 @@ from tests.controller.execution.execution_transcripts import (
     handover,
     kg,
     published,
+    refused,
     released,
     rows,
     started,
@@ -28,14 +29,16 @@ from trimtab_controller.execution.events import (
     Resumed,
     ScalingWanted,
 )
+from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
+from trimtab_controller.execution.scalings import IN_A_ROW_S
 from trimtab_controller.execution.state import (
     Execution,
     Scaling,
     ScalingPhase,
     placement_of,
 )
-from trimtab_protocol.messages.commands import CommandKind, Phase
+from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.placement import Placement
 
@@ -120,3 +123,21 @@ def test_a_wish_that_is_refused_ends_too() -> None:
     [publish] = given.on_event(T0, ForgetWanted(answered=("forget/app/app",)))
     assert isinstance(publish, Publish)
     assert (publish.placements, publish.execution) == ((), replace(before, number=2))
+
+
+def test_repetitions_are_counted_until_the_kind_changes_and_a_successor_goes_on() -> None:
+    machine = started(W1)
+    stop = ScalingWanted(kind=CommandKind.STOP, worker=W0, host=HOSTS[W0])
+    for times in (1, 2):
+        at = T0 + 100 * times
+        command = published(machine.on_event(at, stop)).commands[0]
+        machine.on_event(at + 1, refused(command, Refusal.NOT_EMPTY))
+        found = machine.state.scalings[W0]
+        assert (found.times, found.refusal) == (times, Refusal.NOT_EMPTY)
+    entry = JournalEntry(execution=machine.state)
+    assert decode_entry(encode_entry(entry)).execution.scalings == machine.state.scalings
+    machine.on_event(T0 + 300, replace(stop, kind=CommandKind.START))
+    assert machine.state.scalings[W0].times == 1
+    machine.on_event(T0 + 400, stop)
+    machine.on_event(T0 + 400 + IN_A_ROW_S, stop)
+    assert machine.state.scalings[W0].times == 1, "long after the last one"

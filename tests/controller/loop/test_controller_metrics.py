@@ -383,3 +383,18 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
     plans |= {("propose", str(reason)) for reason in PlanReason if reason.may_wait}
     assert sorted({names_of(each) for each in decisions} | plans) == sorted(ALL_NAMES)
     assert {type(each) for each in decisions} | {Planned, Proposed} == set(get_args(Decision))
+
+
+def test_nothing_is_shown_any_longer_of_an_app_that_is_gone() -> None:
+    """One host can invent apps, and each had these for ever."""
+    metrics, other = Metrics(), AppId("other")
+    metrics.keep_apps({APP, other})
+    for app in (APP, other):
+        for gauge in (metrics.lower_bound, metrics.planned, metrics.measured):
+            gauge.labels(app).set(1.0)
+        metrics.handovers.guard_stopped(app)
+        metrics.handovers.see_pace(app, 2)
+    metrics.keep_apps({APP})
+    shown = {sample.labels["app"] for family in metrics.registry.collect() for sample in family.samples
+             if "app" in sample.labels}  # fmt: skip
+    assert shown == {APP}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from trimtab_controller.stream.assemble import Assembler
-from trimtab_controller.stream.measures import Kind, Row
+from trimtab_controller.stream.measures import ENDED, Kind, Row
 from trimtab_controller.stream.rows import table_of
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -12,7 +12,15 @@ WINDOW_MS = 10_000
 APP = AppId("app")
 
 
-def host(name: str, start_ms: int, seconds: float, *, samples: int | None = None, last_ms: int | None = None) -> Row:
+def host(
+    name: str,
+    start_ms: int,
+    seconds: float,
+    *,
+    samples: int | None = None,
+    last_ms: int | None = None,
+    ended: bool = False,
+) -> Row:
     return Row(
         start_ms=start_ms,
         kind=Kind.HOST,
@@ -28,7 +36,7 @@ def host(name: str, start_ms: int, seconds: float, *, samples: int | None = None
         covered_s=seconds,
         sums=[0.5 * seconds, 1000 * seconds, None, None, None],
         known_s=[seconds, seconds, 0.0, 0.0, 0.0],
-        levels=[2.0, 1.0, 4e9, None, None, None, None, None],
+        levels=[2.0, 1.0 + (ENDED if ended else 0), 4e9, None, None, None, None, None],
     )
 
 

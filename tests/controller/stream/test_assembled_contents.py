@@ -95,6 +95,26 @@ def test_two_workers_under_one_name_are_told_from_one_that_moved() -> None:
     assert on_two(*later) == ("h1", ("h0",)), "for two seconds it ran on both"
 
 
+def test_a_claim_to_a_worker_that_its_host_still_reports_does_not_count() -> None:
+    """Any host could name the workers of others, which stopped all plans for their app, or spoke for them."""
+    machine = assembler(("h0", "h1"))
+
+    def nodes(start_ms: int, *on: str) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+        rows = [host("h0", start_ms, 10), host("h1", start_ms, 10)]
+        rows += [row for row in (worker("w0", each) for each in rows) if row.host in on]
+        rows += [key_group(index, each, owner="w0") for index, each in enumerate(rows[:2]) if each.host in on]
+        [snapshot] = machine.on_rows(rows, now_ms=start_ms + 10_100)
+        assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+        assert len(snapshot.key_groups) == (1 if snapshot.nodes[0].claimed_by else len(on))
+        return [(node.host, node.also_on, node.claimed_by) for node in snapshot.nodes]
+
+    assert nodes(0, "h0") == [("h0", (), ())]
+    assert nodes(10_000, "h0", "h1") == [("h0", (), ("h1",))]
+    assert nodes(20_000, "h0", "h1") == [("h0", (), ("h1",))]
+    assert nodes(30_000, "h1") == [("h1", (), ())], "its host reports without it: it has moved"
+    assert nodes(40_000, "h0", "h1") == [("h1", (), ("h0",))]
+
+
 def test_a_worker_that_its_old_host_says_away_has_moved() -> None:
     whole = [host("h0", 0, 10), host("h1", 0, 10)]
     away = worker("w0", host("h0", 0, 6, last_ms=9_500), state=3)._replace(app=None)

@@ -206,3 +206,23 @@ def test_the_snapshots_that_a_batch_completes_name_the_hosts_whose_signatures_it
     machine.doubt({}, {})  # a later look completes the window
     [later] = machine.on_rows([host("h0", 20_000, 10)], now_ms=30_100)
     assert (dict(later.unsigned), dict(later.doubted)) == ({"unsigned": 3}, {"h2": "unknown_key"})
+
+
+@pytest.mark.parametrize("expected", [None, ("h0", "h1", "h2")])
+def test_a_host_whose_agent_has_said_that_it_ends_is_neither_awaited_nor_expected(
+    expected: tuple[str, ...] | None,
+) -> None:
+    """Pods have new names with every deployment; until now each delayed three windows, and lowered the coverage."""
+    machine = assembler(expected)
+    machine.on_rows([host(name, 0, 10) for name in ("h0", "h1", "h2")], now_ms=10_100)
+    ends = host("h2", 10_000, 0.5, samples=1, last_ms=10_250, ended=True)
+    rows = [host("h0", 10_000, 10), host("h1", 10_000, 10), ends]
+    [*_, snapshot] = machine.on_rows(rows, now_ms=20_100)
+    assert (snapshot.end_ms, snapshot.hosts_seen, snapshot.hosts_expected, snapshot.ended) == (20_000, 2, 2, ("h2",))
+    assert decode_snapshot(encode_snapshot(snapshot)).ended == snapshot.ended
+    [later] = machine.on_rows([host("h0", 20_000, 10), host("h1", 20_000, 10)], now_ms=30_100)
+    assert (later.hosts_seen, later.hosts_expected) == (2, 2)
+    back = [host(name, 30_000, 10) for name in ("h0", "h1", "h2")]
+    [again] = machine.on_rows(back, now_ms=40_100)
+    assert (again.hosts_seen, again.hosts_expected, again.ended) == (2 if expected is None else 3, again.hosts_seen, ())
+    assert machine.on_rows([host("h0", 40_000, 10), host("h1", 40_000, 10)], now_ms=50_100) == [], "it is awaited again"

@@ -102,7 +102,7 @@ REPORT = Report(
     cluster=CLUSTER, host=HOST, at_ms=999_000, interval_s=1.0, sequence=5,
     sample=HostSample(
         cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=5, sent_bytes=6, memory_bytes=7, memory_limit_bytes=8,
-        disk_total_bytes=10**12, disk_free_bytes=10**11, zone="rack-7",
+        disk_total_bytes=10**12, disk_free_bytes=10**11, zone="rack-7", ended=True,
     ),
     workers=(
         WorkerSample(
@@ -122,7 +122,7 @@ REPORT = Report(
 )  # fmt: skip
 SNAPSHOT = Snapshot(
     cluster=CLUSTER, start_ms=989_000, end_ms=999_000, published_ms=999_900, hosts_seen=1, hosts_expected=2,
-    watermark_ms=990_000, late_rows=3, rejected={"malformed": 2},
+    watermark_ms=990_000, late_rows=3, rejected={"malformed": 2}, ended=(HOST,),
     hosts=(HostWindow(host=HOST, covered_s=10.0, cpu=0.5, cores=2.0, basis=Basis.HOST, received_bytes_s=1.5,
         disk_total_bytes=10**12, disk_free_bytes=10**11, zone="rack-7"),),
     nodes=(

@@ -24,6 +24,7 @@ from trimtab_controller.stream.claims import claims_of
 from trimtab_controller.stream.measures import (
     ABSENCES,
     BASES,
+    ENDED,
     FRESH,
     LEVEL_COLUMNS,
     LEVELS,
@@ -346,7 +347,7 @@ def _value(sample: Any, name: str) -> float | None:
         case "state":
             found = STATES.index(sample.state)  # type: ignore[assignment]
         case "basis":
-            found = BASES.index(sample.basis)  # type: ignore[assignment]
+            found = BASES.index(sample.basis) + ENDED * sample.ended  # type: ignore[assignment]
         case _:
             found = getattr(sample, name)
     return None if found is None else float(found)

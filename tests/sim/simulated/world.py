@@ -181,7 +181,8 @@ class World:
     def _watch_hosts(self) -> None:
         """A controller knows the hosts it has heard of, and of earlier ones the workers that the placement names."""
         now = self.timeline.now
-        known = lost = 0
+        known = lost = new = 0
+        owned_there: set[WorkerId] = set()
         placed = self.checker.placed_workers()
         placed_before = 0
         for host in self.hosts.values():
@@ -196,7 +197,11 @@ class World:
             else:
                 known += silent_s < FORGOTTEN_S
                 lost += is_lost
-        share = max(lost / max(1, known), placed_before / max(1, len(placed)))
+                owned_there |= placed.intersection(host.names) if is_lost else set()
+            new += silent_s == 0.0 and host.joined_at is not None and now - host.joined_at < FORGOTTEN_S
+        # A new host may have come for a lost one, and an app that owned nothing there is not held.
+        share = max(0, lost - new) / max(1, known) if owned_there else 0.0
+        share = max(share, placed_before / max(1, len(placed)))
         self.checker.lost_hosts_share = share
         if share < LOST_HOSTS_SHARE:
             self.checker.hold_since = None
@@ -216,7 +221,8 @@ class World:
         machine.clock_ahead_s = self.random.uniform(-0.5, 0.5)
         machine.start_worker = lambda worker: self.start_worker(name, worker)
         names = [WorkerId(f"w{len(self.hosts)}{letter}") for letter in "ab"[: self.random.choice((1, 1, 1, 2))]]
-        self.hosts[name] = Host(machine=machine, names=names)
+        began = self.broker.end(self.topics.reports) > 0
+        self.hosts[name] = Host(machine=machine, names=names, joined_at=self.timeline.now if began else None)
         if self._enforces:
             self._say_keys(name, load_or_make_key(key_file(machine)))
         self.start_host(name)

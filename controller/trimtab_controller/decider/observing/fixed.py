@@ -29,6 +29,7 @@ from trimtab_protocol.wording import first_few
 MEANING = {
     SkipReason.WORKER_MISSING: "own key groups but are away",
     SkipReason.WORKER_NOT_RUNNING: "do not run",
+    SkipReason.OPERATORS_DIFFER: "declare other operators than all that own key groups",
     SkipReason.WORKER_NOT_STEERING: "only report",
     SkipReason.WORKER_INCOMPLETE: "reported only in part",
     SkipReason.OWNER_UNKNOWN: "report key groups, and nothing else is known of them",
@@ -42,6 +43,7 @@ class Reported:
     """What a window shows of one app: its workers and key groups.
 
     `unseen` = owners in the placement that nobody reports; `absent` = those of them that may come back any moment.
+    `outvoted` = workers that declare other operators than the owners.
     """
 
     app: AppId
@@ -49,6 +51,7 @@ class Reported:
     blocks: Sequence[KeyGroupBlock]
     absent: Collection[WorkerId]
     unseen: Collection[WorkerId]
+    outvoted: Collection[WorkerId] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,18 @@ def check_agreement(app: AppId, rows: Iterable[NodeWindow]) -> NotReady | None:
         told.append(f"{first_few(workers)}: {own or 'no more than the others'}")
     detail = f"its workers declare different operators; {'; '.join(told)}"
     return NotReady(reason=SkipReason.OPERATORS_DIFFER, detail=detail, app=app)
+
+
+def outvoted(app: AppId, rows: Sequence[NodeWindow], owners: Collection[WorkerId]) -> frozenset[WorkerId]:
+    """The workers without key groups in the placement that declare other operators than all `owners` in it.
+
+    Nothing moves to them; they must not stop all plans for the app.  Any host can name it.
+    """
+    said = {row.worker: row.operators for row in rows if row.app == app and row.operators is not None}
+    first = next((operators for worker, operators in said.items() if worker in owners), None)
+    if first is None or any(operators != first for worker, operators in said.items() if worker in owners):
+        return frozenset()
+    return frozenset(worker for worker, operators in said.items() if operators != first)
 
 
 def versions_differ(app: AppId, rows: Iterable[NodeWindow]) -> str | None:
@@ -168,6 +183,8 @@ def _fixed_workers(reported: Reported) -> dict[WorkerId, FixedWorker]:
     for row in reported.rows:
         if row.state is not WorkerState.RUNNING:
             found[row.worker] = SkipReason.WORKER_NOT_RUNNING, str(row.state)
+        elif row.worker in reported.outvoted:
+            found[row.worker] = SkipReason.OPERATORS_DIFFER, ""
         elif not row.steering:
             found[row.worker] = SkipReason.WORKER_NOT_STEERING, row.reason or "no reason is given"
         elif not row.complete:
@@ -181,7 +198,8 @@ def _fixed_workers(reported: Reported) -> dict[WorkerId, FixedWorker]:
 
 def _trusted(reported: Reported) -> set[WorkerId]:
     """The workers whose word counts for which key groups they own."""
-    return {row.worker for row in reported.rows if row.state is WorkerState.RUNNING and row.complete}
+    running = {row.worker for row in reported.rows if row.state is WorkerState.RUNNING and row.complete}
+    return running.difference(reported.outvoted)
 
 
 def _not_whole(

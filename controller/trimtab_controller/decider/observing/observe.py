@@ -10,7 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from trimtab_controller.decider.observing.fixed import Reported, check_agreement, check_workers, divide, runs_and_steers
+from trimtab_controller.decider.observing.fixed import (
+    Reported,
+    check_agreement,
+    check_workers,
+    divide,
+    outvoted,
+    runs_and_steers,
+)
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
@@ -57,15 +64,6 @@ def check_cluster(
         detail = f"the window that has just come ended {age_s:.0f} s ago: Spark is late, or this clock is ahead"
         return NotReady(reason=SkipReason.STALE_SNAPSHOT, detail=detail)
     lost = [host for host in liveness.lost_hosts(snapshot) if host not in maintained]
-    known = liveness.hosts.keys() - set(maintained)
-    if lost and len(lost) >= LOST_HOSTS_SHARE * len(known):
-        detail = f"{len(lost)} of {len(known)} hosts no longer report: {first_few(lost)}"
-        return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
-    owners = liveness.lost_owners(snapshot.end_ms / 1000.0)
-    if owners and len(owners) >= LOST_HOSTS_SHARE * len(liveness.owners):
-        share = f"{len(owners)} of {len(liveness.owners)} workers that own key groups"
-        detail = f"no host reports {share}: {first_few(owners)}"
-        return NotReady(reason=SkipReason.HOSTS_LOST, detail=detail)
     off = len(set(maintained) & liveness.hosts.keys() - {row.host for row in snapshot.hosts})
     expected = max(snapshot.hosts_seen, snapshot.hosts_expected - off)
     if (snapshot.hosts_seen / expected if expected else 0.0) < needs.min_coverage:
@@ -74,6 +72,34 @@ def check_cluster(
         detail = f"{share}, {needs.min_coverage:.0%} needed{missing}"
         return NotReady(reason=SkipReason.LOW_COVERAGE, detail=detail)
     return None
+
+
+def held_apps(
+    snapshot: Snapshot,
+    liveness: Liveness,
+    placements: Mapping[AppId, Placement],
+    maintained: Collection[HostId] = (),
+) -> dict[AppId, NotReady]:
+    """The apps that had workers on lost hosts, while so many hosts are lost that the network may be to blame.
+
+    A controller that has just started sees it by the owners that no host reports; apps that nobody runs do not count.
+    """
+    reporting = {row.host for row in snapshot.hosts} - set(maintained)
+    missed = liveness.missed_hosts(snapshot, placements, maintained)
+    held: dict[AppId, str] = {}
+    if missed and len(missed) >= LOST_HOSTS_SHARE * (len(missed) + len(reporting)):
+        detail = f"{len(missed)} of {len(missed) + len(reporting)} hosts no longer report: {first_few(missed)}"
+        held = dict.fromkeys(liveness.apps_on(missed), detail)
+    strangers = set(liveness.lost_owners(snapshot.end_ms / 1000.0))
+    run = {row.app for row in snapshot.nodes if row.state is not WorkerState.AWAY}
+    owners = {app: placed_workers([each]) for app, each in placements.items()} if strangers else {}
+    owners = {app: workers for app, workers in owners.items() if app in run}
+    total = frozenset().union(*owners.values())
+    absent = sorted(strangers & total)
+    if absent and len(absent) >= LOST_HOSTS_SHARE * len(total):
+        detail = f"no host reports {len(absent)} of {len(total)} workers that own key groups: {first_few(absent)}"
+        held |= {app: detail for app, workers in owners.items() if workers & strangers}
+    return {app: NotReady(reason=SkipReason.HOSTS_LOST, detail=why, app=app) for app, why in sorted(held.items())}
 
 
 def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[AppId, Snapshot]:
@@ -146,17 +172,20 @@ def observe(
     rows = [row for row in rows if row.state is not WorkerState.AWAY or row.worker in owners]
     unseen = placed - elsewhere - {row.worker for row in rows}
     absent = {worker for worker in unseen if not liveness.gone(worker, end_s, needs.lost_worker_s)}
-    missing = check_workers(app, rows, absent) or check_agreement(app, rows)
+    others = outvoted(app, rows, placed)
+    deciding = [row for row in rows if row.worker not in others]
+    missing = check_workers(app, rows, absent) or check_agreement(app, deciding)
     if missing is not None:
         return missing
-    declared = _declared(app, rows)
+    declared = _declared(app, deciding)
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change, some reports still show the old ones.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
     missing = _check_size(app, blocks, {row.worker for row in rows} | absent, older)
     if missing is not None:
         return missing
-    found = divide(Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen), wanted, placement)
+    reported = Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen, outvoted=others)
+    found = divide(reported, wanted, placement)
     if isinstance(found, NotReady):
         return found
     fixed = tuple(_with_worker(each, rows, liveness, draining, zones) for each in found.fixed)

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trimtab_controller.decider.decision import Scaled
-from trimtab_controller.decider.drained import SCALING_PATIENCE_S
+from trimtab_controller.decider.drained import patience_s
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.fixed import is_of_differing
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
+from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind
@@ -92,7 +93,7 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
     scaling = execution.scalings.get(worker)
     if scaling is None or scaling.command.kind is not CommandKind.STOP or scaling.phase is not ScalingPhase.FAILED:
         return None
-    if snapshot.start_ms / 1000.0 >= scaling.at + SCALING_PATIENCE_S:
+    if snapshot.start_ms / 1000.0 >= scaling.at + patience_s(scaling):
         return None
     old = "; an agent older than 0.2.0 cannot stop a worker with key groups: restart it by yourself"
     return f"{worker} was not stopped ({scaling.detail or 'no reason is given'}), and is tried again{old}"
@@ -100,6 +101,9 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
 
 def _others(found: Restarting, rows: dict[WorkerId, NodeWindow], execution: Execution, known: Known) -> str | None:
     """Which workers of the app do not run yet: one more would be too many."""
+    view = known.views.get(found.app)
+    if isinstance(view, NotReady) and view.reason is SkipReason.HOSTS_LOST:
+        return f"{view.reason}: {view.detail}"
     busy = sorted(row.worker for row in rows.values() if row.app == found.app and row.state in ON_THE_WAY)
     if busy:
         return f"{first_few(busy)} must run again first: {rows[busy[0]].state}"

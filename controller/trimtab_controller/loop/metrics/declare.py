@@ -13,10 +13,13 @@ class Declare:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
+        self.of_apps: list[Counter | Gauge] = []  # those with the label `app`
 
     def counter(self, name: str, text: str, *labels: str) -> Counter:
         """What this process counts."""
-        return Counter(PREFIX + name, text, labels, registry=self._registry)
+        made = Counter(PREFIX + name, text, labels, registry=self._registry)
+        self.of_apps += [made] if "app" in labels else []
+        return made
 
     def followed(self, name: str, text: str, *labels: str) -> Followed:
         """A count that others keep."""
@@ -24,7 +27,9 @@ class Declare:
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:
         """A value that goes up and down."""
-        return Gauge(PREFIX + name, text, labels, registry=self._registry)
+        made = Gauge(PREFIX + name, text, labels, registry=self._registry)
+        self.of_apps += [made] if "app" in labels else []
+        return made
 
     def seconds(self, name: str, text: str, *labels: str) -> Histogram:
         """A histogram of durations in seconds."""

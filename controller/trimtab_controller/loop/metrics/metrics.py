@@ -1,7 +1,7 @@
 """The Prometheus metrics of one term of the controller."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from prometheus_client import CollectorRegistry
 
@@ -14,7 +14,7 @@ from trimtab_controller.loop.metrics.handovers import HandoverMetrics
 from trimtab_controller.loop.metrics.hosts import WORKERS_AND_HOSTS
 from trimtab_controller.loop.metrics.messages import MessageMetrics
 from trimtab_controller.loop.metrics.shown import show
-from trimtab_protocol.messages.names import HostId
+from trimtab_protocol.messages.names import AppId, HostId
 
 
 class Metrics:
@@ -23,6 +23,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         declare = Declare(self.registry)
+        self._of_apps = declare.of_apps
+        self._told_apps: set[AppId] = set()
         self.handovers = HandoverMetrics(declare)
         self.messages = MessageMetrics(declare)
         self._known = [
@@ -62,6 +64,13 @@ class Metrics:
         """Show what is known of apps, workers and hosts, and nothing else; `Known()` = nothing is known any longer."""
         for each, gauge in self._known:
             show(gauge, each.values(known))
+
+    def keep_apps(self, apps: Collection[AppId]) -> None:
+        """Remove all that is still shown of apps other than these: nobody runs them, and they have no placement."""
+        for each in self._told_apps.difference(apps):
+            for metric in self._of_apps:
+                metric.remove_by_labels({"app": each})
+        self._told_apps = set(apps)
 
     def see_concerns(self, concerns: Iterable[Concern]) -> None:
         """Set the present concerns, and remove those of all other apps."""

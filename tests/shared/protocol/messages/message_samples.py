@@ -75,6 +75,7 @@ REPORT = report.Report(
         disk_total_bytes=10**12,
         disk_free_bytes=10**11,
         zone="rack-7",
+        ended=True,
     ),
     workers=(
         report.WorkerSample(
