@@ -33,8 +33,9 @@ class SteeringSettings:
     """How long begun events of released key groups may take to finish."""
     commit_limit_s: float = 5.0
     """How long the commit that proves membership may take."""
-    catch_up_limit_s: float = 10.0
-    """How long the target may take to apply the changelog's last records."""
+    catch_up_limit_s: float = 2.5
+    """How long the target may take to apply the changelog's last records; less than `took_limit_s`, since it gives the
+    key groups back after that."""
     took_limit_s: float = 4.0
     """How long the source waits for the target's `took` record before it asks for a rebalance."""
 

@@ -5,6 +5,9 @@ Who owns a key group in generation g:
 - Until a `released` record of g is in the hand-over topic: the worker that the group protocol named.  It writes the
   record only after it has finished, flushed and committed under g.
 - From then on: the target of that record.  It starts only after the broker accepted a commit of its own under g.
+  If it cannot take over and has not owned them, it writes a `released` record of its own with the same offsets and
+  ends: then the first owner is the target, and takes them back in the same way.  A worker takes only what it has
+  announced itself: one record for each prepare of its own, or the return of what it has released.
 - Between generations the group protocol decides.
 
 The broker checks member and generation of a commit, so both workers were members of g when they committed.

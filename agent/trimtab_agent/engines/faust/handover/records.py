@@ -38,6 +38,11 @@ def took(record: HandoverRecord) -> HandoverRecord:
     return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
 
 
+def given_back(record: HandoverRecord) -> HandoverRecord:
+    """The record with which a target that has never owned the key groups releases them to their source again."""
+    return replace(record, source=record.target, target=record.source)
+
+
 def _rows(offsets: Mapping[TP, int]) -> Offsets:
     return tuple((tp.topic, tp.partition, offset) for tp, offset in sorted(offsets.items()))
 
