@@ -280,8 +280,8 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         STATE.TopicPartitionState,
         (),
-        "setting a partition's position",
-        ("awaiting_reset",),
+        "setting a partition's position, and reading it",
+        ("awaiting_reset", "has_valid_position", "position", "lso"),
         (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
     ),
 )

@@ -29,6 +29,8 @@ class SteeringSettings:
     """How long a standby may take to catch up."""
     prepared_lag_records: int = 50
     """A standby at most this many records behind the changelogs' current ends counts as prepared."""
+    prepared_lag_s: float = 0.1
+    """So does one that needs at most so long for what it is behind, at the rate at which this worker reads."""
     drain_limit_s: float = 10.0
     """How long begun events of released key groups may take to finish."""
     commit_limit_s: float = 5.0

@@ -93,13 +93,19 @@ class FaustCommandExecutor:
         limit_s = min(parts.settings.prepare_limit_s, command.deadline - time.time())
         deadline = time.monotonic() + limit_s
         await parts.reconciler.warm(command.key_groups, generation)
-        while (lag := await parts.standbys.lag_records(command.key_groups)) > parts.settings.prepared_lag_records:
+        while (lag := await parts.standbys.lag_records(command.key_groups)) > self._prepared_lag:
             parts.handover.check(generation)
             if time.monotonic() > deadline:
                 raise Denied(Refusal.CATCH_UP_TIMEOUT, f"{lag} records behind after {limit_s:.1f} s")
             await asyncio.sleep(POLL_S)
         parts.handover.check(generation)
         return lag
+
+    @property
+    def _prepared_lag(self) -> float:
+        """How many records behind a standby may be to count as prepared."""
+        settings = self._parts.settings
+        return max(settings.prepared_lag_records, settings.prepared_lag_s * self._parts.standbys.records_s)
 
     async def _abandon(self, command: Command, answer: Answer) -> None:
         assert command.handover is not None

@@ -79,6 +79,7 @@ class Standbys:
     """Nothing is followed but what the test says."""
 
     applied_records = 0
+    records_s = 0.0
     stopped = False
 
     async def lag_records(self, key_groups: Any) -> int:
