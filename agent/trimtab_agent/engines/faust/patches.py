@@ -50,6 +50,11 @@ it writes old state. | The queue is emptied once for each assignment, before any
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
+| `recovery-ends-at-position` | A recovery ends with a changelog's last record. Where a transaction's marker, an \
+aborted or a removed record is the last, it waits for ever. | It ends when the consumer's position has reached the \
+end. | `transport/consumer.py` |
+| `no-aborted-state` | An app that was `exactly_once` restores records of aborted transactions. | It leaves them out. \
+| `transport/thread.py` |
 """
 
 from enum import StrEnum
@@ -76,3 +81,5 @@ class Patch(StrEnum):
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     STANDBY_KEPT = "standby-records-kept"
     TOPICS_KNOWN = "topics-known-before-assignment"
+    ENDS_AT_POSITION = "recovery-ends-at-position"
+    NOT_ABORTED = "no-aborted-state"

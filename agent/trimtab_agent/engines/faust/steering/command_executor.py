@@ -126,12 +126,12 @@ class FaustCommandExecutor:
         assert command.target is not None
         target, limit_s = command.target, parts.settings.placement_wait_s
         if not await wait_until(parts.app, lambda: parts.shared.is_placed(key_groups, target), limit_s):
-            raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {command.target} as their owner")
-        began = time.monotonic()
-        given = await parts.handover.release(key_groups, generation)
+            raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {target} as their owner")
+        wait_s = command.deadline - time.time() - parts.settings.commit_limit_s
+        given = await parts.handover.release(key_groups, generation, wait_s)
         log.info("hand-over %s: released %s to %s", command.handover, _names(key_groups), command.target)
         parts.work.start(parts.windows.follow())
-        record = released(command, given, parts.shared.cluster, time.monotonic() - began)
+        record = released(command, given, parts.shared.cluster)
         parts.pending.release(record)
         try:
             await parts.side.publish(record)

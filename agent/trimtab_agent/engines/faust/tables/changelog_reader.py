@@ -23,8 +23,8 @@ from trimtab_agent.engines.faust.transport.client import Connection, for_ever
 CHUNK_RECORDS = 500
 """Largest number of records applied at once under the lock: takes a few milliseconds."""
 IDLE_S = 0.1
-"""Pause while there is nothing to follow, and after each read at the end of all that is followed.  Each read takes the interpreter away
-from the app's agents, and costs about as much for one record as for a hundred."""
+"""Pause while there is nothing to follow, and after each read at the end of all that is followed.  Each read takes the
+interpreter away from the app's agents, and costs about as much for one record as for a hundred."""
 
 
 class _Message(NamedTuple):
@@ -148,7 +148,7 @@ class ChangelogReader:
             self._busy = 0.9 * before + records, 0.9 * took_s + seconds
 
     def _advance(self, reader: Any) -> bool:
-        """Note the reader's positions; returns whether it has read all that the broker could give when it last answered.
+        """Note the reader's positions; returns whether it has read all that the broker had when it last answered.
 
         `_apply` has applied all records before a position, unless something has changed since the last seek.
         """

@@ -50,7 +50,7 @@ class Handover:
         if generation != self.generation:
             raise GenerationOver(f"not stable in generation {generation}")
 
-    async def release(self, key_groups: Any, generation: int) -> Given:
+    async def release(self, key_groups: Any, generation: int, wait_s: float) -> Given:
         if self.fault is not None:
             raise self.fault
         return Given(offsets={TP("in", 0): 7}, ends={TP("log", 0): 5}, drain_s=0.1, flush_s=0.2, commit_s=0.3)
@@ -392,7 +392,7 @@ def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_
     def note() -> None:
         seen.append(worker.status.work_beside_the_job)
 
-    async def release_takes(key_groups: Any, generation: int) -> Given:
+    async def release_takes(key_groups: Any, generation: int, wait_s: float) -> Given:
         note()
         raise Denied(Refusal.DRAIN_TIMEOUT, "slow")
 
