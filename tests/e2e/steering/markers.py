@@ -14,7 +14,7 @@ from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 COUNTS = CHANGELOGS[0]
-BATCH_S = 5.0
+BATCH_S = 6.0
 WRONG = b"1000000"
 """A count that no key has; who applies it is found by the judge."""
 
@@ -94,7 +94,7 @@ async def held(cluster: Cluster) -> None:
         return sum(each.backlog or 0 for _, said in cluster.agent.statistics.values() for each in said.key_groups)
 
     hold.write_text("600")
-    await asyncio.sleep(4.0)
+    await asyncio.sleep(5.0)
     assert waiting() < cluster.setup.rate, "what an agent holds counts as waiting"
     assert not await cluster.hand_over((key_group,), source, _other(cluster, source), took_limit_s=1.0)
     refused = next(ack for ack in reversed(cluster.agent.acks) if ack.refusal is Refusal.DRAIN_TIMEOUT)
@@ -103,7 +103,7 @@ async def held(cluster: Cluster) -> None:
     cluster.place((key_group,), (source,))
     await cluster.publish()
     hold.write_text(f"{BATCH_S}")
-    await asyncio.sleep(2.5 * BATCH_S)
+    await asyncio.sleep(2.2 * BATCH_S)
     assert await cluster.hand_over((key_group,), source, _other(cluster, source), took_limit_s=15.0)
     assert (cluster.moves[-1].pause_s or 0.0) < BATCH_S - 1.0, "it stood still although the flush was far away"
     hold.unlink()

@@ -12,8 +12,8 @@ from typing import Any
 
 from faust.types import TP
 
-EARLY_S = 1.0
-"""So long before an event is expected to end its key group stops: it was seen about once a second."""
+EARLY_S = 2.0
+"""So long before an event is expected to end its key group stops: when earlier ones ended is known to a second."""
 FADES = 0.8
 """What is left of the longest time when a shorter one is seen: an app may have become faster."""
 
@@ -37,17 +37,18 @@ class EventsInWork:
         self.counts: Counter[TP] = Counter()
         """How many were in work when `see` looked last."""
         self._oldest: dict[TP, InWork] = {}
+        self._seen_at = 0.0
         self._longest: dict[TP, float] = {}
 
     def see(self, begun: Collection[Any], now: float) -> None:
         """Look at all begun events (Faust's messages); `now` in monotonic seconds.  Call it about once a second."""
         self.counts = Counter(message.tp for message in begun)
-        present, before = oldest_of(begun, now), self._oldest
+        present, before, passed_s = oldest_of(begun, now), self._oldest, now - self._seen_at
         for tp, seen in before.items():
             still = present.get(tp)
             if still is None or still.offset != seen.offset:
-                self.note(tp, seen.age_s)
-        self._oldest = present
+                self.note(tp, seen.age_s + passed_s)  # at most: it has ended since
+        self._oldest, self._seen_at = present, now
 
     def note(self, tp: TP, seconds: float) -> None:
         """An event of this partition took so long."""
