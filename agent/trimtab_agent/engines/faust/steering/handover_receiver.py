@@ -1,5 +1,6 @@
 """Reacts to the hand-over records of other workers: takes over key groups that are released to this worker."""
 
+import asyncio
 import logging
 import time
 
@@ -75,9 +76,17 @@ class HandoverReceiver:
         if parts.handover.generation != record.generation or not parts.handover.is_stable:
             return  # a rebalance decides
         if isinstance(fault, Denied) and not any(map(parts.ownership.holds, record.key_groups)):
+            back = given_back(record)
+            parts.pending.release(back)
             try:
-                await parts.side.publish(given_back(record))
+                await parts.side.publish(back)
+                async with asyncio.timeout(parts.settings.took_limit_s):
+                    await parts.pending.wait_until_ended(back.handover)
                 return
-            except KafkaError as error:  # the record may or may not be in the log, only a rebalance can settle that
-                log.warning("hand-over %s: not given back: %r", record.handover, error)
+            except (KafkaError, TimeoutError) as error:  # whether it is in the log or not, a rebalance settles it
+                log.warning("hand-over %s: not taken back: %r; asking for a rebalance", record.handover, error)
+            finally:
+                parts.pending.forget_released(back.handover)
+            if parts.handover.generation != record.generation or not parts.handover.is_stable:
+                return
         await parts.handover.request_rejoin()  # otherwise the events would wait for the source's time-out

@@ -341,6 +341,7 @@ def test_what_the_placement_gives_to_somebody_else_is_not_taken() -> None:
     assert worker.published == [given_back(to_me())]
 
 
+@pytest.mark.parametrize("answered", [True, False])
 @pytest.mark.parametrize(
     ("fault", "returned"),
     [
@@ -351,15 +352,23 @@ def test_what_the_placement_gives_to_somebody_else_is_not_taken() -> None:
     ],
 )
 def test_what_cannot_be_taken_goes_back_to_its_source_or_if_that_is_not_safe_to_a_rebalance(
-    fault: Exception, returned: bool
+    fault: Exception, *, returned: bool, answered: bool
 ) -> None:
     worker, _ = target(fault)
 
-    worker.hears(prepare(), lambda: worker.receiver.receive(to_me(), time.time()))
+    async def released() -> None:
+        receiving = asyncio.ensure_future(worker.receiver.receive(to_me(), time.time()))
+        await asyncio.sleep(0.01)
+        if returned and answered:
+            await worker.receiver.receive(took(given_back(to_me())), time.time())
+        await receiving
+
+    worker.hears(prepare(), released)
 
     assert worker.said[-1] == refused_for(fault)
     assert worker.published == ([given_back(to_me())] if returned else [])
-    assert worker.rejoins == (0 if returned else 1)
+    assert worker.rejoins == (0 if returned and answered else 1)
+    assert list(worker.parts.pending.key_groups()) == []
 
 
 @pytest.mark.parametrize(("fault", "rejoins"), [(None, 0), (CommitRefused("not a member"), 1)])
