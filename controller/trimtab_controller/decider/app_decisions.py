@@ -76,7 +76,7 @@ class AppDecisions:
     def conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
         """The decision that an answer of the solver leads to."""
         present, view = self._situation, wanted.view
-        decision, note = self._judge(now, wanted, answer), present.settings.note(view)
+        decision, note = self._judge(now, wanted, answer), present.seen.note(now, view)
         if isinstance(decision, Skip):
             trial = present.seen.trial(now, view, present.execution, decision, present.draining)
             return noted(self._as_mode_says(now, view, trial) if trial else self._instead_of(now, decision), note)

@@ -145,6 +145,7 @@ class Decider:
                 if ended or is_to_start_soon(present.execution, execution):
                     self._again_at = now
                 present.execution = execution
+                present.seen.left_alone.see(now, execution)
             case HoldChanged(reason=reason):
                 present.held = reason
             case HostsRevoked(hosts=hosts):
@@ -248,7 +249,7 @@ class Decider:
             found = self._apps.decide(now, app)
             if not isinstance(found, Skip):
                 return found
-            skips[app] = noted(found, present.settings.note(known.views[app]))
+            skips[app] = noted(found, present.seen.note(now, known.views[app]))
         if not self._turns.spoken and (standbys := self._apps.place_standbys(now)) is not None:
             return standbys
         self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))

@@ -21,6 +21,7 @@ from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
 from trimtab_controller.decider.kept import Kept
 from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.left_alone import LeftAlone
 from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
@@ -89,6 +90,7 @@ class Observations:
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
         self.remote_costs = RemoteCosts(recalled)
         self.kept = Kept()
+        self.left_alone = LeftAlone()
         self.known = Known()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
@@ -250,6 +252,7 @@ class Observations:
         self.liveness.forget(app, worker, reporting)
         self.history.forget(app)
         self.remote_costs.forget(app)
+        self.left_alone.forget(app)
         if app is not None and worker is None:
             self.sizes.forecasts.forget(app)
 
@@ -266,7 +269,13 @@ class Observations:
         most = max(self._settings.max_migrations, *wished, 0)
         view = self.standbys.with_copies(view, execution.placements.get(view.app), self.known.snapshot, most)
         restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
-        return replace(view, pinned=pinned_in(now, view, execution.hand_moved), restore=restore)
+        pinned = pinned_in(now, view, execution.hand_moved) | self.left_alone.pinned(now, view.app)
+        return replace(view, pinned=pinned, restore=restore)
+
+    def note(self, now: float, view: AppView | NotReady) -> str:
+        """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
+        notes = self._settings.note(view), self.left_alone.told(now, view.app) if view.app is not None else ""
+        return "; ".join(filter(None, notes))
 
     def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""

@@ -104,6 +104,7 @@ def prepare(step: Step, handover: Handover) -> None:
             wake_at=command.deadline + ACK_GRACE_S,
             prepare=command,
             release=None,
+            refusal=None,
         )
     )
     step.commands.append(command)
@@ -187,6 +188,8 @@ def _given(step: Step, handover: Handover) -> dict[KeyGroup, Owners]:
 
 def hear(step: Step, handover: Handover, ack: Ack) -> None:
     """Apply an agent's ack of a prepare or release."""
+    if ack.refusal is not None:
+        handover = replace(handover, refusal=ack.refusal)
     if answers(ack, handover.prepare):
         _hear_of_prepare(step, handover, ack)
     elif answers(ack, handover.release):
@@ -341,7 +344,8 @@ def resolve(step: Step, handover: Handover, reported: Mapping[KeyGroup, WorkerId
     if all(owner == handover.target for owner in owners):
         _end(step, handover, HandoverPhase.DONE, f"{handover.detail}; the reports show it done")
     elif all(owner == handover.source for owner in owners):
-        _try_again(step, handover, handover.detail or "not released")
+        returned = handover.refusal is Refusal.CATCH_UP_TIMEOUT  # the target gave it back; the next try would fail too
+        (_give_back if returned else _try_again)(step, handover, handover.detail or "not released")
     elif None not in owners:
         _settle(step, handover, [owner for owner in owners if owner is not None])
 

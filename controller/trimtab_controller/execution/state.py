@@ -38,8 +38,9 @@ class Handover:
     `previous` = the row of each key group in the placement before the move.  `since` = when the phase began.  `wake_at`
     (epoch seconds) = earliest start while WAITING, time-out while in flight; None = none.  `pause_s` is measured by the
     new owner.  `lacking_bytes` = what the target has to restore because it has copies of the rest on its disk; None: it
-    has none.  `priority` = the highest of its moves; those with the highest begin first.  These two are not in the
-    journal, since 0.1.0 would not read them: a new leader takes the target for cold, and keeps the order.
+    has none.  `priority` = the highest of its moves; those with the highest begin first.  `refusal` = the last one of
+    this attempt.  These three are not in the journal, since 0.1.0 would not read them: a new leader takes the target
+    for cold, keeps the order, and asks the reports.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Handover:
     pause_s: float | None = None
     lacking_bytes: int | None = field(default=None, compare=False)
     priority: int = field(default=0, compare=False)
+    refusal: Refusal | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.key_groups or len(self.key_groups) != len(self.previous):

@@ -40,6 +40,7 @@ OPTIMAL_PP = 0.01
 MEMORY_ROW, DISK_ROW = 1, 2
 """Memory and disk among the resources of the hosts."""
 OBSTACLES = {
+    Obstacle.PINNED: "its last hand-over failed, and it is left alone for a while",
     Obstacle.LOAD: "any other worker would be further above the mean load than a drain may cost",
     Obstacle.LIMITS: "no host of another worker has enough CPU, memory or disk left for it",
 }

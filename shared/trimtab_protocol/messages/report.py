@@ -169,8 +169,8 @@ class KeyGroupSample:
 
     `cpu_s` = CPU seconds spent on it: the steps of its agents, plus its share of the worker's transport; `tuples_in`,
     `bytes_in` = consumed input; `tuples_out`, `bytes_out` = sent output; `state_bytes` = size of its tables;
-    `lag_records` = changelog records that a new owner would have to replay; `backlog` = input tuples in Kafka that are
-    not processed yet.
+    `lag_records` = changelog records that a new owner would have to replay; `backlog` = input tuples in Kafka that no
+    agent has begun.
     """
 
     key_group: KeyGroup

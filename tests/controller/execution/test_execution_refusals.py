@@ -120,6 +120,17 @@ def test_after_an_unclear_release_the_reports_decide(word: object) -> None:
     assert published(late).placements == ()
 
 
+def test_what_the_target_gave_back_stays_at_its_source_without_another_attempt() -> None:
+    machine = started(W0)
+    machine.on_event(T0 + 5, refused(released(machine).prepare, Refusal.CATCH_UP_TIMEOUT))
+    back = published(machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 10, owners={kg(0): W0})))
+
+    row = handover(machine)
+    assert (row.phase, row.refusal, rows(back)) == (HandoverPhase.FAILED, Refusal.CATCH_UP_TIMEOUT, {0: (W0,)})
+    assert "catch_up_timeout" in (row.detail or "")
+    assert [command.kind for command in back.commands] == [CommandKind.ABANDON]
+
+
 def given_up() -> ExecutionMachine:
     """The first attempt was released; the reports showed it at the source: it waits for the next one."""
     machine = started(W0)

@@ -20,6 +20,7 @@ from faust.tables.recovery import Recovery
 from tests.e2e.steering.app_names import (
     BREACHES,
     BUCKETS_PER_S,
+    HOLD,
     OTHER_APP,
     SLOW_RECOVERY,
     WINDOW_S,
@@ -224,13 +225,31 @@ async def add(stream: Any) -> None:
         remembered[key] = event.message.partition, sums[key]
 
 
+not_acknowledged: list[Any] = []
+
+
 @app.agent(regrouped)
 async def total(stream: Any) -> None:
-    async for event in stream.events():
+    async for event in (stream.noack() if Feature.BY_HAND in FEATURES else stream).events():
         if SETUP.get("slow_s"):
             await asyncio.sleep(SETUP["slow_s"])
         groups[text(event.key)] += 1
         await totals.send(key=event.key, value=event.value)
+        if Feature.BY_HAND in FEATURES:
+            not_acknowledged.append(event)
+
+
+@app.task
+async def acknowledge() -> None:
+    last = time.monotonic()
+    while Feature.BY_HAND in FEATURES:
+        await asyncio.sleep(0.02)
+        every_s = float((FOLDER / HOLD).read_text() or 0) if (FOLDER / HOLD).exists() else 0.0
+        if time.monotonic() >= last + every_s:
+            for event in not_acknowledged:
+                event.ack()
+            not_acknowledged.clear()
+            last = time.monotonic()
 
 
 @app.task

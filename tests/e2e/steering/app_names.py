@@ -13,6 +13,9 @@ BREACHES = "breaches"
 SLOW_RECOVERY = "slow-recovery"
 """While a file of this name is there, Faust's own restores are as slow as the link, too."""
 
+HOLD = "hold"
+"""While a file of this name is there, the second agent acknowledges what it has only every so many seconds."""
+
 
 class Feature(StrEnum):
     """How a version of the job differs from the first one."""
@@ -29,6 +32,7 @@ class Feature(StrEnum):
     OTHER_APP = "another app id"
     BALLAST = "one more table"  # which the job only keeps; the scenario fills it
     LOCAL = "events between its agents skip the broker where they can"
+    BY_HAND = "the second agent acknowledges by hand"
     NO_CYTHON = "without Faust's compiled streams"  # the plug-in only reports: the others acknowledge what they skip
     IN_MEMORY = "tables in memory"  # the plug-in cannot steer that, and only reports
 

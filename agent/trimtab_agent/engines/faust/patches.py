@@ -53,6 +53,11 @@ addresses, it tries the old ones for ever. | When none of them answers, it asks 
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
+| `recovery-ends-at-position` | A recovery ends with a changelog's last record. Where a transaction's marker, an \
+aborted or a removed record is the last, it waits for ever. | It ends when the consumer's position has reached the \
+end. | `transport/consumer.py` |
+| `no-aborted-state` | An app that was `exactly_once` restores records of aborted transactions. | It leaves them out. \
+| `transport/thread.py` |
 """
 
 from enum import StrEnum
@@ -80,3 +85,5 @@ class Patch(StrEnum):
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
     TOPICS_KNOWN = "topics-known-before-assignment"
+    ENDS_AT_POSITION = "recovery-ends-at-position"
+    NOT_ABORTED = "no-aborted-state"

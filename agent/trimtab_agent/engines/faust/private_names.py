@@ -29,6 +29,7 @@ import faust.transport.producer
 import mode.utils.queues
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.producer.transaction_manager import TransactionManager
+from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.produce import ProduceRequest
 
 from trimtab_agent.engines.faust.patches import Patch
@@ -142,10 +143,19 @@ PRIVATES: tuple[Private, ...] = (
     Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
-        (),
+        (Patch.ENDS_AT_POSITION,),
         "which table partitions are restored, and up to which offset",
-        ("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
-        (("revoke", ("tp",)),),
+        (
+            *("active_tps", "actives_for_table", "tp_to_table", "active_offsets", "active_highwaters"),
+            *("in_recovery", "signal_recovery_end"),
+        ),
+        (
+            ("revoke", ("tp",)),
+            ("active_remaining", ()),
+            ("need_recovery", ()),
+            ("flush_buffers", ()),
+            ("_set_recovery_ended", ()),
+        ),
     ),
     Private(
         faust.stores.rocksdb.Store,
@@ -268,6 +278,9 @@ PRIVATES: tuple[Private, ...] = (
         ("_records", "_wait_consume_future", "_subscriptions"),
         (("_notify", ("future",)), ("_proc_fetch_request", ("assignment", "node_id", "request"))),
     ),
+    Private(aiokafka.consumer.fetcher.FetchResult, (Patch.NOT_ABORTED,), "", ("_partition_records",)),
+    Private(aiokafka.consumer.fetcher.PartitionRecords, (Patch.NOT_ABORTED,), "", ("_isolation_level",)),
+    Private(FetchRequest, (Patch.NOT_ABORTED,), "", ("_isolation_level", "topics")),
     Private(
         COORDINATOR,
         (Patch.FENCE, Patch.TOPICS_KNOWN),
@@ -287,8 +300,8 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         STATE.TopicPartitionState,
         (),
-        "setting a partition's position; up to where it was read",
-        ("awaiting_reset", "_position"),
+        "setting a partition's position, and reading it",
+        ("awaiting_reset", "_position", "lso"),
         (("seek", ("position",)), ("pause", ()), ("resume", ()), ("update_committed", ("offset_meta",))),
     ),
 )

@@ -29,12 +29,15 @@ class SteeringSettings:
     """How long a standby may take to catch up."""
     prepared_lag_records: int = 50
     """A standby at most this many records behind the changelogs' current ends counts as prepared."""
+    prepared_lag_s: float = 0.1
+    """So does one that needs at most so long for what it is behind, at the rate at which this worker reads."""
     drain_limit_s: float = 10.0
     """How long begun events of released key groups may take to finish."""
     commit_limit_s: float = 5.0
     """How long the commit that proves membership may take."""
-    catch_up_limit_s: float = 10.0
-    """How long the target may take to apply the changelog's last records."""
+    catch_up_limit_s: float = 2.5
+    """How long the target may take to apply the changelog's last records; less than `took_limit_s`, since it gives the
+    key groups back after that."""
     took_limit_s: float = 4.0
     """How long the source waits for the target's `took` record before it asks for a rebalance."""
 

@@ -143,7 +143,7 @@ APPS = (
     ),
     _app(
         "backlog_tuples",
-        "Inputs in Kafka not yet processed by the app at the end of the last window; absent while unknown.",
+        "Inputs in Kafka that no agent of the app has begun at the end of the last window; absent while unknown.",
         lambda known: of_apps(known.use.backlogs, lambda growth: float(growth.now)),
     ),
     _app(

@@ -77,7 +77,7 @@ WORKERS_AND_HOSTS = (
     ),
     _worker(
         "worker_backlog_tuples",
-        "Inputs in Kafka not yet processed by the worker at the end of the last window; absent while unknown.",
+        "Inputs in Kafka that no agent of the worker has begun at the end of the last window; absent while unknown.",
         lambda use: None if use.backlog is None else float(use.backlog.now),
     ),
     Shown(

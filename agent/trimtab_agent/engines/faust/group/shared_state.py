@@ -7,6 +7,7 @@ event loop read.  Every field is a reference to a frozen value, so reading needs
 import logging
 import threading
 from collections import Counter
+from collections.abc import Iterable
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.standstill import Standstill
@@ -14,7 +15,7 @@ from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics, WorkerId
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, KeyGroup, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import PlacementRecord, decode_record
 from trimtab_protocol.signing.envelope import Envelope
@@ -84,6 +85,13 @@ class PluginState:
     def placement(self) -> Placement | None:
         """The newest placement; None before the first one."""
         return self.newest[0] if self.newest else None
+
+    def is_placed(self, key_groups: Iterable[KeyGroup], owner: WorkerId) -> bool:
+        """Whether the newest placement names this worker as the owner of all these key groups."""
+        placement = self.placement
+        return placement is not None and all(
+            placement.of(each.operator, each.partition)[:1] == (owner,) for each in key_groups
+        )
 
     def take(self, value: bytes, signatures: Signatures) -> bool:
         """Decode a placement in one record and keep it if it is the newest; returns whether it was.

@@ -5,6 +5,9 @@ Who owns a key group in generation g:
 - Until a `released` record of g is in the hand-over topic: the worker that the group protocol named.  It writes the
   record only after it has finished, flushed and committed under g.
 - From then on: the target of that record.  It starts only after the broker accepted a commit of its own under g.
+  If it cannot take over and has not owned them, it writes a `released` record of its own with the same offsets and
+  ends: then the first owner is the target, and takes them back in the same way.  A worker takes only what it has
+  announced itself: one record for each prepare of its own, or the return of what it has released.
 - Between generations the group protocol decides.
 
 The broker checks member and generation of a commit, so both workers were members of g when they committed.
@@ -28,6 +31,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
+from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.names import KeyGroup
@@ -35,6 +39,8 @@ from trimtab_protocol.messages.names import KeyGroup
 log = logging.getLogger(__name__)
 
 POLL_S = 0.001
+WATCH_S = 0.05
+"""How often a release that waits looks at the begun events."""
 
 
 class Denied(Exception):
@@ -91,11 +97,15 @@ class Handover:
         thread = self._app.consumer.thread
         await thread.run(thread.request_rejoin)
 
-    async def release(self, key_groups: Collection[KeyGroup], generation: int) -> Given:
-        """Finish, flush, commit, and give up ownership.  After any exception the worker owns them as before."""
+    async def release(self, key_groups: Collection[KeyGroup], generation: int, wait_s: float = 0.0) -> Given:
+        """Finish, flush, commit, and give up ownership.  After any exception the worker owns them as before.
+
+        For up to `wait_s` seconds it lets the key groups go on, until events that stay in work for long will soon end.
+        """
         self.check(generation)
         sources = self._ownership.sources(key_groups)
         consumer = self._app.consumer
+        await self._wait_for_events(sources, generation, time.monotonic() + wait_s)
         consumer.block(sources)
         try:
             given = await self._finish(key_groups, generation)
@@ -109,13 +119,35 @@ class Handover:
         self._standbys.keep(dict(given.ends))
         return given
 
+    async def _wait_for_events(self, sources: set[TP], generation: int, deadline: float) -> None:
+        """Raises Denied, with nothing stopped, if begun events will not end in time."""
+        consumer, limit_s = self._app.consumer, self._settings.drain_limit_s
+        while True:
+            oldest, longest_s = consumer.oldest_in_work(sources), consumer.in_work.longest_s(sources)
+            left_s = seconds_to_wait(oldest, longest_s, limit_s)
+            if left_s == 0.0:
+                return
+            if left_s is None:
+                raise Denied(Refusal.DRAIN_TIMEOUT, f"{oldest}, and nobody knows for how long (limit {limit_s:g} s)")
+            if time.monotonic() + left_s > deadline:
+                raise Denied(
+                    Refusal.DRAIN_TIMEOUT, f"{oldest}, for {longest_s:.0f} s as those before it (limit {limit_s:g} s)"
+                )
+            await asyncio.sleep(min(left_s, WATCH_S))
+            self.check(generation)
+
     async def _finish(self, key_groups: Collection[KeyGroup], generation: int) -> Given:
         consumer, settings = self._app.consumer, self._settings
         sources, changelogs = self._ownership.sources(key_groups), self._ownership.changelogs(key_groups)
         began = time.monotonic()
         await consumer.thread.run(consumer.thread.pause, generation, sources)
         if not await consumer.drain(sources, settings.drain_limit_s, lambda: self.check(generation)):
-            raise Denied(Refusal.DRAIN_TIMEOUT, f"events still in work after {settings.drain_limit_s:g} s")
+            oldest = consumer.oldest_in_work(sources)
+            if oldest is not None:  # the next release looks at this before it stops anything
+                consumer.in_work.note(oldest.tp, oldest.age_s)
+            raise Denied(
+                Refusal.DRAIN_TIMEOUT, f"{oldest or 'an event was in work'}, longer than {settings.drain_limit_s:g} s"
+            )
         await self._tell_app(self._app.on_partitions_revoked.send(sources | changelogs))
         self.check(generation)
         drained = time.monotonic()

@@ -10,8 +10,8 @@ from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Offsets
 
 
-def released(command: Command, given: Given, cluster: str, held_s: float) -> HandoverRecord:
-    """The record that allows the target to take over; `held_s` = seconds since the source stopped fetching."""
+def released(command: Command, given: Given, cluster: str) -> HandoverRecord:
+    """The record that allows the target to take over."""
     assert command.handover is not None
     assert command.generation is not None
     assert command.source is not None
@@ -29,13 +29,18 @@ def released(command: Command, given: Given, cluster: str, held_s: float) -> Han
         key_groups=command.key_groups,
         offsets=_rows(given.offsets),
         ends=_rows(given.ends),
-        held_s=held_s,
+        held_s=given.drain_s + given.flush_s + given.commit_s,
     )
 
 
 def took(record: HandoverRecord) -> HandoverRecord:
     """The record that confirms that the target has taken over."""
     return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
+
+
+def given_back(record: HandoverRecord) -> HandoverRecord:
+    """The record with which a target that has never owned the key groups releases them to their source again."""
+    return replace(record, source=record.target, target=record.source)
 
 
 def _rows(offsets: Mapping[TP, int]) -> Offsets:

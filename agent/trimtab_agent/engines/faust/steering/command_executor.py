@@ -7,7 +7,7 @@ import time
 from aiokafka.errors import KafkaError
 
 from trimtab_agent.engines.faust.handover.handover import Denied
-from trimtab_agent.engines.faust.handover.records import released
+from trimtab_agent.engines.faust.handover.records import by_partition, given_back, released, took
 from trimtab_agent.engines.faust.steering.answers import Answer, Answers
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.refusals import refused_for
@@ -15,6 +15,7 @@ from trimtab_agent.engines.faust.steering.waiting import POLL_S, wait_until
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_agent.engines.outcomes import Abandoned, Prepared, Rejoined, Released, Report
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
+from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup
 
 log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class FaustCommandExecutor:
         generation = parts.handover.generation
         if command.target != parts.shared.worker or any(map(parts.ownership.holds, key_groups)):
             raise Denied(Refusal.PRECONDITION, "this worker is not the target, or owns some of them already")
-        parts.pending.prepare(command.handover, answer, key_groups)
+        parts.pending.prepare(command, generation, answer)
         try:
             lag = await self._warm_up(command, generation)
         except Exception:
@@ -92,13 +93,19 @@ class FaustCommandExecutor:
         limit_s = min(parts.settings.prepare_limit_s, command.deadline - time.time())
         deadline = time.monotonic() + limit_s
         await parts.reconciler.warm(command.key_groups, generation)
-        while (lag := await parts.standbys.lag_records(command.key_groups)) > parts.settings.prepared_lag_records:
+        while (lag := await parts.standbys.lag_records(command.key_groups)) > self._prepared_lag:
             parts.handover.check(generation)
             if time.monotonic() > deadline:
                 raise Denied(Refusal.CATCH_UP_TIMEOUT, f"{lag} records behind after {limit_s:.1f} s")
             await asyncio.sleep(POLL_S)
         parts.handover.check(generation)
         return lag
+
+    @property
+    def _prepared_lag(self) -> float:
+        """How many records behind a standby may be to count as prepared."""
+        settings = self._parts.settings
+        return max(settings.prepared_lag_records, settings.prepared_lag_s * self._parts.standbys.records_s)
 
     async def _abandon(self, command: Command, answer: Answer) -> None:
         assert command.handover is not None
@@ -116,15 +123,18 @@ class FaustCommandExecutor:
         if command.source != parts.shared.worker or not all(map(parts.ownership.owns, key_groups)):
             raise Denied(Refusal.PRECONDITION, "this worker does not own all of them")
         # The next rebalance must give the key groups to the same target as this hand-over.
-        if not await wait_until(parts.app, lambda: self._is_placed(command), parts.settings.placement_wait_s):
-            raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {command.target} as their owner")
-        began = time.monotonic()
-        given = await parts.handover.release(key_groups, generation)
+        assert command.target is not None
+        target, limit_s = command.target, parts.settings.placement_wait_s
+        if not await wait_until(parts.app, lambda: parts.shared.is_placed(key_groups, target), limit_s):
+            raise Denied(Refusal.PRECONDITION, f"the placement seen here does not name {target} as their owner")
+        wait_s = command.deadline - time.time() - parts.settings.commit_limit_s
+        given = await parts.handover.release(key_groups, generation, wait_s)
         log.info("hand-over %s: released %s to %s", command.handover, _names(key_groups), command.target)
         parts.work.start(parts.windows.follow())
-        parts.pending.release(command.handover)
+        record = released(command, given, parts.shared.cluster)
+        parts.pending.release(record)
         try:
-            await parts.side.publish(released(command, given, parts.shared.cluster, time.monotonic() - began))
+            await parts.side.publish(record)
         except KafkaError:  # the record may or may not be in the log, only a rebalance can settle that
             parts.pending.forget_released(command.handover)
             await parts.handover.request_rejoin()
@@ -132,31 +142,45 @@ class FaustCommandExecutor:
         answer.say(
             Released(generation=generation, drain_s=given.drain_s, flush_s=given.flush_s, commit_s=given.commit_s)
         )
-        parts.work.start(self._rejoin_unless_taken(command.handover, key_groups, generation))
+        parts.work.start(self._follow_release(record))
 
-    def _is_placed(self, command: Command) -> bool:
-        placement = self._parts.shared.placement
-        return placement is not None and all(
-            placement.of(k.operator, k.partition)[:1] == (command.target,) for k in command.key_groups
-        )
+    async def _follow_release(self, record: HandoverRecord) -> None:
+        """After a release: take back what the target gives back; ask for a rebalance unless it answers in time."""
+        parts, limit_s = self._parts, self._parts.settings.took_limit_s
+        try:
+            await parts.handover.forget_released(record.key_groups, record.generation)
+            async with asyncio.timeout(limit_s):
+                came_back = await parts.pending.wait_until_ended(record.handover)
+            if came_back:
+                await self._take_back(record)
+        except TimeoutError:
+            await self._rejoin_after(record, f"was not taken within {limit_s:g} s")
+            return  # its copies may be wanted once more
+        except GenerationOver:
+            return
+        finally:
+            parts.pending.forget_released(record.handover)
+        await parts.reconciler.cool()  # the placement may want no standby of them here
 
-    async def _rejoin_unless_taken(self, handover: str, key_groups: tuple[KeyGroup, ...], generation: int) -> None:
-        """After a release, ask for a rebalance unless the target takes over in time."""
+    async def _take_back(self, record: HandoverRecord) -> None:
+        """Go on with key groups that the target has given back, from where this worker released them."""
         parts = self._parts
         try:
-            await parts.handover.forget_released(key_groups, generation)
-            async with asyncio.timeout(parts.settings.took_limit_s):
-                await parts.pending.wait_until_taken(handover)
-            await parts.reconciler.cool()  # the placement may want no standby of them here
-        except TimeoutError:
-            if parts.handover.generation == generation and parts.handover.is_stable:
-                log.warning("hand-over %s was not taken within %g s; asking for a rebalance", handover,
-                            parts.settings.took_limit_s)  # fmt: skip
-                await parts.handover.request_rejoin()
-        except GenerationOver:
-            pass
-        finally:
-            parts.pending.forget_released(handover)
+            await parts.handover.take(
+                record.key_groups, by_partition(record.offsets), by_partition(record.ends), record.generation
+            )
+        except Exception as fault:
+            await self._rejoin_after(record, f"came back and cannot be taken back: {fault!r}")
+            return
+        log.warning("hand-over %s: %s gave %s back", record.handover, record.target, _names(record.key_groups))
+        parts.work.start(parts.windows.follow())
+        await parts.side.publish(took(given_back(record)))
+
+    async def _rejoin_after(self, record: HandoverRecord, what: str) -> None:
+        handover = self._parts.handover
+        if handover.generation == record.generation and handover.is_stable:
+            log.warning("hand-over %s %s; asking for a rebalance", record.handover, what)
+            await handover.request_rejoin()
 
     # ---- as a member of the group
 

@@ -1,14 +1,20 @@
 """Reacts to the hand-over records of other workers: takes over key groups that are released to this worker."""
 
+import asyncio
 import logging
 import time
 
-from trimtab_agent.engines.faust.handover.records import by_partition, took
-from trimtab_agent.engines.faust.steering.answers import MAX_REMEMBERED
+from aiokafka.errors import KafkaError
+
+from trimtab_agent.engines.faust.handover.handover import Denied
+from trimtab_agent.engines.faust.handover.records import by_partition, given_back, took
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.refusals import refused_for
+from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.outcomes import Took
+from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
+from trimtab_protocol.messages.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
@@ -18,33 +24,34 @@ class HandoverReceiver:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._seen: dict[tuple[HandoverKind, str, int], None] = {}
+        self._complaints = RateLimit(rate=1, burst=100)
 
     async def receive(self, record: HandoverRecord, written_at: float) -> None:
         """Handle a record with the broker's timestamp `written_at` (epoch seconds)."""
-        this = record.kind, record.handover, record.generation  # a retry has the same id in another generation
-        if this in self._seen:  # a repeat must not revive an old hand-over
+        pending, shared = self._parts.pending, self._parts.shared
+        if pending.end_released(record) or record.kind is HandoverKind.TOOK:
             return
-        self._seen[this] = None
-        if len(self._seen) > MAX_REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        shared = self._parts.shared
-        if record.kind is HandoverKind.TOOK:
-            self._parts.pending.note_took(record.handover)
-        elif record.target == shared.worker and shared.refusal is None:
+        if record.target != shared.worker or shared.refusal is not None:
+            return
+        if pending.accept(record):
             await self._take(record, written_at)
+        elif self._complaints.spend(time.monotonic()):  # a flood must not fill the log
+            log.warning(
+                "hand-over %s from %s in generation %d: ignored, since no prepare has announced it here, or no longer",
+                record.handover, record.source, record.generation,
+            )  # fmt: skip
 
     async def _take(self, record: HandoverRecord, written_at: float) -> None:
         handover, pending = self._parts.handover, self._parts.pending
         try:
+            await self._wait_until_placed(record)
             await handover.take(
                 record.key_groups, by_partition(record.offsets), by_partition(record.ends), record.generation
             )
         except Exception as fault:
             log.warning("hand-over %s: not taken: %r", record.handover, fault)
             pending.end_prepared(record.handover, refused_for(fault))
-            if handover.generation == record.generation and handover.is_stable:
-                await handover.request_rejoin()  # otherwise the events would wait for the source's time-out
+            await self._give_back(record, fault)
             return
         pause_s = record.held_s + max(0.0, time.time() - written_at)
         names = ", ".join(map(str, sorted(record.key_groups)))
@@ -52,3 +59,34 @@ class HandoverReceiver:
         self._parts.work.start(self._parts.windows.follow())
         pending.end_prepared(record.handover, Took(generation=record.generation, pause_s=pause_s))
         await self._parts.side.publish(took(record))
+
+    async def _wait_until_placed(self, record: HandoverRecord) -> None:
+        """Raise Denied unless the placement names this worker as the owner: it is signed, and the record is not."""
+        shared, limit_s = self._parts.shared, self._parts.settings.catch_up_limit_s
+        if not await wait_until(self._parts.app, lambda: shared.is_placed(record.key_groups, shared.worker), limit_s):
+            raise Denied(Refusal.PRECONDITION, "the placement seen here does not name this worker as their owner")
+
+    async def _give_back(self, record: HandoverRecord, fault: Exception) -> None:
+        """Release to the source again what this worker has never owned; where that is not certain, ask for a rebalance.
+
+        It is certain after Denied.  After any other fault the commit of this worker may still arrive at the broker,
+        and overwrite what the source commits meanwhile.  In a new generation the broker refuses it.
+        """
+        parts = self._parts
+        if parts.handover.generation != record.generation or not parts.handover.is_stable:
+            return  # a rebalance decides
+        if isinstance(fault, Denied) and not any(map(parts.ownership.holds, record.key_groups)):
+            back = given_back(record)
+            parts.pending.release(back)
+            try:
+                await parts.side.publish(back)
+                async with asyncio.timeout(parts.settings.took_limit_s):
+                    await parts.pending.wait_until_ended(back.handover)
+                return
+            except (KafkaError, TimeoutError) as error:  # whether it is in the log or not, a rebalance settles it
+                log.warning("hand-over %s: not taken back: %r; asking for a rebalance", record.handover, error)
+            finally:
+                parts.pending.forget_released(back.handover)
+            if parts.handover.generation != record.generation or not parts.handover.is_stable:
+                return
+        await parts.handover.request_rejoin()  # otherwise the events would wait for the source's time-out

@@ -1,29 +1,77 @@
-"""Unfinished hand-overs of this worker, as source or as target."""
+"""Unfinished hand-overs of this worker, as source or as target: what they may end with was announced here.
+
+Any worker of any app may write to the topic of hand-over records.  So this worker believes only a record that fits what
+it knows itself: a prepare that it has carried out, or a release of its own.
+"""
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
+from trimtab_agent.engines.faust.handover.records import given_back, took
 from trimtab_agent.engines.faust.steering.answers import Answer
 from trimtab_agent.engines.outcomes import Outcome
+from trimtab_protocol.messages.commands import Command
+from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.names import KeyGroup
+
+
+@dataclass(slots=True, kw_only=True)
+class _Prepare:
+    """A prepare of this worker in a group generation; its answer waits for the last outcome, normally `Took`."""
+
+    command: Command
+    generation: int
+    answer: Answer
+    taking: bool = False
+
+    def announces(self, record: HandoverRecord) -> bool:
+        """Whether this `released` record is the one that the prepare announced."""
+        command = self.command
+        return (
+            (record.source, record.target, record.generation) == (command.source, command.target, self.generation)
+            and set(record.key_groups) == set(command.key_groups)
+            and record.epoch >= command.epoch  # the release was published later
+        )
+
+
+@dataclass(slots=True)
+class _Release:
+    """What this worker has written to the topic; `ended` is set when the target has taken over or gives back."""
+
+    record: HandoverRecord
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    came_back: bool = False
 
 
 class PendingHandovers:
     """Unfinished hand-overs, by hand-over id."""
 
     def __init__(self) -> None:
-        self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
-        """Prepared here; their answers wait for the last outcome, normally `Took`."""
-        self._released: dict[str, asyncio.Event] = {}
-        """Released here; the event is set at the target's `took` record."""
+        self._prepared: dict[str, _Prepare] = {}
+        self._released: dict[str, _Release] = {}
 
-    def prepare(self, handover: str, answer: Answer, key_groups: tuple[KeyGroup, ...]) -> None:
+    def key_groups(self) -> Iterator[KeyGroup]:
+        """All key groups to keep warm for a hand-over: they may come, or come back."""
+        for prepare in self._prepared.values():
+            yield from prepare.command.key_groups
+        for release in self._released.values():
+            yield from release.record.key_groups
+
+    # ---- as the target
+
+    def prepare(self, command: Command, generation: int, answer: Answer) -> None:
         """Note a hand-over whose target is this worker."""
-        self._prepared[handover] = (answer, key_groups)
+        assert command.handover is not None
+        self._prepared[command.handover] = _Prepare(command=command, generation=generation, answer=answer)
 
-    def prepared_key_groups(self) -> Iterator[KeyGroup]:
-        """All key groups that must be kept warm for a hand-over."""
-        return (key_group for _, key_groups in self._prepared.values() for key_group in key_groups)
+    def accept(self, record: HandoverRecord) -> bool:
+        """Whether this worker shall take over by this `released` record; True only once for each prepare."""
+        prepare = self._prepared.get(record.handover)
+        if prepare is None or prepare.taking or not prepare.announces(record):
+            return False
+        prepare.taking = True
+        return True
 
     def drop_prepared(self, handover: str) -> bool:
         """Forget a prepared hand-over; returns whether it was known."""
@@ -31,27 +79,35 @@ class PendingHandovers:
 
     def end_prepared(self, handover: str, outcome: Outcome) -> None:
         """Report the last outcome of a prepare, unless a rebalance or an abandon has ended it already."""
-        if (prepared := self._prepared.pop(handover, None)) is not None:
-            prepared[0].say(outcome)
+        if (prepare := self._prepared.pop(handover, None)) is not None:
+            prepare.answer.say(outcome)
 
     def end_all_prepared(self, outcome: Outcome) -> None:
         """Report the same last outcome for all prepares."""
         prepared, self._prepared = self._prepared, {}
-        for answer, _ in prepared.values():
-            answer.say(outcome)
+        for prepare in prepared.values():
+            prepare.answer.say(outcome)
 
-    def release(self, handover: str) -> None:
+    # ---- as the source
+
+    def release(self, record: HandoverRecord) -> None:
         """Note a hand-over whose source is this worker, before its `released` record is written."""
-        self._released[handover] = asyncio.Event()
+        self._released[record.handover] = _Release(record)
 
-    def note_took(self, handover: str) -> None:
-        """Note that the target has taken over."""
-        if (taken := self._released.get(handover)) is not None:
-            taken.set()
+    def end_released(self, record: HandoverRecord) -> bool:
+        """Whether the record ends a release of this worker: its target has taken over, or gives back."""
+        release = self._released.get(record.handover)
+        if release is None or record not in (took(release.record), given_back(release.record)):
+            return False
+        release.came_back = record.target == release.record.source
+        release.ended.set()
+        return True
 
-    async def wait_until_taken(self, handover: str) -> None:
-        """Wait for the target's `took` record."""
-        await self._released[handover].wait()
+    async def wait_until_ended(self, handover: str) -> bool:
+        """Wait until the target has taken over, or gives back; returns whether it gives back."""
+        release = self._released[handover]
+        await release.ended.wait()
+        return release.came_back
 
     def forget_released(self, handover: str) -> None:
         """Forget a released hand-over: nothing waits for its end any more."""

@@ -56,7 +56,7 @@ class FaustSteering:
             ownership,
             self.standbys,
             self._handover,
-            prepared=pending.prepared_key_groups,
+            prepared=pending.key_groups,
             ready=self._may_keep_warm,
             changed=self._copies.changed,
         )

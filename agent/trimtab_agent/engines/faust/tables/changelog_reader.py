@@ -2,11 +2,16 @@
 
 Faust's own standby goes through the drain loop record by record and delays the worker's source events while it catches
 up.  This reader has its own consumer, without a group, on the side loop.
+
+How far a table is, is the reader's position and not its last record.  A changelog may end with offsets that are no
+records: the marker at the end of a transaction, a transaction that was aborted, records that compaction or retention
+has removed.  Aborted records are not applied.
 """
 
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -18,8 +23,8 @@ from trimtab_agent.engines.faust.transport.client import Connection, for_ever
 CHUNK_RECORDS = 500
 """Largest number of records applied at once under the lock: takes a few milliseconds."""
 IDLE_S = 0.1
-"""Pause while there is nothing to follow, and after each read that has caught up.  Each read takes the interpreter away
-from the app's agents, and costs about as much for one record as for a hundred."""
+"""Pause while there is nothing to follow, and after each read at the end of all that is followed.  Each read takes the
+interpreter away from the app's agents, and costs about as much for one record as for a hundred."""
 
 
 class _Message(NamedTuple):
@@ -48,6 +53,8 @@ class ChangelogReader:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hurry = asyncio.Event()
         """Set while hand-overs wait for last records."""
+        self._busy = 0.0, 0.0
+        """Records, and the seconds that reading and applying them took; older ones count less."""
         self._lock = threading.Lock()
         self.records = 0
         """Number of records applied since the start."""
@@ -59,8 +66,14 @@ class ChangelogReader:
             return frozenset(self._applied)
 
     def applied(self, tp: TP) -> int | None:
-        """Last offset applied; None = not followed."""
+        """The offset up to which the table has everything; None = not followed."""
         return self._applied.get(tp)
+
+    @property
+    def records_s(self) -> float:
+        """Records per second that it reads and applies while there are some; 0 before the first."""
+        records, seconds = self._busy
+        return records / seconds if seconds else 0.0
 
     def follow(self, tp: TP, table: Any, applied: int) -> None:
         """Apply all records after offset `applied` to `table`."""
@@ -102,7 +115,11 @@ class ChangelogReader:
 
     async def _follow(self) -> None:
         reader = AIOKafkaConsumer(
-            **self._connection, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=100
+            **self._connection,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            isolation_level="read_committed",
         )
         try:
             await reader.start()
@@ -115,13 +132,36 @@ class ChangelogReader:
                     await asyncio.sleep(IDLE_S)
                     continue
                 first = [TopicPartition(*tp) for tp in self._first & self.followed]
+                began = time.monotonic()
                 batches = await reader.getmany(*first, timeout_ms=50, max_records=CHUNK_RECORDS)
                 for tp, records in batches.items():
                     self._apply(TP(*tp), records)
-                if sum(map(len, batches.values())) < CHUNK_RECORDS:
+                self._count(sum(map(len, batches.values())), time.monotonic() - began)
+                if self._advance(reader):
                     await self._rest()
         finally:
             await reader.stop()
+
+    def _count(self, records: int, seconds: float) -> None:
+        if records:
+            before, took_s = self._busy
+            self._busy = 0.9 * before + records, 0.9 * took_s + seconds
+
+    def _advance(self, reader: Any) -> bool:
+        """Note the reader's positions; returns whether it has read all that the broker had when it last answered.
+
+        `_apply` has applied all records before a position, unless something has changed since the last seek.
+        """
+        at_end = True
+        with self._lock:
+            if self._changed:
+                return False
+            for tp, applied in self._applied.items():
+                state = reader._subscription.subscription.assignment.state_value(TopicPartition(*tp))
+                if state.has_valid_position:
+                    self._applied[tp] = max(applied, state.position - 1)
+                    at_end &= state.position >= (state.lso or 0)
+        return at_end
 
     async def _rest(self) -> None:
         """Let records gather, unless a hand-over waits for them."""

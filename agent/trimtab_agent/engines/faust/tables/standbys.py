@@ -74,7 +74,7 @@ class Standbys:
             store._dbs.setdefault(partition, opened)
 
     async def lag_records(self, key_groups: Collection[KeyGroup]) -> int:
-        """Number of changelog records between the local tables and the changelogs' current ends."""
+        """Number of offsets between the local tables and the changelogs' current ends: at most so many records."""
         changelogs = self._ownership.changelogs(key_groups)
         if not changelogs:
             return 0
@@ -85,6 +85,11 @@ class Standbys:
     def applied_records(self) -> int:
         """Number of changelog records applied to standbys since the start."""
         return self._reader.records
+
+    @property
+    def records_s(self) -> float:
+        """Changelog records per second that this worker can apply to standbys; 0 while that is unknown."""
+        return self._reader.records_s
 
     def is_followed(self, key_groups: Collection[KeyGroup]) -> bool:
         """Whether all changelogs of these key groups are followed."""

@@ -15,6 +15,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport import log_ends
 from trimtab_agent.engines.faust.transport.density import Density
+from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.log_ends import LogEnds
 from trimtab_agent.engines.faust.transport.thread import SteeredThread
 from trimtab_agent.engines.faust.transport.until import POLL_S, Check, until
@@ -54,6 +55,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._passed: dict[TP, int] = {}
         """Offset before which all is delivered: behind markers of transactions, which are no records, too."""
         self._passed_at = 0.0
+        self.in_work = EventsInWork()
+        self._restored: dict[TP, int] = {}
+        """The last record of each changelog that was given to Faust's recovery in this generation."""
         self.from_start: dict[TP, range] = {}
         """Offsets of each source partition that had no committed offset, or 0, when this generation began."""
         self.set_by_others: frozenset[TP] = frozenset()
@@ -91,8 +95,11 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         try:
             while not (self.should_stop or fetcher.should_stop):
                 await asyncio.sleep(0)  # a fetch that returns at once would let no other task run
+                restored = self._restored
                 if records := await self._next_round():
                     await self._while_flowing(self._deliver(records, self._rebalances))
+                if not self._open and self.flow_active and restored is self._restored:
+                    await self._end_recovery()
         except (asyncio.CancelledError, *self.consumer_stopped_errors):
             if not self.app.should_stop:
                 raise
@@ -166,6 +173,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             finally:
                 self._read_offset[tp] = offset
                 self._delivering = None
+                if tp in changelogs:
+                    self._restored[tp] = offset
             await asyncio.sleep(0)
             if self._commit_every is not None and self._n_acked >= self._commit_every:
                 self._n_acked = 0
@@ -178,6 +187,29 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._delivered[tp] = deque([offset])
         elif not delivered or offset > delivered[-1]:
             delivered.append(offset)
+
+    async def _end_recovery(self) -> None:
+        """End Faust's recovery when all changelogs are read up to their ends (patch recovery-ends-at-position).
+
+        The drain loop calls this after it has delivered all that it fetched.  So whatever lies before a position is
+        in the recovery's queue or has come out of it, and `_restored` says which of it came last.
+        """
+        recovery, restored = self.app.tables.recovery, self._restored
+        if behind := [tp for tp, records in recovery.active_remaining().items() if records > 0]:
+            positions = await self._thread.run(self._thread.positions, behind)
+            if restored is not self._restored or not self.flow_active:
+                return
+            offsets, ends = recovery.active_offsets, recovery.active_highwaters
+            for tp in positions.keys() & ends.keys():
+                at = offsets.get(tp)
+                if at is not None and at >= restored.get(tp, -1) and at < ends[tp] < positions[tp]:
+                    offsets[tp] = ends[tp]
+        if recovery.active_highwaters and not recovery.need_recovery():
+            if recovery.in_recovery:
+                recovery.flush_buffers()
+                recovery._set_recovery_ended()
+            recovery.signal_recovery_end.set()  # wakes whoever waits now, and is not left for the next recovery
+            recovery.signal_recovery_end.clear()
 
     # ---- rebalances
 
@@ -215,6 +247,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.watcher.rebalancing()  # once more, because a hand-over step may have raced with the revocation
         self.blocked.clear()
         self._delivered.clear()
+        self._restored = {}
         try:
             async with asyncio.timeout(FETCH_LIMIT_S):
                 await self.not_waiting_next_records.wait()  # (patch fixed-partitions-during-fetch)
@@ -344,7 +377,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _begun(self, tps: Collection[TP]) -> bool:
         self._clean_unacked_messages()
-        return any(message.tp in tps and not message.acked for message in list(self._unacked_messages))
+        return any(message.tp in tps for message in self._all_begun())
+
+    def _all_begun(self) -> list[Any]:
+        return [message for message in list(self._unacked_messages) if not message.acked]
+
+    def oldest_in_work(self, tps: Collection[TP]) -> InWork | None:
+        """The event of these partitions that agents have begun first and not finished."""
+        found = oldest_of((each for each in self._all_begun() if each.tp in tps), time.monotonic())
+        return max(found.values(), key=lambda each: each.age_s, default=None)
 
     def _purge(self, tps: Collection[TP]) -> None:
         for queue in {channel.queue for tp in tps for channel in self.app.topics._tp_index.get(tp, ())}:
@@ -376,15 +417,16 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return delivered[-1] + 1 if delivered else self._position[tp]
 
     def backlog(self, tp: TP) -> int | None:
-        """About how many records in the log the streams have not finished, fetched or not; None if that is unknown.
+        """About how many records in the log agents have not begun, fetched or not; None if that is unknown.
 
-        What has not been fetched is estimated by what was read before.
+        What has not been fetched is estimated by what was read before.  What an agent holds without acknowledging it
+        does not wait for the worker.
         """
         if tp not in self._position or not self._thread.fetches(tp):
             return None
         if (end := self._ends.newest(tp, self.highwater(tp))) is None:
             return None
-        unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ()))
+        unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ())) - self.in_work.counts[tp]
         waiting = self._density.records(tp, end - max(self.next_offset(tp), self._passed.get(tp, 0)))
         return None if waiting is None else waiting + max(0, unfinished)
 
@@ -397,6 +439,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _follow_ends(self) -> None:
         while not self.should_stop:
             await self.sleep(log_ends.INTERVAL_S)
+            self.in_work.see(self._all_begun(), time.monotonic())
             await self._ends.refresh(self._thread, list(self._position))
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
@@ -433,3 +476,4 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._passed.pop(tp, None)
         self._active_partitions -= set(tps)
         self._paused_partitions -= set(tps)
+        self.in_work.forget(tps)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.coordinator.protocol import ConsumerProtocol
@@ -76,6 +77,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         known = self._topics = TopicMetadata(self._consumer._client)
         watcher, tables = self.transport.watcher, self.app.tables
         LostInputs(self._consumer, lambda topic: topic not in tables.changelog_topics, watcher.tell)
+        self._restore_committed(self._consumer._fetcher)
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
         self._mark_commits(coordinator)
@@ -122,6 +124,31 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         coordinator.commit_offsets = commit_marked
         coordinator._do_fetch_commit_offsets = fetch_and_see_marks
+
+    def _restore_committed(self, fetcher: Any) -> None:
+        """Restore tables without the records of aborted transactions (patch no-aborted-state).
+
+        What isolation a fetch has is up to the whole request.  Until the sources are open it may be this one for all;
+        which records of inputs reach the app is not changed.
+        """
+        process, tables = fetcher._proc_fetch_request, self.app.tables
+
+        async def process_committed(assignment: Any, node_id: Any, request: Any) -> Any:
+            changelogs = [each for each in request.topics if each[0] in tables.changelog_topics]
+            if self.consumer.is_open or not changelogs:
+                return await process(assignment, node_id, request)
+            request._isolation_level = READ_COMMITTED
+            answer = await process(assignment, node_id, request)
+            for topic, partitions in changelogs:
+                for partition, *_ in partitions:
+                    fetched = getattr(
+                        fetcher._records.get(TopicPartition(topic, partition)), "_partition_records", None
+                    )
+                    if fetched is not None:
+                        fetched._isolation_level = READ_COMMITTED
+            return answer
+
+        fetcher._proc_fetch_request = process_committed
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer."""
@@ -274,6 +301,10 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         number = cluster.leader_for_partition(_key(tp))
         broker = None if number is None else cluster.broker_metadata(number)
         return "no broker" if broker is None else f"broker {number} at {broker.host}:{broker.port}"
+
+    def positions(self, tps: Collection[TP]) -> dict[TP, int]:
+        """The offsets that are read next, of those partitions of which that is known."""
+        return {tp: at for tp in tps if (at := self.position(tp)) is not None}
 
     def touch(self) -> None:
         """Make aiokafka count this worker as fetching (patch idle-worker-stays-member)."""

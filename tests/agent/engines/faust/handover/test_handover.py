@@ -1,6 +1,8 @@
 """The two sides of a hand-over tell the app what a rebalance would tell it, in this order among the other steps."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,8 +10,9 @@ import faust
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.handover.handover import Denied, Handover
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork
 from trimtab_agent.engines.faust.transport.thread import CommitRefused
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
@@ -22,7 +25,14 @@ ALL = {SOURCE, CHANGELOG}
 class Worker:
     """A hand-over on a worker whose other parts note what they are asked for; the app has connected both signals."""
 
-    def __init__(self, *, commit: Exception | None = None, revoked: Exception | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        commit: Exception | None = None,
+        revoked: Exception | None = None,
+        oldest: Callable[[], InWork | None] = lambda: None,
+        longest_s: float = 0.0,
+    ) -> None:
         self.told: list[str] = []
         self.told_of: list[set[TP]] = []
         app = faust.App("shop", web_enabled=False)
@@ -30,7 +40,7 @@ class Worker:
             consumer_generation_id=GENERATION,
             rebalancing=False,
             should_stop=False,
-            consumer=self._consumer(commit),
+            consumer=self._consumer(commit, oldest, longest_s),
             producer=SimpleNamespace(flush=self._step("flush")),
             crash=self._step("crash"),
             on_partitions_revoked=app.on_partitions_revoked,
@@ -68,8 +78,9 @@ class Worker:
         )
         self.handover = Handover(self.app, ownership, standbys, SteeringSettings())
 
-    def _consumer(self, commit: Exception | None) -> Any:
-        note = self.told.append
+    def _consumer(self, commit: Exception | None, oldest: Callable[[], InWork | None], longest_s: float) -> Any:
+        note, seen = self.told.append, EventsInWork()
+        seen.note(SOURCE, longest_s)
 
         async def run(step: Any, *arguments: Any) -> None:
             note(step)
@@ -97,6 +108,8 @@ class Worker:
             wait_for_commit=self._step("wait for commit"),
             next_offset=lambda _: 5,
             highwaters=highwaters,
+            oldest_in_work=lambda _: oldest(),
+            in_work=seen,
         )
 
     def _step(self, name: str, fault: Exception | None = None) -> Any:
@@ -151,3 +164,43 @@ def test_a_worker_whose_app_cannot_let_go_ends_as_in_a_rebalance() -> None:
 
     assert "crash" in worker.told
     assert "commit" not in worker.told
+
+
+def in_work(age_s: float) -> InWork:
+    return InWork(tp=SOURCE, offset=187, age_s=age_s)
+
+
+def test_a_key_group_with_an_event_held_for_longer_than_any_before_is_refused_before_it_stops() -> None:
+    worker = Worker(oldest=lambda: in_work(34.0))
+
+    with pytest.raises(Denied, match=r"orders/3 offset 187 is in work for 34 s, and nobody knows .*limit 10 s"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
+
+    assert worker.told == []
+
+
+def test_a_key_group_whose_batch_has_long_to_go_is_refused_before_it_stops() -> None:
+    worker = Worker(oldest=lambda: in_work(5.0), longest_s=60.0)
+
+    with pytest.raises(Denied, match=r"offset 187 is in work for 5 s, for 60 s as those before it"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
+
+    assert worker.told == []
+
+
+def test_a_release_waits_for_the_flush_of_a_batch_and_stops_the_key_group_only_then() -> None:
+    began = time.monotonic()
+    worker = Worker(oldest=lambda: in_work(57.9 + time.monotonic() - began), longest_s=60.0)
+
+    asyncio.run(worker.handover.release([MOVED], GENERATION, 20.0))
+
+    assert time.monotonic() - began > 0.05, "it stops two seconds before the end"
+    assert worker.told[:2] == ["pause", "drain"]
+
+
+def test_ordinary_events_are_waited_for_after_the_stop() -> None:
+    worker = Worker(oldest=lambda: in_work(3.0), longest_s=4.0)
+
+    asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert worker.told[:2] == ["pause", "drain"]

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,15 +14,17 @@ from faust.types import TP
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.handover import Denied, Given
+from trimtab_agent.engines.faust.handover.records import given_back, took
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
+from trimtab_agent.engines.faust.steering.refusals import refused_for
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
-from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Released
+from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Released, Took
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -30,7 +33,7 @@ from trimtab_protocol.messages.placement import Placement
 APP, SUMS = AppId("ks"), OperatorId("sums")
 ME, OTHER = WorkerId("w0"), WorkerId("w1")
 MINE = KeyGroup(APP, SUMS, 0)
-SETTINGS = SteeringSettings(placement_wait_s=0.03, took_limit_s=0.03)
+SETTINGS = SteeringSettings(placement_wait_s=0.03, took_limit_s=0.03, catch_up_limit_s=0.03)
 
 
 class Handover:
@@ -47,7 +50,7 @@ class Handover:
         if generation != self.generation:
             raise GenerationOver(f"not stable in generation {generation}")
 
-    async def release(self, key_groups: Any, generation: int) -> Given:
+    async def release(self, key_groups: Any, generation: int, wait_s: float) -> Given:
         if self.fault is not None:
             raise self.fault
         return Given(offsets={TP("in", 0): 7}, ends={TP("log", 0): 5}, drain_s=0.1, flush_s=0.2, commit_s=0.3)
@@ -76,6 +79,7 @@ class Standbys:
     """Nothing is followed but what the test says."""
 
     applied_records = 0
+    records_s = 0.0
     stopped = False
 
     async def lag_records(self, key_groups: Any) -> int:
@@ -198,8 +202,7 @@ def test_what_was_taken_is_not_and_its_copies_are_closed_unless_the_placement_wa
 
     def take() -> Any:
         (record,) = worker.published
-        taken = HandoverRecord(**{f: getattr(record, f) for f in record.__slots__} | {"kind": HandoverKind.TOOK})
-        return worker.receiver.receive(taken, 0.0)
+        return worker.receiver.receive(took(record), 0.0)
 
     worker.hears(release(), take, wait_s=0.1)
     assert (worker.rejoins, worker.reconciler.cooled) == (0, 1)
@@ -260,38 +263,134 @@ def test_a_worker_in_a_rebalance_and_one_that_is_not_steered_refuse() -> None:
     assert unsteered.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
 
 
-def test_another_attempt_at_a_hand_over_is_taken_and_a_repeat_is_not() -> None:
-    worker = Worker()
-    taken: list[int] = []
+THEIRS = KeyGroup(APP, SUMS, 1)
 
-    async def take(key_groups: Any, offsets: Any, ends: Any, generation: int) -> None:
-        taken.append(generation)
-        raise GenerationOver("a rebalance came between")
+
+def to_me(**changed: Any) -> HandoverRecord:
+    """The record with which OTHER releases what `prepare` has announced."""
+    fields: dict[str, Any] = {
+        "cluster": "c",
+        "kind": HandoverKind.RELEASED,
+        "epoch": Epoch(1, 2),
+        "handover": "h",
+        "app": APP,
+        "source": OTHER,
+        "target": ME,
+        "key_groups": (THEIRS,),
+        "generation": 3,
+        "offsets": (("in", 1, 7),),
+        "ends": (("log", 1, 5),),
+        "held_s": 0.1,
+    }
+    return HandoverRecord(**{**fields, **changed})
+
+
+def target(fault: Exception | None = None) -> tuple[Worker, list[dict[TP, int]]]:
+    """A worker that the placement names as the next owner of THEIRS, and the offsets at which it takes over."""
+    worker, taken = Worker(), list[dict[TP, int]]()
+    rows = {SUMS: ((OTHER, ME), (ME, OTHER))}
+    worker.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 2), owners=rows))
+
+    async def take(key_groups: Any, offsets: dict[TP, int], ends: Any, generation: int) -> None:
+        taken.append(offsets)
+        if fault is not None:
+            raise fault
 
     worker.handover.take = take  # type: ignore[attr-defined]
+    return worker, taken
 
-    def released(generation: int) -> HandoverRecord:
-        return HandoverRecord(
-            cluster="c",
-            kind=HandoverKind.RELEASED,
-            epoch=Epoch(1, 1),
-            handover="h",
-            app=APP,
-            source=OTHER,
-            target=ME,
-            key_groups=(MINE,),
-            generation=generation,
-            offsets=(("in", 0, 7),),
-            ends=(("log", 0, 5),),
-            held_s=0.1,
-        )
+
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        {"handover": "made-up"},
+        {"source": WorkerId("nobody")},
+        {"generation": 2},
+        {"key_groups": (THEIRS, KeyGroup(APP, SUMS, 2))},
+        {"epoch": Epoch(0, 0)},
+        {"kind": HandoverKind.TOOK, "source": ME, "target": OTHER, "key_groups": (MINE,)},
+    ],
+)
+def test_only_what_a_prepare_has_announced_is_taken_and_a_made_up_record_does_not_hide_the_true_one(
+    made_up: dict[str, Any],
+) -> None:
+    worker, taken = target()
 
     async def story() -> None:
-        for generation in (3, 3, 4):
-            await worker.receiver.receive(released(generation), time.time())
+        await worker.executor.execute(prepare(), worker.said.append)
+        for record in (to_me(**made_up), to_me(), to_me()):
+            await worker.receiver.receive(record, time.time())
 
+    asyncio.run(worker.receiver.receive(to_me(), time.time()))
+    assert taken == [], "nothing is prepared"
     asyncio.run(story())
-    assert taken == [3, 4]
+
+    assert taken == [{TP("in", 1): 7}]
+    assert [type(outcome) for outcome in worker.said] == [Prepared, Took]
+    assert [record.kind for record in worker.published] == [HandoverKind.TOOK]
+
+
+def test_what_the_placement_gives_to_somebody_else_is_not_taken() -> None:
+    worker, taken = target()
+    rows = {SUMS: ((OTHER, ME), (OTHER, ME))}
+    worker.shared.offer(Placement(cluster="c", app=APP, epoch=Epoch(1, 3), owners=rows))
+
+    worker.hears(prepare(), lambda: worker.receiver.receive(to_me(), time.time()))
+
+    assert taken == []
+    assert worker.published == [given_back(to_me())]
+
+
+@pytest.mark.parametrize("answered", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "returned"),
+    [
+        (Denied(Refusal.CATCH_UP_TIMEOUT, "changelogs not applied"), True),
+        (Denied(Refusal.PRECONDITION, "other topics"), True),
+        (CommitRefused("its commit may still arrive"), False),
+        (ZeroDivisionError("bug"), False),
+    ],
+)
+def test_what_cannot_be_taken_goes_back_to_its_source_or_if_that_is_not_safe_to_a_rebalance(
+    fault: Exception, *, returned: bool, answered: bool
+) -> None:
+    worker, _ = target(fault)
+
+    async def released() -> None:
+        receiving = asyncio.ensure_future(worker.receiver.receive(to_me(), time.time()))
+        await asyncio.sleep(0.01)
+        if returned and answered:
+            await worker.receiver.receive(took(given_back(to_me())), time.time())
+        await receiving
+
+    worker.hears(prepare(), released)
+
+    assert worker.said[-1] == refused_for(fault)
+    assert worker.published == ([given_back(to_me())] if returned else [])
+    assert worker.rejoins == (0 if returned and answered else 1)
+    assert list(worker.parts.pending.key_groups()) == []
+
+
+@pytest.mark.parametrize(("fault", "rejoins"), [(None, 0), (CommitRefused("not a member"), 1)])
+def test_what_comes_back_is_taken_back_where_it_was_released_and_a_made_up_return_is_not(
+    fault: Exception | None, rejoins: int
+) -> None:
+    worker, taken = target(fault)
+
+    async def comes_back() -> None:
+        (record,) = worker.published
+        for wrong in ({"offsets": (("in", 0, 8),)}, {"source": WorkerId("w9")}, {"generation": 2}):
+            await worker.receiver.receive(replace(given_back(record), **wrong), time.time())
+        await asyncio.sleep(0)
+        assert taken == []
+        assert list(worker.parts.pending.key_groups()) == [MINE], "its copies stay open meanwhile"
+        await worker.receiver.receive(given_back(record), time.time())
+
+    worker.hears(release(), comes_back, wait_s=0.1)
+
+    assert (taken, worker.rejoins) == ([{TP("in", 0): 7}], rejoins)
+    assert [record.kind for record in worker.published[1:]] == ([HandoverKind.TOOK] if fault is None else [])
+    assert list(worker.parts.pending.key_groups()) == []
 
 
 def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_it_goes_on() -> None:
@@ -302,7 +401,7 @@ def test_a_worker_counts_all_that_it_does_beside_the_job_and_says_nothing_while_
     def note() -> None:
         seen.append(worker.status.work_beside_the_job)
 
-    async def release_takes(key_groups: Any, generation: int) -> Given:
+    async def release_takes(key_groups: Any, generation: int, wait_s: float) -> Given:
         note()
         raise Denied(Refusal.DRAIN_TIMEOUT, "slow")
 
@@ -327,7 +426,7 @@ def test_what_follows_a_command_goes_on_after_its_answer() -> None:
 
 
 def prepare(kind: CommandKind = CommandKind.PREPARE) -> Command:
-    fields = {"source": OTHER, "target": ME, "generation": None, "key_groups": (KeyGroup(APP, SUMS, 1),)}
+    fields = {"source": OTHER, "target": ME, "generation": None, "key_groups": (THEIRS,)}
     return release(kind=kind, **fields)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +52,19 @@ class Consumer:
 
 class App:
     consumer = Consumer()
+
+
+class Positions:
+    """Where aiokafka is in each changelog, in the place where it keeps that."""
+
+    def __init__(self, **states: tuple[int, int]) -> None:
+        """Position and end by topic."""
+        self.states = states
+        self.subscription = self.assignment = self
+
+    def state_value(self, tp: TP) -> Any:
+        position, end = self.states.get(tp.topic, (None, None))
+        return SimpleNamespace(has_valid_position=position is not None, position=position, lso=end)
 
 
 def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
@@ -112,7 +126,7 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
         async def start(self) -> None:
             pass
 
-        stop = start
+        stop, _subscription = start, Positions(log=(1, 1))
 
         def __getattr__(self, name: str) -> Any:
             return lambda *_: None
@@ -141,6 +155,8 @@ def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch
                 raise asyncio.CancelledError
             return {}
 
+        _subscription = Positions(log=(1, 1))
+
         async def start(self) -> None: ...
         async def stop(self) -> None: ...
         def unsubscribe(self) -> None: ...
@@ -152,3 +168,45 @@ def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(asyncio.wait_for(tail.run(), 30.0))
     assert asked == 2
+
+
+def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_records() -> None:
+    marker, behind, ahead = TP("marker", 0), TP("behind", 0), TP("ahead", 0)
+    tail = ChangelogReader({})
+    reader: Any = SimpleNamespace(_subscription=Positions(marker=(9, 9), behind=(7, 9), ahead=(5, 9)))
+    for tp in (marker, behind, ahead):
+        tail.follow(tp, Table(), 6)
+    before = tail._advance(reader)
+    tail._changed = False  # as after the next seek
+
+    assert (before, tail._advance(reader)) == (False, False), "`behind` is not at the end"
+    assert [tail.applied(tp) for tp in (marker, behind, ahead)] == [8, 6, 6]
+    tail.leave([behind, ahead])
+    tail._changed = False
+    assert tail._advance(reader)
+
+
+def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    tail, asked = ChangelogReader({}), 0
+    tail.follow(TP("log", 1), Table(), 0)
+
+    class Reader:
+        _subscription = Positions(log=(3, 900))
+
+        async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
+            nonlocal asked
+            asked += 1
+            if asked == 5:
+                raise asyncio.CancelledError
+            return {}
+
+        async def start(self) -> None: ...
+        async def stop(self) -> None: ...
+        def unsubscribe(self) -> None: ...
+        def assign(self, tps: Any) -> None: ...
+        def seek(self, tp: Any, offset: int) -> None: ...
+
+    monkeypatch.setattr(changelog_reader, "AIOKafkaConsumer", lambda **_: Reader())
+    monkeypatch.setattr(changelog_reader, "IDLE_S", 3600.0)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(asyncio.wait_for(tail._follow(), 30.0))

@@ -420,3 +420,42 @@ def test_the_marker_at_the_end_of_a_log_is_no_backlog(consumer: SteeredConsumer)
     consumer.block([ONE])  # events are taken back, and read again
     consumer._take_out(queued(consumer, Event(ONE, 12)).queue, [ONE], {})
     assert consumer.next_offset(ONE) == 12
+
+
+@pytest.mark.parametrize(
+    ("position", "given", "processed", "ends"),
+    [
+        (9, 7, 7, True),  # offset 8 is the marker of a transaction
+        (9, None, 4, True),  # all after what the table has is no record
+        (9, 7, 6, False),  # the last record is still in the queue: it would be dropped
+        (8, 7, 7, False),  # the end is not reached
+    ],
+)
+def test_a_recovery_ends_at_the_end_of_the_log_and_not_before_what_was_given_to_it_is_applied(
+    consumer: SteeredConsumer, position: int, given: int | None, processed: int, *, ends: bool
+) -> None:
+    changelog, recovery = TP("log", 1), consumer.app.tables.recovery
+    recovery.active_highwaters[changelog], recovery.active_offsets[changelog] = 8, processed
+    recovery.in_recovery = consumer.flow_active = True
+    consumer._restored = {} if given is None else {changelog: given}
+
+    class Thread:
+        positions = "positions"
+
+        async def run(self, step: Any, tps: Collection[TP]) -> dict[TP, int]:
+            return dict.fromkeys(tps, position)
+
+    consumer._thread = Thread()  # type: ignore[assignment]
+
+    async def story() -> bool:
+        waiting = asyncio.ensure_future(recovery.signal_recovery_end.wait())
+        await asyncio.sleep(0)
+        await consumer._end_recovery()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return waiting.done() or not waiting.cancel()
+
+    assert asyncio.get_event_loop().run_until_complete(story()) is ends
+    assert recovery.in_recovery is not ends
+    assert recovery.active_offsets[changelog] == (8 if ends else processed)
+    assert not recovery.signal_recovery_end.is_set(), "it would end the next recovery"
