@@ -50,6 +50,13 @@ it writes old state. | The queue is emptied once for each assignment, before any
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
+| `windows-closed-once` | A worker expires the windows that it has written itself, in the first open database that has \
+the key, and not in the changelog. Restored windows stay for ever, and `on_window_close` is called only for windows \
+that begin after all that were closed before, of whatever partition. | The owner of a partition closes each of its \
+windows once, in its database and changelog. | `tables/windows.py` |
+| `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
+another partition, of a standby, or of what was given away. | An event deletes in its own partition, and active \
+partitions answer. | `tables/own_partitions.py` |
 """
 
 from enum import StrEnum
@@ -76,3 +83,5 @@ class Patch(StrEnum):
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     STANDBY_KEPT = "standby-records-kept"
     TOPICS_KNOWN = "topics-known-before-assignment"
+    WINDOWS_CLOSED = "windows-closed-once"
+    OWN_PARTITIONS = "own-partitions-answer"

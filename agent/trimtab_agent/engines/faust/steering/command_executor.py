@@ -121,7 +121,6 @@ class FaustCommandExecutor:
         began = time.monotonic()
         given = await parts.handover.release(key_groups, generation)
         log.info("hand-over %s: released %s to %s", command.handover, _names(key_groups), command.target)
-        parts.work.start(parts.windows.follow())
         parts.pending.release(command.handover)
         try:
             await parts.side.publish(released(command, given, parts.shared.cluster, time.monotonic() - began))

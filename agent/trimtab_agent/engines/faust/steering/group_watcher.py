@@ -16,6 +16,8 @@ from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.tables import other_logs
 from trimtab_agent.engines.faust.tables.damaged import replace_damaged
+from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
+from trimtab_agent.engines.faust.tables.windows import close_each_once
 from trimtab_agent.engines.outcomes import Refused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
@@ -75,6 +77,8 @@ class GroupWatcher:
         gc.freeze()
         replace_damaged(app)
         other_logs.watch(app, self.tell)
+        close_each_once(app, self._parts.ownership)
+        answer_from_own_partitions(app)
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()
         limit_s = self._parts.settings.placement_load_limit_s
@@ -124,7 +128,6 @@ class GroupWatcher:
                 thread, committed = parts.app.consumer.thread, self._committed()
                 parts.work.start(tell_of_reset(parts.ownership, thread, committed, self._read_again, time.time))
             parts.work.start(parts.reconciler.settle())
-            parts.work.start(parts.windows.follow())
 
     def _read_again(self, found: Again) -> None:
         """Log that inputs are read again, and report it for a while."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from tests.agent.engines.faust.steering.test_commands_to_worker import Windows, Worker
+from tests.agent.engines.faust.steering.test_commands_to_worker import Reconciler, Worker
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.troubles import TOLD_S
@@ -128,7 +128,7 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(monkeyp
             worker.parts.ownership.sources = lambda key_groups: set()  # type: ignore[method-assign]
             app.tables = SimpleNamespace(recovery=SimpleNamespace(active_highwaters={}))
             app.consumer = SimpleNamespace(from_start={}, thread=None, _committed_offset={})
-            worker.parts.reconciler.settle = Windows().follow  # type: ignore[method-assign]
+            worker.parts.reconciler.settle = Reconciler().cool  # type: ignore[method-assign]
             monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())
             worker.watcher.stable()

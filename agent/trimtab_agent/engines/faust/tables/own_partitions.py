@@ -1,0 +1,55 @@
+"""Lets a table answer from the partitions that this worker owns (patch own-partitions-answer).
+
+Several databases of a table are open in one worker: those of its own partitions, of standbys, and of partitions that it
+has just given away.  One key may be in several.  Faust takes the first that has the key, or the one that it used last
+for it, in two cases: reads outside of an event (a page, a timer), and the deletion of a key, also in an event.
+
+Here an event deletes in its own partition, and whoever reads outside of an event is answered by partitions that are
+active here.  Of several that have the key, the one answers that an event used last.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from faust.stores.rocksdb import Store, _DBValueTuple
+from faust.streams import current_event
+from faust.types import TP
+
+
+def answer_from_own_partitions(app: Any) -> None:
+    """Restrict every table of the app.  Call it once, when all tables are known."""
+    for table in app.tables.values():
+        if isinstance(table.data, Store):
+            own = OwnPartitions(app, table.changelog_topic_name, table.data)
+            table.data._dbs_for_key, table.data._get_bucket_for_key = own.databases, own.find
+
+
+class OwnPartitions:
+    """The databases of one table that may answer."""
+
+    def __init__(self, app: Any, changelog: str, store: Any) -> None:
+        self._app = app
+        self._changelog = changelog
+        self._store = store
+
+    def databases(self, key: bytes) -> Iterable[Any]:
+        """Where a raw key is deleted, or looked up to see whether it exists."""
+        if (event := current_event()) is not None:
+            return [self._store._db_for_partition(event.message.partition)]
+        return [database for _, database in self._own(key)]
+
+    def find(self, key: bytes) -> _DBValueTuple | None:
+        """Database and raw value of a raw key, outside of an event."""
+        for partition, database in self._own(key):
+            if (value := database.get(key)) is not None:
+                self._store._key_index[key] = partition
+                return _DBValueTuple(database, value)
+        return None
+
+    def _own(self, key: bytes) -> Iterator[tuple[int, Any]]:
+        """Own partitions with their databases, the one first that was used last for this key."""
+        active, databases = self._app.assignor._active_tps, self._store._dbs
+        own = {partition for partition in databases if TP(self._changelog, partition) in active}
+        last = self._store._key_index.get(key)
+        for partition in sorted(own, key=lambda partition: (partition != last, partition)):
+            yield partition, databases[partition]
