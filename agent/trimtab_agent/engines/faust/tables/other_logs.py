@@ -19,7 +19,7 @@ from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.troubles import Tell
-from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
+from trimtab_agent.engines.faust.tables.copies import BEHIND, OF_ANOTHER_LOG, written_at
 from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
 
 log = logging.getLogger(__name__)
@@ -48,6 +48,8 @@ def _open_or_begin_anew(
         opened = [tp for tp in closed if tp.partition in table.data._dbs]
         first, starts = await asyncio.gather(first_since(app.consumer, written), starts_of(app.consumer, opened))
         await _replace_those_of_other_logs(tables, first)
+        if table.changelog_topic.deleting:
+            await _replace_those_behind(app, table, {tp: starts[tp] for tp in opened if tp in written and tp in starts})
         report([found for tp in opened if (found := gap(tp, table, starts.get(tp)))], tell)
 
     return open_or_begin_anew
@@ -84,12 +86,25 @@ async def _replace_those_of_other_logs(tables: Mapping[TP, Any], firsts: Mapping
         offset = tables[tp].persisted_offset(tp)
         if offset is not None and first <= offset:
             store = tables[tp].data
-            store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition)
+            store._dbs[tp.partition] = await loop.run_in_executor(
+                None, _begin_anew, store, tp.partition, OF_ANOTHER_LOG
+            )
 
 
-def _begin_anew(store: Any, partition: int) -> Any:
+async def _replace_those_behind(app: Any, table: Any, starts: Mapping[TP, int]) -> None:
+    """Replace databases of a windowed table that end before its changelog begins: see `open_database`."""
+    store, loop = table.data, asyncio.get_running_loop()
+    offsets = {tp: table.persisted_offset(tp) for tp in starts}
+    behind = [tp for tp, at in sorted(offsets.items()) if starts[tp] > (0 if at is None else at + 1)]
+    ends = await app.consumer.highwaters(*behind) if behind else {}
+    for tp in behind:
+        if starts[tp] < (ends.get(tp) or 0):
+            store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition, BEHIND)
+
+
+def _begin_anew(store: Any, partition: int, why: str) -> Any:
     path: Path = store.partition_path(partition)
-    log.warning(OF_ANOTHER_LOG, path.name)
+    log.warning(why, path.name)
     store._dbs.pop(partition).close()
     shutil.rmtree(path)
     return store._open_for_partition(partition)

@@ -30,7 +30,7 @@ Range = tuple[float, float]
 Windowed = tuple[Any, Range]
 """A key as the app wrote it, and its window."""
 
-MAX_REMEMBERED = 50_000
+MAX_CLOSED_REMEMBERED = 50_000
 """Closed windows per table that are not reported again if a late event opens them once more."""
 
 
@@ -210,7 +210,7 @@ class Expiry:
         finally:
             consumer.closing_windows.pop(this, None)
         self._closed[partition, raw] = None
-        if len(self._closed) > MAX_REMEMBERED:
+        if len(self._closed) > MAX_CLOSED_REMEMBERED:
             del self._closed[next(iter(self._closed))]
         return True
 
