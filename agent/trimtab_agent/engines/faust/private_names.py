@@ -155,6 +155,7 @@ PRIVATES: tuple[Private, ...] = (
         (
             ("_set", ("key", "value")),
             ("_del", ("key",)),
+            ("_get", ("key",)),
             ("_open_for_partition", ("partition",)),
             ("partition_path", ("partition",)),
             ("set_persisted_offset", ("tp", "offset")),

@@ -77,8 +77,7 @@ class GroupWatcher:
         gc.freeze()
         replace_damaged(app)
         other_logs.watch(app, self.tell)
-        close_each_once(app, self._parts.ownership)
-        answer_from_own_partitions(app)
+        close_each_once(app, self._parts.ownership, answer_from_own_partitions(app))
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()
         limit_s = self._parts.settings.placement_load_limit_s

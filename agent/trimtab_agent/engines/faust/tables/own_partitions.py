@@ -8,6 +8,7 @@ Here an event deletes in its own partition, and whoever reads outside of an even
 active here.  Of several that have the key, the one answers that an event used last.
 """
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,12 +17,10 @@ from faust.streams import current_event
 from faust.types import TP
 
 
-def answer_from_own_partitions(app: Any) -> None:
-    """Restrict every table of the app.  Call it once, when all tables are known."""
-    for table in app.tables.values():
-        if isinstance(table.data, Store):
-            own = OwnPartitions(app, table.changelog_topic_name, table.data)
-            table.data._dbs_for_key, table.data._get_bucket_for_key = own.databases, own.find
+def answer_from_own_partitions(app: Any) -> dict[str, "OwnPartitions"]:
+    """Restrict every table of the app, by changelog.  Call it once, when all tables are known."""
+    tables = {t.changelog_topic_name: t.data for t in app.tables.values() if isinstance(t.data, Store)}
+    return {changelog: OwnPartitions(app, changelog, store) for changelog, store in tables.items()}
 
 
 class OwnPartitions:
@@ -31,6 +30,17 @@ class OwnPartitions:
         self._app = app
         self._changelog = changelog
         self._store = store
+        self._only: int | None = None
+        store._dbs_for_key, store._get_bucket_for_key = self.databases, self.find
+
+    @contextlib.contextmanager
+    def only(self, partition: int) -> Iterator[None]:
+        """Let one partition answer outside of an event, whoever asks; nothing may be awaited meanwhile."""
+        self._only = partition
+        try:
+            yield
+        finally:
+            self._only = None
 
     def databases(self, key: bytes) -> Iterable[Any]:
         """Where a raw key is deleted, or looked up to see whether it exists."""
@@ -49,6 +59,10 @@ class OwnPartitions:
     def _own(self, key: bytes) -> Iterator[tuple[int, Any]]:
         """Own partitions with their databases, the one first that was used last for this key."""
         active, databases = self._app.assignor._active_tps, self._store._dbs
+        if self._only is not None:
+            if self._only in databases:
+                yield self._only, databases[self._only]
+            return
         own = {partition for partition in databases if TP(self._changelog, partition) in active}
         last = self._store._key_index.get(key)
         for partition in sorted(own, key=lambda partition: (partition != last, partition)):

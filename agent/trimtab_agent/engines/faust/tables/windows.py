@@ -14,14 +14,14 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.fence import uptime
+from trimtab_agent.engines.faust.tables.own_partitions import OwnPartitions
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +34,11 @@ MAX_CLOSED_REMEMBERED = 50_000
 """Closed windows per table that are not reported again if a late event opens them once more."""
 
 
-def close_each_once(app: Any, ownership: Ownership) -> None:
-    """Let Faust's cleanup of windowed tables use this module.  Call it once, when all tables are known."""
+def close_each_once(app: Any, ownership: Ownership, own: Mapping[str, OwnPartitions]) -> None:
+    """Let Faust's cleanup of windowed tables use this module; `own` by changelog.  Call it once, with all tables."""
     for table in app.tables.values():
-        if table._should_expire_keys() and isinstance(table.data, Store):
-            Expiry(app, ownership, table)
+        if table._should_expire_keys() and table.changelog_topic_name in own:
+            Expiry(app, ownership, table, own[table.changelog_topic_name])
 
 
 class OpenWindows:
@@ -95,10 +95,11 @@ class Newest:
 class Expiry:
     """Closes the windows of one table."""
 
-    def __init__(self, app: Any, ownership: Ownership, table: Any) -> None:
+    def __init__(self, app: Any, ownership: Ownership, table: Any, own: OwnPartitions) -> None:
         self._app = app
         self._ownership = ownership
         self._table = table
+        self._own = own
         self._open: defaultdict[int, OpenWindows] = defaultdict(OpenWindows)
         self._closed: dict[tuple[int, bytes], None] = {}
         self._apply = table.apply_changelog_batch
@@ -195,7 +196,8 @@ class Expiry:
             return False
         table, consumer = self._table, self._app._consumer
         raw = known if isinstance(known, bytes) else table.data._encode_key(known)
-        value = table.data._dbs[partition].get(raw)
+        with self._own.only(partition):
+            value = table.data._get(raw)
         if value is None:
             return True
         this = object()
@@ -205,7 +207,8 @@ class Expiry:
                 await self._tell_app(known, value)
             if this not in consumer.closing_windows:
                 return False
-            table.data._dbs[partition].delete(raw)
+            with self._own.only(partition):
+                table.data._del(raw)
             table.send_changelog(partition, raw, None, value_serializer="raw")
         finally:
             consumer.closing_windows.pop(this, None)

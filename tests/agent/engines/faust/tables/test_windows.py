@@ -56,7 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 class Event:
     def __init__(self, partition: int, at: float) -> None:
         tp = TP(SOURCE, partition)
-        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=partition, timestamp=at)
+        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=partition, offset=7, timestamp=at)
         self.value = SimpleNamespace(at=at)
 
 
@@ -87,8 +87,7 @@ class Worker:
         ownership = Ownership(app, AppId("ks"))
         operator = Operator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
         ownership._operators, ownership._by_topic = {SUMS: operator}, {LOG: operator, SOURCE: operator}
-        close_each_once(app, ownership)
-        answer_from_own_partitions(app)
+        close_each_once(app, ownership, answer_from_own_partitions(app))
 
     async def _close(self, key: Any, value: int) -> None:
         if self.while_closing is not None:
@@ -99,6 +98,7 @@ class Worker:
         self.app.assignor._active_tps = {TP(topic, p) for p in partitions for topic in (LOG, SOURCE)}
         for partition in partitions:
             self.table.data._db_for_partition(partition)
+            self.consumer.start_at({TP(SOURCE, partition): 0})
         return self
 
     def event(self, partition: int, key: Any, at: float, *, by: Any = None) -> None:
