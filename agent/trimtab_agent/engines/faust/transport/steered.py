@@ -7,6 +7,7 @@ from faust.transport.drivers.aiokafka import Transport
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.tables.windows import restore_keys_of_any_type
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.producer import SteeredProducer
 from trimtab_agent.engines.faust.transport.watcher import Watcher
@@ -26,6 +27,7 @@ class SteeredTransport(Transport):  # type: ignore[misc]
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
+        restore_keys_of_any_type(self.app)
         StoreGuard(self.app, self.fence, lambda: self.watcher.breached()).watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer

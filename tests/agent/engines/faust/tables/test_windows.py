@@ -390,6 +390,16 @@ async def test_the_next_owner_gets_the_key_as_the_app_wrote_it(
 
 
 @in_a_loop
+async def test_faust_can_restore_windows_with_keys_of_any_type(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a", key_type=int).own(0)
+    worker.event(0, 7, NOW)
+    (record,) = worker.sent()
+    record.headers = {}
+    changelog = worker.table.changelog_topic.clone_using_queue(asyncio.Queue())
+    assert (await changelog.decode(record)).key == [7, [NOW, NOW + SIZE_S - 0.1]]
+
+
+@in_a_loop
 async def test_the_time_of_the_stream_moves_with_the_partition(tmp_path: Path, clock: Any) -> None:
     """`now()` is asked before the first look of the new owner."""
     source, target = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
