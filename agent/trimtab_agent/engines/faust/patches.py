@@ -52,8 +52,9 @@ fail on tables whose changelog is unknown, and those events count as done. | Lea
 broker's metadata. | `transport/metadata.py` |
 | `windows-closed-once` | A worker expires the windows that it has written itself, in the first open database that has \
 the key, and not in the changelog. Restored windows stay for ever, and `on_window_close` is called only for windows \
-that begin after all that were closed before, of whatever partition. A recovery hangs if keys are of another type than \
-`str`. | The owner of a partition closes each of its windows once, in its database and changelog. | `tables/windows.py` |
+that begin after all that were closed before, of whatever partition. A recovery hangs if keys have another type than \
+`str`. | The owner of a partition closes each of its windows once, in its database and changelog. | \
+`tables/windows.py`, `transport/steered.py` |
 | `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
 another partition, of a standby, or of what was given away. | An event deletes in its own partition, and active \
 partitions answer. | `tables/own_partitions.py` |

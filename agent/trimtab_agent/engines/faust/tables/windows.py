@@ -34,18 +34,6 @@ MAX_CLOSED_REMEMBERED = 50_000
 """Closed windows per table that are not reported again if a late event opens them once more."""
 
 
-def restore_keys_of_any_type(app: Any) -> None:
-    """Let Faust's recovery read windowed tables with a `key_type`.  Call it before Faust opens changelogs.
-
-    The type is that of the key without its window.  Faust takes it for that of both, cannot decode a record, leaves it
-    out, and waits for it for ever.  (A string and its window pass for a string.)
-    """
-    for table in app.tables.values():
-        if table.window is not None:
-            topic = table.changelog_topic
-            topic.key_type = topic.schema.key_type = None
-
-
 def close_each_once(app: Any, ownership: Ownership, own: Mapping[str, OwnPartitions]) -> None:
     """Let Faust's cleanup of windowed tables use this module; `own` by changelog.  Call it once, with all tables."""
     for table in app.tables.values():
