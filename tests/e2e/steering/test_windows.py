@@ -53,19 +53,19 @@ def test_each_window_is_closed_once_by_its_owner(tmp_path: Path, monkeypatch: py
         workers=2,
         partitions=4,
         rate=60.0,
-        preload=100,
+        preload=0,
         features=(Feature.UNNAMED,),
     )
 
     async def play(broker: Broker) -> None:
         async with Cluster(setup, tmp_path / "run", broker) as cluster:
             await begin(cluster)
-            assert await hand_overs(cluster, 4) == 4
+            assert await hand_overs(cluster, 3) == 3
             again = worker(1)
             assert await cluster.terminate(again) == 0
             cluster.start(again)
             await cluster.settled()
-            assert await hand_overs(cluster, 4) == 4
+            assert await hand_overs(cluster, 3) == 3
             await cluster.load.stop()
             await cluster.worked_off()
             sent = [(n, at, setup.source_partition(n)) for n, (_, at) in enumerate(cluster.load.sent)]

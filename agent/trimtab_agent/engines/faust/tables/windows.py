@@ -171,16 +171,24 @@ class Expiry:
             if not self._may_close(partition):
                 windows.written = True  # nothing can be written now, so silence says nothing about the input
                 continue
-            if not windows.complete:
-                applied = windows.applied
-                loop = asyncio.get_running_loop()
-                windows.index(await loop.run_in_executor(None, self._stored, partition), applied)
-            await self._close_expired_of(partition, windows, windows.time_at_look(clock))
+            if windows.complete or await self._indexed(partition, windows):
+                await self._close_expired_of(partition, windows, windows.time_at_look(clock))
+
+    async def _indexed(self, partition: int, windows: OpenWindows) -> bool:
+        """Index a database in an executor; False if it cannot be read, as when it is closed meanwhile."""
+        applied, loop = windows.applied, asyncio.get_running_loop()
+        try:
+            windows.index(await loop.run_in_executor(None, self._stored, partition), applied)
+        except Exception as fault:  # rocksdict raises Exception itself; damage ends the worker where it is found
+            log.warning("%s: the windows of partition %d are looked for again: %r", self._table.name, partition, fault)
+            return False
+        return True
 
     async def _close_expired_of(self, partition: int, windows: OpenWindows, now: float) -> None:
         for end in sorted(end for end in windows.by_end if self._table.window.stale(end, now)):
             for key in list(windows.by_end[end]):
                 if not await self._close(partition, key):
+                    windows.written = True
                     return
                 windows.by_end[end].discard(key)
                 await asyncio.sleep(0)  # events are processed in between
@@ -205,11 +213,11 @@ class Expiry:
         try:
             if (partition, raw) not in self._closed:
                 await self._tell_app(known, value)
-            if this not in consumer.closing_windows:
+            if this not in consumer.closing_windows or consumer.fence.closed(uptime()):
                 return False
+            table.send_changelog(partition, raw, None, value_serializer="raw")
             with self._own.only(partition):
                 table.data._del(raw)
-            table.send_changelog(partition, raw, None, value_serializer="raw")
         finally:
             consumer.closing_windows.pop(this, None)
         self._closed[partition, raw] = None
