@@ -21,7 +21,7 @@ DAY_S = 86_400.0
 LIVE, HOPS, PAST = "live", "hops", "past"
 WINDOWS = {LIVE: (2.0, 2.0), HOPS: (4.0, 2.0), PAST: (10.0, 10.0)}
 """Size and step in seconds."""
-EXPIRES_S = 3.0
+EXPIRES_S = 2.0
 
 
 def time_in(table: str, number: int, sent_at: float, began: float) -> float:
