@@ -12,6 +12,7 @@ first event, and each look would close what the next event opens again.
 
 import asyncio
 import logging
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -50,6 +51,8 @@ class OpenWindows:
         self.newest: Range = (0.0, 0.0)
         self.written = True
         """Whether the partition has been written since the last look, or has just arrived."""
+        self.awaited: dict[TP, int] = {}
+        """By source partition, the offset up to which events waited at the last look."""
         self.applied = 0
         """How often a changelog was applied to the database."""
         self.indexed: int | None = None
@@ -72,14 +75,14 @@ class OpenWindows:
             self.add(raw, window)
         self.indexed = applied
 
-    def time_at_look(self, clock: float) -> float:
+    def time_at_look(self, clock: float, *, caught_up: bool) -> float:
         """The time by which windows expire, at most `clock` (epoch seconds).
 
         The newest window has ended long ago only while events of the past are processed.  They stand at its start at
         least.
         """
         written, self.written = self.written, False
-        return self.newest[0] if written and self.newest[1] < clock else clock
+        return self.newest[0] if (written or not caught_up) and self.newest[1] < clock else clock
 
 
 class Newest:
@@ -171,8 +174,23 @@ class Expiry:
             if not self._may_close(partition):
                 windows.written = True  # nothing can be written now, so silence says nothing about the input
                 continue
+            caught_up = self._caught_up(partition, windows)
             if windows.complete or await self._indexed(partition, windows):
-                await self._close_expired_of(partition, windows, windows.time_at_look(clock))
+                await self._close_expired_of(partition, windows, windows.time_at_look(clock, caught_up=caught_up))
+
+    def _caught_up(self, partition: int, windows: OpenWindows) -> bool:
+        """Whether the events that waited at the last look are processed; not if that is unknown."""
+        consumer, before, caught_up = self._app._consumer, windows.awaited, True
+        windows.awaited = {}
+        for tp in self._sources(partition):
+            waiting = consumer.backlog(tp)
+            if waiting is None:
+                caught_up = False
+                continue
+            at = consumer.next_offset(tp)
+            windows.awaited[tp] = at + waiting
+            caught_up &= waiting == 0 or at >= before.get(tp, math.inf)
+        return caught_up
 
     async def _indexed(self, partition: int, windows: OpenWindows) -> bool:
         """Index a database in an executor; False if it cannot be read, as when it is closed meanwhile."""

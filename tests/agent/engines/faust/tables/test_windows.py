@@ -84,6 +84,8 @@ class Worker:
         )
         self.consumer.topic_partitions = lambda _: 4
         self.consumer._open = True
+        self.waiting: int | None = 0
+        self.consumer.backlog = lambda _: self.waiting  # the consumer's thread knows it, which does not run here
         ownership = Ownership(app, AppId("ks"))
         operator = Operator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
         ownership._operators, ownership._by_topic = {SUMS: operator}, {LOG: operator, SOURCE: operator}
@@ -257,6 +259,23 @@ async def test_no_pause_of_the_worker_ends_a_backfill(tmp_path: Path, clock: Any
     worker.consumer.unblock({TP(SOURCE, 0)})
     await worker.look(1)
     assert worker.closed == []
+    await worker.look(1)
+    assert worker.closed == [("k", PAST, 1)]
+
+
+@in_a_loop
+async def test_windows_wait_for_events_that_wait(tmp_path: Path, clock: Any) -> None:
+    """A worker that is behind, and stands still for a moment, has not seen the end of a window."""
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", PAST)
+    worker.waiting = 5
+    await worker.look(4)
+    worker.waiting = None
+    await worker.look(4)
+    assert worker.closed == []
+    worker.waiting = 5
+    await worker.look(1)
+    worker.consumer.start_at({TP(SOURCE, 0): 6})  # others wait now, which have come since
     await worker.look(1)
     assert worker.closed == [("k", PAST, 1)]
 
