@@ -34,7 +34,6 @@ TOLD = (
     *("max_poll_s", "link_bytes_s", "delays_s", "slow_s", "groups", "queue", "drain_limit_s", "local"),
 )
 """Of the setup, what the app is told."""
-COMMAND = [sys.executable, "-m", "tests.e2e.steering.app", "worker", "-l", "info", "--without-web"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +72,7 @@ class Cluster:
         self._published: Placement | None = None
         self._say = say
         self._planted = setup.planted
+        self._command = [sys.executable, "-m", setup.program, "worker", "-l", "info", "--without-web"]
         self._environments: dict[WorkerId, dict[str, str]] = {}
 
     async def __aenter__(self) -> "Cluster":
@@ -148,14 +148,14 @@ class Cluster:
         if Feature.PREVIOUS_PLUG_IN in self.versions[name]:
             environment["PYTHONPATH"] = python_path(self._previous_release(), ROOT)
         self.agent.statistics.pop(name, None)
-        self.alive[name] = self.processes.start(name, COMMAND, environment=environment, folder=self.folder)
+        self.alive[name] = self.processes.start(name, self._command, environment=environment, folder=self.folder)
         self._environments[name] = environment
 
     def start_twin(self, name: WorkerId) -> Child:
         """One more process under a worker's name, on a disk of its own."""
         setup = json.loads(self._environments[name]["ORACLE_SETUP"])
         environment = {**self._environments[name], "ORACLE_SETUP": json.dumps({**setup, "disk": f"{name}-twin"})}
-        return self.processes.start(f"{name}-twin", COMMAND, environment=environment, folder=self.folder)
+        return self.processes.start(f"{name}-twin", self._command, environment=environment, folder=self.folder)
 
     def _previous_release(self) -> Path:
         return release if (release := self.folder / "previous").exists() else unpack(release)

@@ -230,7 +230,8 @@ def _topics_of(part: Any) -> Iterable[str]:
     if isinstance(part, str):
         return [part]
     if isinstance(part, WindowWrapper):
-        part = part.table
+        tables = [part.table, *([part.key_index_table] if part.key_index_table is not None else [])]
+        return [table.changelog_topic_name for table in tables]
     if hasattr(part, "changelog_topic_name"):
         return [part.changelog_topic_name]
     return list(part.topics)

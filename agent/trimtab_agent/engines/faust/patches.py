@@ -58,6 +58,14 @@ aborted or a removed record is the last, it waits for ever. | It ends when the c
 end. | `transport/consumer.py` |
 | `no-aborted-state` | An app that was `exactly_once` restores records of aborted transactions. | It leaves them out. \
 | `transport/thread.py` |
+| `windows-closed-once` | A worker expires the windows that it has written itself, in the first open database that has \
+the key, and not in the changelog. Restored windows stay for ever, and `on_window_close` is called only for windows \
+that begin after all that were closed before, of whatever partition. A recovery hangs if keys have another type than \
+`str`. | The owner of a partition closes each of its windows once, in its database and changelog. | \
+`tables/windows.py`, `transport/steered.py` |
+| `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
+another partition, of a standby, or of what was given away. | An event deletes in its own partition, and active \
+partitions answer. | `tables/own_partitions.py` |
 """
 
 from enum import StrEnum
@@ -87,3 +95,5 @@ class Patch(StrEnum):
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     NOT_ABORTED = "no-aborted-state"
+    WINDOWS_CLOSED = "windows-closed-once"
+    OWN_PARTITIONS = "own-partitions-answer"

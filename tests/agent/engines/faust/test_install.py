@@ -11,7 +11,7 @@ import pytest
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import Link
-from trimtab_agent.engines.faust.install import unfit, unfit_agents, unfit_tables
+from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables
 from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
@@ -123,6 +123,12 @@ def test_tables_that_cannot_move_are_named() -> None:
     indexed = app()
     indexed.Table("orders", on_changelog_event=print)
     assert [reason.split(" is ")[0] for reason in unfit_tables(indexed)] == ["table orders: on_changelog_event"]
+
+
+def test_a_windowed_table_is_named_with_the_index_of_its_keys() -> None:
+    """The agents of the operator write both."""
+    indexed = app().Table("sums", default=int).tumbling(10.0, expires=60.0, key_index=True)
+    assert _topics({"one": [indexed]}) == {"one": {"ks-sums-changelog", "ks-sums-key_index-changelog"}}
 
 
 def test_agents_whose_actors_follow_rebalances_alone_are_named() -> None:

@@ -130,7 +130,6 @@ class FaustCommandExecutor:
         wait_s = command.deadline - time.time() - parts.settings.commit_limit_s
         given = await parts.handover.release(key_groups, generation, wait_s)
         log.info("hand-over %s: released %s to %s", command.handover, _names(key_groups), command.target)
-        parts.work.start(parts.windows.follow())
         record = released(command, given, parts.shared.cluster)
         parts.pending.release(record)
         try:

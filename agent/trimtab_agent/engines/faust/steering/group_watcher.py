@@ -19,6 +19,8 @@ from trimtab_agent.engines.faust.tables import other_logs
 from trimtab_agent.engines.faust.tables.damaged import replace_damaged
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
+from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
+from trimtab_agent.engines.faust.tables.windows import close_each_once
 from trimtab_agent.engines.outcomes import Refused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
@@ -79,6 +81,7 @@ class GroupWatcher:
         gc.freeze()
         replace_damaged(app)
         other_logs.watch(app, self.tell)
+        close_each_once(app, self._parts.ownership, answer_from_own_partitions(app))
         self._parts.work.attach(asyncio.get_running_loop())
         self._parts.side.start()
         limit_s = self._parts.settings.placement_load_limit_s
@@ -144,7 +147,6 @@ class GroupWatcher:
         if parts.shared.layout is not None and parts.shared.refusal is None:
             parts.work.start(self._look_for_resets(self._committed()))
             parts.work.start(parts.reconciler.settle())
-            parts.work.start(parts.windows.follow())
 
     async def _look_for_resets(self, committed: Mapping[TP, int | None]) -> None:
         """Tell if inputs are read again; then keep what was committed, to compare with it the next time."""

@@ -56,7 +56,6 @@ class HandoverReceiver:
         pause_s = record.held_s + max(0.0, time.time() - written_at)
         names = ", ".join(map(str, sorted(record.key_groups)))
         log.info("hand-over %s: took %s after a pause of %.3f s", record.handover, names, pause_s)
-        self._parts.work.start(self._parts.windows.follow())
         pending.end_prepared(record.handover, Took(generation=record.generation, pause_s=pause_s))
         await self._parts.side.publish(took(record))
 

@@ -12,7 +12,6 @@ from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandov
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
 from trimtab_agent.engines.faust.tables.standbys import Standbys
-from trimtab_agent.engines.faust.tables.windows import Windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,6 @@ class Parts:
     standbys: Standbys
     handover: Handover
     reconciler: StandbyReconciler
-    windows: Windows
     work: BackgroundWork
     pending: PendingHandovers
     side: SideServices

@@ -23,7 +23,6 @@ from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import Copies
 from trimtab_agent.engines.faust.tables.standbys import Standbys
-from trimtab_agent.engines.faust.tables.windows import Windows
 from trimtab_agent.engines.faust.transport.client import Connection
 from trimtab_protocol.messages.handover import HandoverRecord
 
@@ -69,7 +68,6 @@ class FaustSteering:
             standbys=self.standbys,
             handover=self._handover,
             reconciler=self._reconciler,
-            windows=Windows(app, ownership),
             work=self._work,
             pending=pending,
             side=self._side,

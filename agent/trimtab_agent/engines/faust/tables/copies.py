@@ -38,6 +38,10 @@ ENDS_LIMIT_S = 10.0
 MAX_AGE_S = 12 * 3600.0
 """Databases not written for so long count as none; one that lacks records is deleted before it becomes a standby."""
 OF_ANOTHER_LOG = "%s is of an older changelog with the same name: it is deleted and restored from the one there is now"
+BEHIND = (
+    "%s lacks records that its changelog has no more, which may have closed windows that it has: it is deleted and "
+    "restored from the changelog"
+)
 REWRITTEN = "rocksdict-config.json"
 """rocksdict writes this file also when it only reads."""
 
@@ -176,18 +180,24 @@ def written_at(path: Path) -> float:
         return 0.0
 
 
-def open_database(store: Any, partition: int, *, end: int, since: int | None, oldest_s: float) -> Any:
+def open_database(
+    store: Any, partition: int, *, end: int, since: int | None, oldest_s: float, begins: int | None = None
+) -> Any:
     """Open a partition's database, in an executor.
 
     It is deleted first if it is of another changelog than the one that is there, which has `since` as its first record
     since the database was written (None: none, or unknown); see `other_logs`.  So is one that was written last before
     `oldest_s` (epoch seconds) and lacks records of its changelog, which has `end` of them: it may have keys whose
-    tombstones the changelog has no more.
+    tombstones the changelog has no more.  So is one that ends before the changelog of a windowed table `begins` (None:
+    it is not windowed), unless that has expired as a whole: then it may be the only one that has the last windows.
     """
     path: Path = store.partition_path(partition)
     written = written_at(path)
     if since is not None and since <= stored_offset(path, store.offset_key):
         log.warning(OF_ANOTHER_LOG, path.name)
+        shutil.rmtree(path)
+    elif begins and written and begins < end and stored_offset(path, store.offset_key) < begins - 1:
+        log.warning(BEHIND, path.name)
         shutil.rmtree(path)
     elif 0.0 < written < oldest_s and stored_offset(path, store.offset_key) < end - 1:
         log.warning(

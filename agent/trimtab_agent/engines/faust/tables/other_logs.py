@@ -24,7 +24,7 @@ from faust.stores.rocksdb import Store
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
-from trimtab_agent.engines.faust.tables.copies import OF_ANOTHER_LOG, written_at
+from trimtab_agent.engines.faust.tables.copies import BEHIND, OF_ANOTHER_LOG, written_at
 from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
 
 log = logging.getLogger(__name__)
@@ -58,6 +58,8 @@ def _open_or_begin_anew(
         ahead = {tp: (at, ends[tp]) for tp, at in stored.items() if tp in ends and at >= ends[tp]}
         await _set_aside_those_ahead(table, ahead, tell)
         await _replace_those_of_other_logs(tables, {tp: at for tp, at in first.items() if tp not in ahead})
+        if table.changelog_topic.deleting:
+            await _replace_those_behind(app, table, {tp: starts[tp] for tp in opened if tp in written and tp in starts})
         report([found for tp in opened if (found := gap(tp, table, starts.get(tp)))], tell)
 
     return open_or_begin_anew
@@ -85,7 +87,7 @@ async def _set_aside_those_ahead(table: Any, ahead: Mapping[TP, tuple[int, int]]
     """Let databases begin anew that have offsets which their changelogs do not have; say so."""
     loop, store = asyncio.get_running_loop(), table.data
     for tp, (offset, end) in sorted(ahead.items()):
-        store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition, True)
+        store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition)
         what = f"{tp.topic}/{tp.partition} ends at {end}, this worker had written up to {offset}"
         tell(Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: the changelog {what}")
         log.critical(
@@ -127,18 +129,31 @@ async def _replace_those_of_other_logs(tables: Mapping[TP, Any], firsts: Mapping
         offset = tables[tp].persisted_offset(tp)
         if offset is not None and first <= offset:
             store = tables[tp].data
-            store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition)
+            store._dbs[tp.partition] = await loop.run_in_executor(
+                None, _begin_anew, store, tp.partition, OF_ANOTHER_LOG
+            )
 
 
-def _begin_anew(store: Any, partition: int, keep: bool = False) -> Any:
-    """Delete an open database, or set it aside instead of the one before, and open an empty one."""
+async def _replace_those_behind(app: Any, table: Any, starts: Mapping[TP, int]) -> None:
+    """Replace databases of a windowed table that end before its changelog begins: see `open_database`."""
+    store, loop = table.data, asyncio.get_running_loop()
+    offsets = {tp: table.persisted_offset(tp) for tp in starts}
+    behind = [tp for tp, at in sorted(offsets.items()) if starts[tp] > (0 if at is None else at + 1)]
+    ends = await app.consumer.highwaters(*behind) if behind else {}
+    for tp in behind:
+        if starts[tp] < (ends.get(tp) or 0):
+            store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition, BEHIND)
+
+
+def _begin_anew(store: Any, partition: int, why: str | None = None) -> Any:
+    """Delete an open database and log why, or (None) set it aside instead of the one before; open an empty one."""
     path: Path = store.partition_path(partition)
     store._dbs.pop(partition).close()
-    if keep:
+    if why is None:
         shutil.rmtree(_aside(store, partition), ignore_errors=True)
         path.rename(_aside(store, partition))
     else:
-        log.warning(OF_ANOTHER_LOG, path.name)
+        log.warning(why, path.name)
         shutil.rmtree(path)
     return store._open_for_partition(partition)
 

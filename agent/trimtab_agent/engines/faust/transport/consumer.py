@@ -39,6 +39,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.blocked: set[TP] = set()
         self.withheld: set[TP] = set()
         """Partitions left out of periodic commits, because a hand-over commits them itself."""
+        self.closing_windows: dict[object, frozenset[TP]] = {}
+        """Windows that are being closed, with the source partitions of their key groups; drained like begun events."""
         self._rebalances = 0
         self._changing = False
         """True from a revocation until Faust has started to recover the new assignment and dropped the old recovery."""
@@ -377,6 +379,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _begun(self, tps: Collection[TP]) -> bool:
         self._clean_unacked_messages()
+        if any(not sources.isdisjoint(tps) for sources in self.closing_windows.values()):
+            return True
         return any(message.tp in tps for message in self._all_begun())
 
     def _all_begun(self) -> list[Any]:
@@ -460,6 +464,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def forget(self, tps: Collection[TP]) -> None:
         """Drop the bookkeeping of partitions that this worker no longer owns."""
+        kept = {this: sources for this, sources in self.closing_windows.items() if sources.isdisjoint(tps)}
+        self.closing_windows = kept
         by_partition: tuple[MutableMapping[TP, Any], ...] = (
             self._acked,
             self._acked_index,

@@ -26,6 +26,18 @@ class SteeredTransport(Transport):  # type: ignore[misc]
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
+        self._restore_keys_of_any_type()
         StoreGuard(self.app, self.fence, lambda: self.watcher.breached()).watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer
+
+    def _restore_keys_of_any_type(self) -> None:
+        """Let Faust's recovery read windowed tables that have a `key_type` (patch windows-closed-once).
+
+        It is the type of the key without its window.  Faust takes it for the type of both, cannot decode a record,
+        leaves it out, and waits for it for ever.  (A string with its window passes for a string.)
+        """
+        for table in self.app.tables.values():
+            if table.window is not None:
+                topic = table.changelog_topic
+                topic.key_type = topic.schema.key_type = None

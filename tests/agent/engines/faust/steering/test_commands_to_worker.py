@@ -106,10 +106,6 @@ class Reconciler:
         return frozenset()
 
 
-class Windows:
-    async def follow(self) -> None: ...
-
-
 async def has_state(changelogs: Collection[str]) -> bool:
     """The app runs: it is not empty."""
     return False
@@ -127,7 +123,6 @@ class Worker:
             "standbys": self.standbys,
             "handover": self.handover,
             "reconciler": self.reconciler,
-            "windows": Windows(),
             "side": self,
         }
         self.parts = Parts(
@@ -422,7 +417,7 @@ def test_what_follows_a_command_goes_on_after_its_answer() -> None:
     worker.hears(release(), lambda: seen.append(worker.status.work_beside_the_job), wait_s=0.1)
 
     assert seen == [None], "it still looks after the release"
-    assert worker.status.work_beside_the_job == 3
+    assert worker.status.work_beside_the_job == 2
 
 
 def prepare(kind: CommandKind = CommandKind.PREPARE) -> Command:

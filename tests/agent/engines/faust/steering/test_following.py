@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from faust.types import TP
@@ -60,6 +61,8 @@ class Ownership:
 
 class Table:
     """Of partition 3 the local copy is ahead of its changelog: the topic was made anew."""
+
+    changelog_topic = SimpleNamespace(deleting=False)
 
     def __init__(self, databases: dict[int, object]) -> None:
         self.data = self

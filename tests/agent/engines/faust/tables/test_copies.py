@@ -222,6 +222,20 @@ def test_a_database_of_another_changelog_is_restored_from_the_beginning(
     opened.close()
 
 
+@pytest.mark.parametrize(("begins", "end", "kept"), [(8, 20, True), (9, 20, False), (20, 20, True), (None, 20, True)])
+def test_a_copy_that_may_have_closed_windows_is_restored_from_the_beginning(
+    tmp_path: Path, begins: int | None, end: int, kept: bool
+) -> None:
+    """It has the records up to 7.  If all later ones have expired, nobody has more."""
+    store = Store(tmp_path, "sums")
+    store.write(3, 7)
+
+    opened = open_database(store, 3, end=end, since=None, oldest_s=0.0, begins=begins)
+
+    assert (opened.get(b"key") is not None) == kept
+    opened.close()
+
+
 def test_a_database_that_is_not_there_is_made(tmp_path: Path) -> None:
     opened = open_database(Store(tmp_path, "sums"), 3, end=9, since=0, oldest_s=time.time())
     assert opened.get(KEY) is None

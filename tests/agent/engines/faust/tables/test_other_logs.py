@@ -177,6 +177,34 @@ def test_records_that_a_changelog_has_lost_are_told(
     store._dbs.pop(0).close()
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "kept"),
+    [
+        pytest.param(OFFSET + 1, 20, True, id="it has all"),
+        pytest.param(OFFSET + 2, 20, False, id="a gap"),
+        pytest.param(20, 20, True, id="all has expired, and nobody has more"),
+    ],
+)
+def test_a_copy_that_may_have_closed_windows_is_restored(tmp_path: Path, start: int, end: int, kept: bool) -> None:
+    """The changelog of a windowed table deletes by design: tombstones of closed windows, too."""
+
+    async def highwaters(*tps: TP) -> dict[TP, int]:
+        return dict.fromkeys(tps, end)
+
+    path = with_state(tmp_path)
+    app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
+    store = app.Table("sums", partitions=1).tumbling(10.0, expires=60.0).table.data
+    app._consumer = SimpleNamespace(thread=Broker(None, start=start), highwaters=highwaters)
+    app._assignor = SimpleNamespace(assigned_standbys=set, _active_tps=set())
+    watch(app, Troubles().tell)
+
+    asyncio.run(assigned(store))
+
+    assert store.partition_path(0) == path
+    assert store._dbs[0].get(b"key") == (b"old" if kept else None)
+    store._dbs.pop(0).close()
+
+
 def test_a_changelog_that_deletes_by_design_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(tmp_path))
     table = app.Table("sums", partitions=1).tumbling(10.0, expires=60.0).table

@@ -34,6 +34,8 @@ class Ownership:
 
 
 class Table:
+    changelog_topic = SimpleNamespace(deleting=False)
+
     def __init__(self) -> None:
         self.data = self
         self._dbs = {0: object(), 1: object()}

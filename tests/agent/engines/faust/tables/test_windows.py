@@ -1,55 +1,476 @@
-"""Windows come and go with their key group: a real table with RocksDB, no broker."""
+"""Each window is closed once, by the owner of its partition: real tables with RocksDB, records by hand, no broker."""
 
-import time
+import asyncio
+import functools
+import operator
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import faust
 import pytest
+from faust.streams import _current_event
+from faust.types import TP
 
+from trimtab_agent.engines.faust.group.operators import Operator
+from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables import windows
-from trimtab_agent.engines.faust.tables.windows import _forget, _remember, _stored
+from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
+from trimtab_agent.engines.faust.tables.windows import close_each_once
+from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_protocol.messages.names import AppId, OperatorId
 
-PARTITION = 3
-NOW = time.time() // 10 * 10
+NOW = 1_700_000_000.0
+SIZE_S, EXPIRES_S = 10.0, 60.0
+PAST = NOW - 86_400.0
+LOG, SOURCE = "ks-sums-changelog", "events"
+SUMS = OperatorId("sums")
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*fixtures: Any, **given: Any) -> None:
+        asyncio.run(test(*fixtures, **given))
+
+    return run
+
+
+class Page(faust.Record):
+    site: str
+    number: int
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(windows, "time", SimpleNamespace(time=lambda: NOW))
-    app = faust.App("ks", store="rocksdb://", datadir=str(tmp_path), table_cleanup_interval=1.0)
-    wrapped = app.Table("sums", default=int, key_type=str, value_type=int).tumbling(10.0, expires=60.0)
-    store = wrapped.table.data
-    database = store._db_for_partition(PARTITION)
-    for key, start in (("a", NOW), ("b", NOW), ("a", NOW - 30), ("c", NOW - 600)):
-        database.put(store._encode_key((key, (start, start + 9.9))), b"1")
-    store.set_persisted_offset(faust.types.TP("ks-sums-changelog", PARTITION), 7)
-    return wrapped.table
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The clock of the cleanup; `clock.now` sets it."""
+    cleanup: Any = SimpleNamespace(now=NOW)
+    cleanup.time = lambda: cleanup.now
+    monkeypatch.setattr(windows, "time", cleanup)
+    return cleanup
 
 
-def test_the_new_owner_knows_all_windows_that_are_not_closed(table: Any) -> None:
-    found = _stored(table, PARTITION)
-    assert sorted(found) == [("a", (NOW - 30, NOW - 20.1)), ("a", (NOW, NOW + 9.9)), ("b", (NOW, NOW + 9.9))]
-
-    table._maybe_set_key_ttl(("d", (NOW, NOW + 9.9)), PARTITION)  # written meanwhile
-    _remember(table, PARTITION, found)
-
-    assert table._partition_timestamps[PARTITION] == [NOW - 20.1, NOW + 9.9]
-    assert {k for k, _ in table._partition_timestamp_keys[(PARTITION, NOW + 9.9)]} == {"a", "b", "d"}
-    assert table._partition_latest_timestamp[PARTITION] == NOW + 9.9
+class Event:
+    def __init__(self, partition: int, at: float) -> None:
+        tp = TP(SOURCE, partition)
+        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=partition, offset=7, timestamp=at)
+        self.value = SimpleNamespace(at=at)
 
 
-def test_the_old_owner_forgets_them(table: Any) -> None:
-    _remember(table, PARTITION, _stored(table, PARTITION))
-    table._maybe_set_key_ttl(("e", (NOW, NOW + 9.9)), 5)
+class Worker:
+    """A worker with a windowed table.  `closed` = what its app was told: key, start of the window, value."""
 
-    _forget(table, PARTITION)
+    def __init__(self, folder: Path, name: str, *, key_type: Any = str, step_s: float = SIZE_S) -> None:
+        self.closed: list[tuple[Any, float, int]] = []
+        self.while_closing: Callable[[], Awaitable[None]] | None = None
+        self.app = app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder / name))
+        small = {"write_buffer_size": 1 << 20, "block_cache_size": 1 << 20}
+        table = app.Table(
+            "sums", default=int, key_type=key_type, value_type=int, on_window_close=self._close, options=small
+        )
+        self.sums = table.hopping(SIZE_S, step_s, expires=EXPIRES_S)
+        self.table = self.sums.table
+        transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=SimpleNamespace())  # type: ignore[arg-type]
+        app.transport = transport
+        app.loop = asyncio.get_running_loop()
 
-    assert table._partition_timestamps[PARTITION] == []
-    assert set(table._partition_timestamp_keys) == {(5, NOW + 9.9)}
-    assert PARTITION not in table._partition_latest_timestamp
+        async def nothing(*_: object) -> None: ...
+
+        self.consumer = app._consumer = transport.create_consumer(
+            callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
+        )
+        self.consumer.topic_partitions = lambda _: 4
+        self.consumer._open = True
+        self.waiting: int | None = 0
+        self.consumer.backlog = lambda _: self.waiting  # the consumer's thread knows it, which does not run here
+        ownership = Ownership(app, AppId("ks"))
+        operator = Operator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
+        ownership._operators, ownership._by_topic = {SUMS: operator}, {LOG: operator, SOURCE: operator}
+        close_each_once(app, ownership, answer_from_own_partitions(app))
+
+    async def _close(self, key: Any, value: int) -> None:
+        if self.while_closing is not None:
+            await self.while_closing()
+        self.closed.append((key[0], key[1][0], value))
+
+    def own(self, *partitions: int) -> "Worker":
+        self.app.assignor._active_tps = {TP(topic, p) for p in partitions for topic in (LOG, SOURCE)}
+        for partition in partitions:
+            self.table.data._db_for_partition(partition)
+            self.consumer.start_at({TP(SOURCE, partition): 0})
+        return self
+
+    def event(self, partition: int, key: Any, at: float, *, by: Any = None) -> None:
+        """Count an event of this partition with this time."""
+        table = self.sums if by is None else by
+        self.during(partition, at, lambda: table[key].apply(operator.add, 1))
+
+    def during(self, partition: int, at: float, do: Callable[[], Any]) -> Any:
+        event = Event(partition, at)
+        token = _current_event.set(weakref.ref(event))
+        try:
+            return do()
+        finally:
+            _current_event.reset(token)
+
+    async def look(self, times: int = 2) -> None:
+        """What Faust does every `table_cleanup_interval`; twice: in between the partition was not written."""
+        for _ in range(times):
+            await self.table._del_old_keys()
+
+    def sent(self) -> list[Any]:
+        """The changelog records that this worker has sent since the last call, as a reader gets them."""
+        pending, found = self.app.producer.buffer.pending, []
+        while not pending.empty():
+            message = pending.get_nowait().message
+            tp = TP(message.channel.get_topic_name(), message.partition)
+            found.append(SimpleNamespace(tp=tp, partition=tp.partition, key=message.key, value=message.value))
+        return found
+
+    def follows(self, records: Iterable[Any]) -> None:
+        """Apply changelog records, as a standby or a recovery."""
+        for number, record in enumerate(records):
+            record.offset = number
+            self.table.apply_changelog_batch([SimpleNamespace(message=record)])
+
+    def rows(self, *partitions: int) -> int:
+        store = self.table.data
+        return sum(len(list(store._visible_keys(store._dbs[p]))) for p in partitions)
 
 
-def test_a_partition_that_is_not_open_here_has_none(table: Any) -> None:
-    assert _stored(table, 0) == []
+@in_a_loop
+async def test_windows_of_one_key_in_two_partitions_are_closed_each_by_itself(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1)
+    for partition, times in ((0, 2), (1, 3)):
+        for _ in range(times):
+            worker.event(partition, "k", NOW)
+    for _ in range(5):
+        worker.event(1, "k", NOW + SIZE_S)
+    worker.sent()
+
+    clock.now = NOW + SIZE_S + EXPIRES_S + 1.0
+    await worker.look()
+
+    assert worker.closed == [("k", NOW, 2), ("k", NOW, 3)]
+    assert [(r.partition, r.value) for r in worker.sent()] == [(0, None), (1, None)]
+    assert (worker.rows(0), worker.rows(1)) == (0, 1)
+    clock.now += SIZE_S
+    await worker.look()
+    assert worker.closed[2:] == [("k", NOW + SIZE_S, 5)]
+
+
+@in_a_loop
+async def test_hopping_windows_are_closed_each_once(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a", step_s=5.0).own(0)
+    for second in range(20):
+        worker.event(0, "k", NOW + second)
+
+    clock.now = NOW + 1_000.0
+    await worker.look()
+
+    assert worker.closed == [
+        ("k", NOW - 5, 5),
+        ("k", NOW, 10),
+        ("k", NOW + 5, 10),
+        ("k", NOW + 10, 10),
+        ("k", NOW + 15, 5),
+    ]
+
+
+@in_a_loop
+async def test_windows_that_are_taken_over_are_closed_however_old_they_are(tmp_path: Path, clock: Any) -> None:
+    """After a backfill that moved, rows that looked closed long ago stayed for ever."""
+    source, target = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
+    for number in range(40):
+        source.event(0, f"k{number % 4}", PAST + number)
+    target.follows(source.sent())
+    source.own()
+
+    target.own(0)
+    await target.look()
+    await source.look()
+
+    assert sorted(target.closed) == sorted(
+        (f"k{k}", PAST + window, sum(n % 4 == k for n in range(int(window), int(window) + 10)))
+        for k in range(4)
+        for window in (0.0, 10.0, 20.0, 30.0)
+    )
+    assert source.closed == []
+    assert target.rows(0) == 0
+    source.follows(target.sent())
+    assert source.rows(0) == 0, "a standby's rows go by the changelog"
+
+
+@in_a_loop
+async def test_what_returns_is_closed_where_it_is_and_only_if_it_is_open(tmp_path: Path, clock: Any) -> None:
+    """There and back between two looks: the first owner's memory is out of date."""
+    first, second = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
+    first.event(0, "early", NOW)
+    await first.look()
+    second.follows(first.sent())
+    first.own()
+    second.own(0)
+    second.event(0, "late", NOW)
+    clock.now = NOW + 1_000.0
+    second.event(0, "newest", clock.now)
+    await second.look()
+    second.event(0, "newer", clock.now)
+    first.follows(second.sent())
+    second.own()
+    first.own(0)
+
+    clock.now += 1_000.0
+    await first.look()
+
+    assert sorted(key for key, *_ in second.closed) == ["early", "late"]
+    assert sorted(key for key, *_ in first.closed) == ["newer", "newest"]
+
+
+@in_a_loop
+async def test_a_backfill_closes_a_window_when_its_own_time_has_passed(tmp_path: Path, clock: Any) -> None:
+    """By the clock everything has expired: each look would close a part of each window."""
+    worker = Worker(tmp_path, "a").own(0)
+    by_field = worker.sums.relative_to(lambda event=None: event.value.at)
+    for number in range(300):
+        worker.event(0, "k", PAST + number, by=by_field)
+        if number % 3 == 0:
+            await worker.look(1)
+    assert worker.closed == [("k", PAST + start, 10) for start in range(0, 230, 10)]
+
+    await worker.look()
+
+    assert worker.closed == [("k", PAST + start, 10) for start in range(0, 300, 10)], "no event comes any more"
+    assert worker.rows(0) == 0
+
+
+@in_a_loop
+async def test_no_pause_of_the_worker_ends_a_backfill(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", PAST)
+    await worker.look(1)
+    worker.consumer._open = False
+    await worker.look()
+    worker.consumer._open = True
+    worker.consumer.block({TP(SOURCE, 0)})
+    await worker.look()
+    worker.consumer.unblock({TP(SOURCE, 0)})
+    await worker.look(1)
+    assert worker.closed == []
+    await worker.look(1)
+    assert worker.closed == [("k", PAST, 1)]
+
+
+@in_a_loop
+async def test_windows_wait_for_events_that_wait(tmp_path: Path, clock: Any) -> None:
+    """A worker that is behind, and stands still for a moment, has not seen the end of a window."""
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", PAST)
+    worker.waiting = 5
+    await worker.look(4)
+    worker.waiting = None
+    await worker.look(4)
+    assert worker.closed == []
+    worker.waiting = 5
+    await worker.look(1)
+    worker.consumer.start_at({TP(SOURCE, 0): 6})  # others wait now, which have come since
+    await worker.look(1)
+    assert worker.closed == [("k", PAST, 1)]
+
+
+@in_a_loop
+async def test_a_late_event_does_not_close_a_window_twice(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", NOW)
+    clock.now = NOW + 1_000.0
+    await worker.look()
+    worker.event(0, "now", clock.now)
+    worker.event(0, "k", NOW)
+    worker.event(0, "other", NOW)
+    await worker.look()
+    assert worker.closed == [("k", NOW, 1), ("other", NOW, 1)]
+    assert worker.rows(0) == 1
+
+
+@in_a_loop
+async def test_what_the_app_deletes_is_not_closed(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", NOW)
+    worker.during(0, NOW, lambda: worker.sums.__delitem__("k"))
+    clock.now = NOW + 1_000.0
+    await worker.look()
+    assert worker.closed == []
+
+
+@in_a_loop
+async def test_a_hand_over_waits_until_a_window_is_closed_and_its_row_is_deleted(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1)
+    for partition in (0, 1):
+        worker.event(partition, "k", NOW)
+    worker.sent()
+    clock.now = NOW + 1_000.0
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> None:
+        reached.set()
+        await go_on.wait()
+
+    worker.while_closing = slowly
+    look = asyncio.ensure_future(worker.look())
+    await reached.wait()
+    moved = {TP(SOURCE, 0)}
+    worker.consumer.block(moved)
+    assert not await worker.consumer.drain(moved, 0.02)
+    go_on.set()
+    assert await worker.consumer.drain(moved, 5.0)
+    assert [r.value for r in worker.sent() if r.partition == 0] == [None]
+    await look
+    assert len(worker.closed) == 2
+
+
+@in_a_loop
+async def test_who_was_too_slow_leaves_the_window_to_the_next_owner(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", NOW)
+    worker.sent()
+    clock.now = NOW + 1_000.0
+
+    async def too_slowly() -> None:
+        worker.consumer.forget({TP(SOURCE, 0)})
+
+    worker.while_closing = too_slowly
+    await worker.look()
+    assert worker.sent() == []
+    assert worker.rows(0) == 1
+
+
+@pytest.mark.parametrize("why", ["fenced", "not open", "not owned"])
+@in_a_loop
+async def test_who_may_not_write_closes_nothing(why: str, tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0)
+    worker.event(0, "k", NOW)
+    clock.now = NOW + 1_000.0
+    if why == "fenced":
+        worker.consumer.fence.heard(uptime() - 11.0)
+    elif why == "not open":
+        worker.consumer._open = False
+    else:
+        worker.own()
+    await worker.look(2)
+    assert (worker.closed, worker.rows(0)) == ([], 1)
+
+
+@in_a_loop
+async def test_an_error_of_the_app_closes_one_window_only(
+    tmp_path: Path, clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = Worker(tmp_path, "a").own(0)
+    for key in ("a", "b"):
+        worker.event(0, key, NOW)
+
+    async def fail() -> None:
+        worker.while_closing = None
+        raise RuntimeError("no such table")
+
+    worker.while_closing = fail
+    clock.now = NOW + 1_000.0
+    await worker.look()
+    assert len(worker.closed) == 1
+    assert worker.rows(0) == 0
+    assert "on_window_close has failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("key_type", "key"),
+    [
+        (str, "a"),
+        (None, "a"),
+        (int, 7),
+        (float, 1.5),
+        (Page, Page("x", 1)),
+        (None, Page("x", 1)),
+        (None, ("a", ("b", 1))),
+    ],
+)
+@in_a_loop
+async def test_the_next_owner_gets_the_key_as_the_app_wrote_it(
+    key_type: Any, key: Any, tmp_path: Path, clock: Any
+) -> None:
+    source, target = Worker(tmp_path, "a", key_type=key_type).own(0), Worker(tmp_path, "b", key_type=key_type)
+    source.event(0, key, NOW)
+    target.follows(source.sent())
+    target.own(0)
+    clock.now = NOW + 1_000.0
+    await target.look()
+    assert target.closed == [(key, NOW, 1)]
+    assert target.rows(0) == 0
+
+
+@in_a_loop
+async def test_faust_can_restore_windows_with_keys_of_any_type(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a", key_type=int).own(0)
+    worker.event(0, 7, NOW)
+    (record,) = worker.sent()
+    record.headers = {}
+    changelog = worker.table.changelog_topic.clone_using_queue(asyncio.Queue())
+    assert (await changelog.decode(record)).key == [7, [NOW, NOW + SIZE_S - 0.1]]
+
+
+@in_a_loop
+async def test_the_time_of_the_stream_moves_with_the_partition(tmp_path: Path, clock: Any) -> None:
+    """`now()` is asked before the first look of the new owner."""
+    source, target = Worker(tmp_path, "a").own(0), Worker(tmp_path, "b")
+    source.event(0, "k", NOW - 30.0)
+    source.event(0, "k", NOW)
+    target.follows(source.sent())
+    target.own(0)
+    assert target.during(0, NOW, lambda: target.sums["k"].now()) == source.during(
+        0, NOW, lambda: source.sums["k"].now()
+    )
+    assert target.during(0, NOW, lambda: target.sums["k"].now()) == 1
+    by_stream = target.sums.relative_to_now()
+    target.event(0, "k", 0.0, by=by_stream)
+    assert target.during(0, NOW, lambda: target.sums["k"].current()) == 2
+
+
+@in_a_loop
+async def test_an_event_reads_and_deletes_in_its_own_partition(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1)
+    for partition, times in ((0, 2), (1, 3)):
+        for _ in range(times):
+            worker.event(partition, "k", NOW)
+    read = {
+        p: worker.during(
+            p, NOW, lambda: (worker.sums["k"].now(), worker.sums["k"].current(), worker.sums["k"].value(),
+                             worker.sums["k"].delta(0.0), "k" in worker.sums)
+        )
+        for p in (0, 1)
+    }  # fmt: skip
+    assert read == {0: (2, 2, 2, 2, True), 1: (3, 3, 3, 3, True)}
+
+    worker.during(0, NOW, lambda: worker.sums.__delitem__("k"))  # the key was used last in partition 1
+
+    assert (worker.rows(0), worker.rows(1)) == (0, 1)
+    assert worker.during(0, NOW, lambda: worker.sums["k"].current()) == 0
+    assert worker.during(1, NOW, lambda: worker.sums["k"].current()) == 3
+
+
+@in_a_loop
+async def test_outside_of_an_event_only_active_partitions_answer(tmp_path: Path, clock: Any) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1)
+    for partition, times in ((0, 2), (1, 3)):
+        for _ in range(times):
+            worker.event(partition, "k", NOW)
+    worker.event(1, "gone", NOW)
+    key, gone = [(name, worker.table.window.current(NOW)) for name in ("k", "gone")]
+    assert worker.table[key] == 3
+
+    worker.own(0)  # partition 1 stays open, as a standby
+
+    assert (worker.table[key], key in worker.table) == (2, True)
+    assert gone not in worker.table
+    assert gone not in worker.table.data
+    worker.own(0, 1)
+    assert worker.table[gone] == 1
