@@ -1,0 +1,187 @@
+"""What an app answers while its key groups move and its workers come and go."""
+
+import asyncio
+import bisect
+import contextlib
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.e2e.steering import cluster as rig
+from tests.e2e.steering.cluster import Cluster, until
+from tests.e2e.steering.run_setup import CLUSTER, Setup
+from tests.paths import ROOT, python_path
+from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
+from trimtab_sandbox.broker import Broker, Topic, free_ports
+from trimtab_sandbox.processes import Processes
+
+APP, ALL = AppId("answers"), OperatorId("all")
+COMMAND = [sys.executable, "-m", "tests.e2e.steering.answers_app", "worker", "-l", "info"]
+PARTITIONS, KEYS = 4, [f"c{number}" for number in range(12)]
+INPUTS_PER_S, ASKED_PER_S = 40.0, 50.0
+FRESH_S = 5.0
+"""An input that is older than this has been counted, on however busy a machine."""
+
+
+@dataclass
+class Reply:
+    """One answer of a worker."""
+
+    asked_at: float
+    at: float
+    worker: WorkerId
+    key: str
+    status: int
+    value: int | None
+
+
+@dataclass
+class Answers:
+    """All that was sent and answered."""
+
+    sent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """Key -> when each input of value 1 was in the log."""
+    replies: list[Reply] = field(default_factory=list)
+
+    def wrong(self, reply: Reply) -> bool:
+        """Whether it is a value that was true long before, or never."""
+        if reply.value is None:
+            return False
+        sent = self.sent[reply.key]
+        return not bisect.bisect(sent, reply.asked_at - FRESH_S) <= reply.value <= len(sent)
+
+
+class AnswersCluster(Cluster):
+    """Workers of the app that answers, each with a port of its own."""
+
+    def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, stock: bool = False):
+        setup = Setup(workers=3, partitions=PARTITIONS, preload=0, placed=False)
+        super().__init__(setup, folder, broker)
+        self.app, self.answers, self.standbys = APP, Answers(), standbys
+        self._told = {"standbys": standbys, "asks": asks, "stock": stock, "session_s": 8.0, "partitions": PARTITIONS}
+        self.ports: dict[WorkerId, int] = {}
+
+    async def __aenter__(self) -> "AnswersCluster":
+        self.broker.create_topics([Topic(name="questions", partitions=PARTITIONS)])
+        self.workers = [rig.worker(number) for number in range(self.setup.workers)]
+        await super().__aenter__()
+        owners = [self.workers[p % len(self.workers)] for p in range(PARTITIONS)]
+        self.rows = {ALL: [(owner, *self._rest(owner)) for owner in owners]}
+        await self.publish()
+        return self
+
+    def _rest(self, owner: WorkerId) -> list[WorkerId]:
+        return [name for name in self.workers if name != owner][: self.standbys]
+
+    def start(self, name: WorkerId, features: Collection[Any] | None = None, **changed: Any) -> None:
+        self.versions[name] = ()
+        self.ports[name] = self.ports.get(name) or free_ports(1)[0]
+        given = {
+            **self._told, "bootstrap": self.broker.address, "folder": str(self.folder), "port": self.ports[name],
+        }  # fmt: skip
+        environment = {
+            "ANSWERS_SETUP": json.dumps(given),
+            "PYTHONPATH": python_path(ROOT),
+            "TRIMTAB_CLUSTER": CLUSTER,
+            "TRIMTAB_WORKER": name,
+            "TRIMTAB_SOCKET": str(self.folder / "agent.sock"),
+        }
+        self.agent.statistics.pop(name, None)
+        self.alive[name] = self.processes.start(name, COMMAND, environment=environment, folder=self.folder)
+
+    @property
+    def members(self) -> list[WorkerId]:
+        return list(self.alive)
+
+    async def move(self, number: int) -> tuple[float, float]:
+        """Move one key group to the next worker; when its new owner said so, and its pause."""
+        key_group = self.key_groups[number % PARTITIONS]
+        source = self.row(key_group)[0]
+        target = self.workers[(self.workers.index(source) + 1) % len(self.workers)]
+        assert await self.hand_over((key_group,), source, target)
+        took_at = time.time()
+        self.place([key_group], (target, *([source] if self.standbys else [])))
+        await self.publish()
+        return took_at, self.moves[-1].pause_s or 0.0
+
+    async def feed(self) -> None:
+        """Inputs, one after the other, until cancelled."""
+        number, began = 0, time.monotonic()
+        while True:
+            key = KEYS[number % len(KEYS)]
+            await self._placements.send_and_wait("numbers", b"1", key=json.dumps(key).encode())
+            self.answers.sent[key].append(time.time())
+            number += 1
+            await asyncio.sleep(max(0.0, began + number / INPUTS_PER_S - time.monotonic()))
+
+    async def ask(self, path: str = "total", per_s: float = ASKED_PER_S, limit_s: float = 5.0) -> None:
+        """Ask all living workers in turn for all keys, until cancelled."""
+        number, began = 0, time.monotonic()
+        async with (
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=limit_s)) as session,
+            asyncio.TaskGroup() as group,
+        ):
+            while True:
+                workers = [name for name in self.workers if name in self.alive]
+                worker, key = workers[number % len(workers)], KEYS[(number // len(workers)) % len(KEYS)]
+                group.create_task(self._ask(session, path, worker, key))
+                number += 1
+                await asyncio.sleep(max(0.0, began + number / per_s - time.monotonic()))
+
+    async def _ask(self, session: aiohttp.ClientSession, path: str, worker: WorkerId, key: str) -> None:
+        asked_at, status, value = time.time(), 0, None
+        with contextlib.suppress(aiohttp.ClientError, TimeoutError):
+            async with session.get(f"{self.url(worker)}/{path}/{key}/") as response:
+                status = response.status
+                value = (await response.json())["value"] if status == 200 else None
+        self.answers.replies.append(Reply(asked_at, time.time(), worker, key, status, value))
+
+    def url(self, worker: WorkerId) -> str:
+        return f"http://127.0.0.1:{self.ports[worker]}"
+
+    async def get(self, worker: WorkerId, path: str) -> Any:
+        """What a web view of Faust says."""
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url(worker)}{path}") as found:
+            return await found.json()
+
+    def leaders(self, since: float) -> list[tuple[float, str]]:
+        """When the leader's timer has run, and where."""
+        lines = [line.split() for line in (self.folder / "leaders").read_text().splitlines()]
+        return [(float(at), worker) for at, worker in lines if float(at) >= since]
+
+
+@contextlib.asynccontextmanager
+async def asked(folder: Path, **options: Any) -> AsyncIterator[AnswersCluster]:
+    """A cluster that runs, is fed, and whose routes all workers know."""
+    with Processes(folder / "broker-logs") as processes, Broker(folder / "broker", processes) as broker:
+        async with AnswersCluster(folder / "run", broker, **options) as cluster:
+            feeding = asyncio.create_task(cluster.feed())
+            try:
+                if not cluster._told["stock"]:
+                    await cluster.settled()
+                    await cluster.rejoin()
+                    await cluster.settled()
+                yield cluster
+            finally:
+                feeding.cancel()
+
+
+@contextlib.asynccontextmanager
+async def running(work: Any) -> AsyncIterator[None]:
+    """Run beside the block, to its end."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+__all__ = ["AnswersCluster", "asked", "running", "until"]

@@ -1,0 +1,65 @@
+"""Pages with table routes, web views, `ask()` and the leader's timers, while key groups move."""
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.steering.answers import ALL, AnswersCluster, Reply, asked, running
+
+pytestmark = [pytest.mark.e2e, pytest.mark.light]
+LATE_S = 0.5
+"""So long after a move at the latest every worker gives the new owner's answer."""
+BEFORE_S = 0.3
+"""A request that begins so long before the pause may still be under way in it, on a busy machine."""
+
+
+async def move_and_ask(cluster: AnswersCluster, count: int) -> tuple[list[Reply], list[Reply]]:
+    """Move key groups while all workers are asked for all keys; the wrong answers, and those missing not in a pause."""
+    moves: list[tuple[float, float]] = []
+    async with running(cluster.ask()):
+        await asyncio.sleep(2.0)
+        began = time.time()
+        for number in range(count):
+            moves.append(await cluster.move(number))
+            await asyncio.sleep(2.0)
+        ended = time.time()
+    views = [await cluster.get(name, "/router/totals/") for name in cluster.workers]
+    pauses = [(took - pause - BEFORE_S, took + LATE_S) for took, pause in moves]
+    replies = [reply for reply in cluster.answers.replies if began < reply.asked_at < ended]
+    late = [reply for reply in replies if not any(begin < reply.asked_at < end for begin, end in pauses)]
+    missing, wrong = [r for r in replies if r.status != 200], [r for r in replies if cluster.answers.wrong(r)]
+    print(
+        f"{count} moves, {len(replies)} asked, {len(late)} not in a pause; {len(wrong)} wrong, {len(missing)} missing, "
+        f"{sum(r in late for r in missing)} of them not in a pause"
+    )
+    owners = {
+        cluster.url(row[0]): [p for p, each in enumerate(cluster.rows[ALL]) if each[0] == row[0]]
+        for row in cluster.rows[ALL]
+    }
+    assert len(late) > 10 * count
+    assert [{url: sorted(p) for url, topics in view.items() for p in topics.values() if p} for view in views] == [
+        owners
+    ] * len(views)
+    return wrong, [reply for reply in late if reply in missing]
+
+
+def test_all_workers_answer_with_the_owners_value_after_each_move(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with asked(tmp_path, standbys=1) as cluster:
+            began = time.time()
+            assert await move_and_ask(cluster, 5) == ([], [])
+            assert len({worker for _, worker in cluster.leaders(began)}) == 1
+
+    asyncio.run(play())
+
+
+@pytest.mark.scenario
+@pytest.mark.parametrize("standbys", [0, 1])
+def test_twenty_moves_leave_no_answer_wrong(standbys: int, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with asked(tmp_path, standbys=standbys) as cluster:
+            assert await move_and_ask(cluster, 20) == ([], [])
+
+    asyncio.run(play())
