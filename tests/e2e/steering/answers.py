@@ -6,17 +6,18 @@ import contextlib
 import json
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from tests.e2e.steering import cluster as rig
-from tests.e2e.steering.cluster import Cluster, until
+from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.run_setup import CLUSTER, Setup
+from tests.e2e.steering.verdict import read_topic
 from tests.paths import ROOT, python_path
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_sandbox.broker import Broker, Topic, free_ports
@@ -26,8 +27,9 @@ APP, ALL = AppId("answers"), OperatorId("all")
 COMMAND = [sys.executable, "-m", "tests.e2e.steering.answers_app", "worker", "-l", "info"]
 PARTITIONS, KEYS = 4, [f"c{number}" for number in range(12)]
 INPUTS_PER_S, ASKED_PER_S = 40.0, 50.0
-FRESH_S = 5.0
-"""An input that is older than this has been counted, on however busy a machine."""
+CHANGELOG = f"{APP}-totals-changelog"
+LATE_S = 0.5
+"""So long after a value was written every worker answers with it or a later one."""
 
 
 @dataclass
@@ -42,33 +44,21 @@ class Reply:
     value: int | None
 
 
-@dataclass
-class Answers:
-    """All that was sent and answered."""
-
-    sent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """Key -> when each input of value 1 was in the log."""
-    replies: list[Reply] = field(default_factory=list)
-
-    def wrong(self, reply: Reply) -> bool:
-        """Whether it is a value that was true long before, or never."""
-        if reply.value is None:
-            return False
-        sent = self.sent[reply.key]
-        return not bisect.bisect(sent, reply.asked_at - FRESH_S) <= reply.value <= len(sent)
-
-
 class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
     def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, stock: bool = False):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, placed=False)
         super().__init__(setup, folder, broker)
-        self.app, self.answers, self.standbys = APP, Answers(), standbys
+        self.app, self.standbys = APP, standbys
+        self.replies: list[Reply] = []
+        self.sent: Counter[str] = Counter()
         self._told = {"standbys": standbys, "asks": asks, "stock": stock, "session_s": 8.0, "partitions": PARTITIONS}
         self.ports: dict[WorkerId, int] = {}
 
     async def __aenter__(self) -> "AnswersCluster":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "leaders").touch()
         self.broker.create_topics([Topic(name="questions", partitions=PARTITIONS)])
         self.workers = [rig.worker(number) for number in range(self.setup.workers)]
         await super().__aenter__()
@@ -116,24 +106,34 @@ class AnswersCluster(Cluster):
         number, began = 0, time.monotonic()
         while True:
             key = KEYS[number % len(KEYS)]
+            self.sent[key] += 1
             await self._placements.send_and_wait("numbers", b"1", key=json.dumps(key).encode())
-            self.answers.sent[key].append(time.time())
             number += 1
             await asyncio.sleep(max(0.0, began + number / INPUTS_PER_S - time.monotonic()))
 
-    async def ask(self, path: str = "total", per_s: float = ASKED_PER_S, limit_s: float = 5.0) -> None:
-        """Ask all living workers in turn for all keys, until cancelled."""
-        number, began = 0, time.monotonic()
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=limit_s)) as session,
-            asyncio.TaskGroup() as group,
-        ):
-            while True:
-                workers = [name for name in self.workers if name in self.alive]
-                worker, key = workers[number % len(workers)], KEYS[(number // len(workers)) % len(KEYS)]
-                group.create_task(self._ask(session, path, worker, key))
-                number += 1
-                await asyncio.sleep(max(0.0, began + number / per_s - time.monotonic()))
+    @contextlib.asynccontextmanager
+    async def asking(
+        self, path: str = "total", per_s: float = ASKED_PER_S, limit_s: float = 5.0
+    ) -> AsyncIterator[None]:
+        """Ask all living workers in turn for all keys while the block runs, and wait for the last answers."""
+        stop, began = asyncio.Event(), time.monotonic()
+
+        async def ask() -> None:
+            number, timeout = 0, aiohttp.ClientTimeout(total=limit_s)
+            async with aiohttp.ClientSession(timeout=timeout) as session, asyncio.TaskGroup() as group:
+                while not stop.is_set():
+                    workers = [name for name in self.workers if name in self.alive]
+                    worker, key = workers[number % len(workers)], KEYS[(number // len(workers)) % len(KEYS)]
+                    group.create_task(self._ask(session, path, worker, key))
+                    number += 1
+                    await asyncio.sleep(max(0.0, began + number / per_s - time.monotonic()))
+
+        task = asyncio.create_task(ask())
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
 
     async def _ask(self, session: aiohttp.ClientSession, path: str, worker: WorkerId, key: str) -> None:
         asked_at, status, value = time.time(), 0, None
@@ -141,7 +141,7 @@ class AnswersCluster(Cluster):
             async with session.get(f"{self.url(worker)}/{path}/{key}/") as response:
                 status = response.status
                 value = (await response.json())["value"] if status == 200 else None
-        self.answers.replies.append(Reply(asked_at, time.time(), worker, key, status, value))
+        self.replies.append(Reply(asked_at, time.time(), worker, key, status, value))
 
     def url(self, worker: WorkerId) -> str:
         return f"http://127.0.0.1:{self.ports[worker]}"
@@ -150,6 +150,22 @@ class AnswersCluster(Cluster):
         """What a web view of Faust says."""
         async with aiohttp.ClientSession() as session, session.get(f"{self.url(worker)}{path}") as found:
             return await found.json()
+
+    def wrong(self, replies: list[Reply]) -> list[Reply]:
+        """Values that an owner had replaced long before, by the changelog, or that cannot be."""
+        rows = [row for rows in read_topic(self, CHANGELOG).values() for row in rows]
+        written: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        for key, value, at in sorted(rows, key=lambda row: row[2]):
+            written[json.loads(key or b"")].append((at, int(value or 0)))
+
+        def owners(key: str, at: float) -> int:
+            number = bisect.bisect([when for when, _ in written[key]], at)
+            return written[key][number - 1][1] if number else 0
+
+        return [
+            r for r in replies
+            if r.value is not None and not owners(r.key, r.asked_at - LATE_S) <= r.value <= self.sent[r.key]
+        ]  # fmt: skip
 
     def leaders(self, since: float) -> list[tuple[float, str]]:
         """When the leader's timer has run, and where."""
@@ -171,17 +187,3 @@ async def asked(folder: Path, **options: Any) -> AsyncIterator[AnswersCluster]:
                 yield cluster
             finally:
                 feeding.cancel()
-
-
-@contextlib.asynccontextmanager
-async def running(work: Any) -> AsyncIterator[None]:
-    """Run beside the block, to its end."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-__all__ = ["AnswersCluster", "asked", "running", "until"]

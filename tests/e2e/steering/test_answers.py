@@ -1,16 +1,17 @@
 """Pages with table routes, web views, `ask()` and the leader's timers, while key groups move."""
 
 import asyncio
+import itertools
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.steering.answers import ALL, AnswersCluster, Reply, asked, running
+from tests.e2e.steering.answers import ALL, LATE_S, AnswersCluster, Reply, asked
+from tests.e2e.steering.cluster import worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.light]
-LATE_S = 0.5
-"""So long after a move at the latest every worker gives the new owner's answer."""
 BEFORE_S = 0.3
 """A request that begins so long before the pause may still be under way in it, on a busy machine."""
 
@@ -18,7 +19,7 @@ BEFORE_S = 0.3
 async def move_and_ask(cluster: AnswersCluster, count: int) -> tuple[list[Reply], list[Reply]]:
     """Move key groups while all workers are asked for all keys; the wrong answers, and those missing not in a pause."""
     moves: list[tuple[float, float]] = []
-    async with running(cluster.ask()):
+    async with cluster.asking():
         await asyncio.sleep(2.0)
         began = time.time()
         for number in range(count):
@@ -27,9 +28,9 @@ async def move_and_ask(cluster: AnswersCluster, count: int) -> tuple[list[Reply]
         ended = time.time()
     views = [await cluster.get(name, "/router/totals/") for name in cluster.workers]
     pauses = [(took - pause - BEFORE_S, took + LATE_S) for took, pause in moves]
-    replies = [reply for reply in cluster.answers.replies if began < reply.asked_at < ended]
+    replies = [reply for reply in cluster.replies if began < reply.asked_at < ended]
     late = [reply for reply in replies if not any(begin < reply.asked_at < end for begin, end in pauses)]
-    missing, wrong = [r for r in replies if r.status != 200], [r for r in replies if cluster.answers.wrong(r)]
+    missing, wrong = [r for r in replies if r.status != 200], cluster.wrong(replies)
     print(
         f"{count} moves, {len(replies)} asked, {len(late)} not in a pause; {len(wrong)} wrong, {len(missing)} missing, "
         f"{sum(r in late for r in missing)} of them not in a pause"
@@ -61,5 +62,38 @@ def test_twenty_moves_leave_no_answer_wrong(standbys: int, tmp_path: Path) -> No
     async def play() -> None:
         async with asked(tmp_path, standbys=standbys) as cluster:
             assert await move_and_ask(cluster, 20) == ([], [])
+
+    asyncio.run(play())
+
+
+def test_every_ask_is_answered_while_workers_move_join_leave_and_die(tmp_path: Path) -> None:
+    async def play() -> None:
+        waited: dict[str, float] = {}
+        async with asked(tmp_path, asks=True) as cluster:
+            began = time.time()
+            async with cluster.asking("ask", 20.0, limit_s=60.0):
+                for number in range(3):
+                    await cluster.move(number)
+                cluster.start(joins := worker(3))
+                waited["join"] = await cluster.settled()
+                assert await cluster.terminate(joins) == 0
+                waited["leave"] = await cluster.settled()
+                dead, died_at = cluster.alive.pop(cluster.workers[1]), time.time()
+                dead.send(signal.SIGKILL)
+                waited["kill"] = await cluster.settled(90.0)
+                await asyncio.sleep(2.0)
+            lost = [r for r in cluster.replies if r.status != 200 and not (r.worker == "w1" and r.at >= died_at)]
+            leaders = cluster.leaders(began)
+        slowest = max(reply.at - reply.asked_at for reply in cluster.replies if reply.status == 200)
+        print(
+            f"{len(cluster.replies)} asked, {len(lost)} without an answer, slowest {slowest:.1f} s, settled after {waited}"
+        )
+        assert lost == []
+        assert len(cluster.replies) > 100
+        for log in (tmp_path / "run" / "logs").glob("w*.log"):
+            assert "begun events were not finished" not in log.read_text()
+            assert "Waiting for tasks" not in log.read_text()
+        times = [at for at, _ in leaders]
+        assert max(later - at for at, later in itertools.pairwise(times)) < 30.0, "nobody leads"
 
     asyncio.run(play())

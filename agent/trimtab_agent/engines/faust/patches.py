@@ -44,6 +44,9 @@ write one table partition. Where Faust notices, the event counts as done. | The 
 `safety/store_guard.py` |
 | `end-while-the-broker-is-away` | A worker that is told to stop while a fetch waits to be repeated loses its \
 consumer's thread, and waits for it for 60 s. | The fetch ends like any other. | `transport/lost_inputs.py` |
+| `replies-acknowledged` | The topic with the answers to `ask()` has two queues, and nobody reads one of them.  Its \
+messages are never acknowledged: a rebalance waits for them without end. | It has the queue that is read. | \
+`transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
 it writes old state. | The queue is emptied once for each assignment, before anything is read. | `transport/flow.py` |
@@ -74,5 +77,6 @@ class Patch(StrEnum):
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"
     FOREIGN_STATE = "end-before-foreign-state-is-written"
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
+    REPLIES = "replies-acknowledged"
     STANDBY_KEPT = "standby-records-kept"
     TOPICS_KNOWN = "topics-known-before-assignment"

@@ -30,6 +30,7 @@ import mode.utils.queues
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.produce import ProduceRequest
+from faust.agents.replies import ReplyConsumer
 
 from trimtab_agent.engines.faust.patches import Patch
 
@@ -121,8 +122,11 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.assignor.partition_assignor.PartitionAssignor,
         (),
-        "assignment by placement, and its in-place changes",
-        ("_assignment", "_active_tps", "_member_urls", "_table_manager", "_url"),
+        "assignment by placement, and its in-place changes; routes",
+        (
+            *("_assignment", "_active_tps", "_member_urls", "_table_manager", "_url"),
+            *("_tps_url", "_external_tps_url", "_changelog_distribution", "_external_topic_distribution"),
+        ),
         (
             ("_perform_assignment", ("cluster", "member_metadata")),
             ("_protocol_assignments", ("assignments", "cl_distribution", "tp_distribution", "topic_groups")),
@@ -183,11 +187,12 @@ PRIVATES: tuple[Private, ...] = (
         ("_actors", "isolated_partitions"),
         (("_execute_actor", ("coro", "aref")),),
     ),
+    Private(ReplyConsumer, (Patch.REPLIES,), "", (), (("_reply_topic", ("topic",)),)),
     Private(
         faust.App,
-        (Patch.BEGUN_EVENTS,),
+        (Patch.BEGUN_EVENTS, Patch.REPLIES),
         "the assignment that the next rebalance compares with",
-        ("_assignment", "_consumer"),
+        ("_assignment", "_consumer", "_reply_consumer"),
         (("_stop_consumer", ()),),
     ),
     Private(

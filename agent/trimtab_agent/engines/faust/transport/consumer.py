@@ -52,6 +52,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.from_start: dict[TP, int] = {}
         """Records of each source partition that had no committed offset when this generation began."""
         super().__init__(transport, *args, **options)
+        replies = self.app._reply_consumer  # (patch replies-acknowledged)
+        reply_topic = replies._reply_topic
+        replies._reply_topic = lambda name: aiter(reply_topic(name))
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)
