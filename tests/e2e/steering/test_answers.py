@@ -86,7 +86,8 @@ def test_every_ask_is_answered_while_workers_move_join_leave_and_die(tmp_path: P
             leaders = cluster.leaders(began)
         slowest = max(reply.at - reply.asked_at for reply in cluster.replies if reply.status == 200)
         print(
-            f"{len(cluster.replies)} asked, {len(lost)} without an answer, slowest {slowest:.1f} s, settled after {waited}"
+            f"{len(cluster.replies)} asked, {len(lost)} without an answer, "
+            f"slowest {slowest:.1f} s, settled after {waited}"
         )
         assert lost == []
         assert len(cluster.replies) > 100
