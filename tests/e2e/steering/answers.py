@@ -47,13 +47,13 @@ class Reply:
 class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
-    def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, stock: bool = False):
+    def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, stock: bool = False, slow_s: float = 0.0):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, placed=False)
         super().__init__(setup, folder, broker)
         self.app, self.standbys = APP, standbys
         self.replies: list[Reply] = []
         self.sent: Counter[str] = Counter()
-        self._told = {"standbys": standbys, "asks": asks, "stock": stock, "session_s": 8.0, "partitions": PARTITIONS}
+        self._told = {"standbys": standbys, "asks": asks, "stock": stock, "session_s": 8.0, "partitions": PARTITIONS, "slow_s": slow_s}
         self.ports: dict[WorkerId, int] = {}
 
     async def __aenter__(self) -> "AnswersCluster":

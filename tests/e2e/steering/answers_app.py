@@ -45,6 +45,7 @@ if not SETUP["stock"]:
 @app.agent(numbers)
 async def add(stream: Any) -> Any:
     async for key, value in stream.items():
+        await asyncio.sleep(SETUP.get("slow_s", 0.0))
         totals[key] += value
         yield totals[key]
 

@@ -45,7 +45,10 @@ write one table partition. Where Faust notices, the event counts as done. | The 
 | `end-while-the-broker-is-away` | A worker that is told to stop while a fetch waits to be repeated loses its \
 consumer's thread, and waits for it for 60 s. | The fetch ends like any other. | `transport/lost_inputs.py` |
 | `replies-acknowledged` | The topic with the answers to `ask()` has two queues, and nobody reads one of them.  Its \
-messages are never acknowledged: a rebalance waits for them without end. | It has the queue that is read. | \
+messages are never acknowledged, and a rebalance waits for them without end. | It has the queue that is read. | \
+`transport/consumer.py` |
+| `asking-not-waited-for` | A rebalance waits for an agent that asks another one. During a rebalance no question is \
+read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
 `transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
@@ -78,5 +81,6 @@ class Patch(StrEnum):
     FOREIGN_STATE = "end-before-foreign-state-is-written"
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     REPLIES = "replies-acknowledged"
+    ASKING = "asking-not-waited-for"
     STANDBY_KEPT = "standby-records-kept"
     TOPICS_KNOWN = "topics-known-before-assignment"

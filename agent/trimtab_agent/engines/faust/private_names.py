@@ -187,10 +187,16 @@ PRIVATES: tuple[Private, ...] = (
         ("_actors", "isolated_partitions"),
         (("_execute_actor", ("coro", "aref")),),
     ),
-    Private(ReplyConsumer, (Patch.REPLIES,), "", (), (("_reply_topic", ("topic",)),)),
+    Private(
+        ReplyConsumer,
+        (Patch.REPLIES, Patch.ASKING),
+        "",
+        (),
+        (("_reply_topic", ("topic",)), ("add", ("correlation_id", "promise"))),
+    ),
     Private(
         faust.App,
-        (Patch.BEGUN_EVENTS, Patch.REPLIES),
+        (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
         "the assignment that the next rebalance compares with",
         ("_assignment", "_consumer", "_reply_consumer"),
         (("_stop_consumer", ()),),
