@@ -26,7 +26,7 @@ from trimtab_sandbox.processes import Processes
 APP, ALL = AppId("answers"), OperatorId("all")
 COMMAND = [sys.executable, "-m", "tests.e2e.steering.answers_app", "worker", "-l", "info"]
 PARTITIONS, KEYS = 4, [f"c{number}" for number in range(12)]
-INPUTS_PER_S, ASKED_PER_S = 40.0, 50.0
+ASKED_PER_S = 50.0
 CHANGELOG = f"{APP}-totals-changelog"
 LATE_S = 0.5
 """So long after a value was written every worker answers with it or a later one."""
@@ -47,13 +47,13 @@ class Reply:
 class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
-    def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, stock: bool = False, slow_s: float = 0.0):
+    def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, slow_s: float = 0.0):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, placed=False)
         super().__init__(setup, folder, broker)
         self.app, self.standbys = APP, standbys
         self.replies: list[Reply] = []
         self.sent: Counter[str] = Counter()
-        self._told = {"standbys": standbys, "asks": asks, "stock": stock, "session_s": 8.0, "partitions": PARTITIONS, "slow_s": slow_s}
+        self._told = {"standbys": standbys, "asks": asks, "session_s": 8.0, "partitions": PARTITIONS, "slow_s": slow_s}
         self.ports: dict[WorkerId, int] = {}
 
     async def __aenter__(self) -> "AnswersCluster":
@@ -101,15 +101,15 @@ class AnswersCluster(Cluster):
         await self.publish()
         return took_at, self.moves[-1].pause_s or 0.0
 
-    async def feed(self) -> None:
-        """Inputs, one after the other, until cancelled."""
+    async def feed(self, topic: str, per_s: float) -> None:
+        """Inputs, one after the other, until cancelled: ones for `numbers`, numbers from 0 for `questions`."""
         number, began = 0, time.monotonic()
         while True:
-            key = KEYS[number % len(KEYS)]
-            self.sent[key] += 1
-            await self._placements.send_and_wait("numbers", b"1", key=json.dumps(key).encode())
+            key, value = KEYS[number % len(KEYS)], 1 if topic == "numbers" else number
+            self.sent[key if topic == "numbers" else topic] += 1
+            await self._placements.send_and_wait(topic, json.dumps(value).encode(), key=json.dumps(key).encode())
             number += 1
-            await asyncio.sleep(max(0.0, began + number / INPUTS_PER_S - time.monotonic()))
+            await asyncio.sleep(max(0.0, began + number / per_s - time.monotonic()))
 
     @contextlib.asynccontextmanager
     async def asking(
@@ -174,16 +174,15 @@ class AnswersCluster(Cluster):
 
 
 @contextlib.asynccontextmanager
-async def asked(folder: Path, **options: Any) -> AsyncIterator[AnswersCluster]:
+async def asked(folder: Path, *, inputs_per_s: float = 40.0, **options: Any) -> AsyncIterator[AnswersCluster]:
     """A cluster that runs, is fed, and whose routes all workers know."""
     with Processes(folder / "broker-logs") as processes, Broker(folder / "broker", processes) as broker:
         async with AnswersCluster(folder / "run", broker, **options) as cluster:
-            feeding = asyncio.create_task(cluster.feed())
+            feeding = asyncio.create_task(cluster.feed("numbers", inputs_per_s))
             try:
-                if not cluster._told["stock"]:
-                    await cluster.settled()
-                    await cluster.rejoin()
-                    await cluster.settled()
+                await cluster.settled()
+                await cluster.rejoin()
+                await cluster.settled()
                 yield cluster
             finally:
                 feeding.cancel()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.steering.answers import ALL, LATE_S, AnswersCluster, Reply, asked
-from tests.e2e.steering.cluster import worker
+from tests.e2e.steering.cluster import until, worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.light]
 BEFORE_S = 0.3
@@ -67,11 +67,14 @@ def test_twenty_moves_leave_no_answer_wrong(standbys: int, tmp_path: Path) -> No
 
 
 def test_every_ask_is_answered_while_workers_move_join_leave_and_die(tmp_path: Path) -> None:
+    """Pages ask an agent, and so does another agent in the middle of its events."""
+
     async def play() -> None:
         waited: dict[str, float] = {}
-        async with asked(tmp_path, asks=True) as cluster:
-            began = time.time()
-            async with cluster.asking("ask", 20.0, limit_s=60.0):
+        async with asked(tmp_path, asks=True, slow_s=0.1, inputs_per_s=1.0) as cluster:
+            began, asked_on = time.time(), tmp_path / "run" / "asked-on"
+            questions = asyncio.create_task(cluster.feed("questions", 4.0))
+            async with cluster.asking("ask", 6.0, limit_s=60.0):
                 for number in range(3):
                     await cluster.move(number)
                 cluster.start(joins := worker(3))
@@ -81,20 +84,21 @@ def test_every_ask_is_answered_while_workers_move_join_leave_and_die(tmp_path: P
                 dead, died_at = cluster.alive.pop(cluster.workers[1]), time.time()
                 dead.send(signal.SIGKILL)
                 waited["kill"] = await cluster.settled(90.0)
-                await asyncio.sleep(2.0)
+            questions.cancel()
+            wanted = {str(number) for number in range(cluster.sent["questions"] - 1)}
+            assert await until(lambda: wanted <= set(asked_on.read_text().split()), 60.0), "questions without an end"
             lost = [r for r in cluster.replies if r.status != 200 and not (r.worker == "w1" and r.at >= died_at)]
             leaders = cluster.leaders(began)
         slowest = max(reply.at - reply.asked_at for reply in cluster.replies if reply.status == 200)
         print(
-            f"{len(cluster.replies)} asked, {len(lost)} without an answer, "
+            f"{len(cluster.replies)} asked and {len(wanted)} by agents, {len(lost)} without an answer, "
             f"slowest {slowest:.1f} s, settled after {waited}"
         )
         assert lost == []
-        assert len(cluster.replies) > 100
+        assert len(cluster.replies) > 50
         for log in (tmp_path / "run" / "logs").glob("w*.log"):
             assert "begun events were not finished" not in log.read_text()
-            assert "Waiting for tasks" not in log.read_text()
-        times = [at for at, _ in leaders]
-        assert max(later - at for at, later in itertools.pairwise(times)) < 30.0, "nobody leads"
+        led = [name for name, _ in itertools.groupby(name for _, name in leaders)]
+        assert len(led) == len(set(led)) <= 2, "the timer of the leader has run on several workers"
 
     asyncio.run(play())

@@ -342,6 +342,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         streams = [actor.stream.get_active_stream() for agent in self.app.agents.values() for actor in agent._actors]
         return [stream.current_event.message for stream in streams if stream.current_event is not None]
 
+    def asking(self, tps: Collection[TP]) -> set[TP]:
+        """Those of these partitions with an event whose agent waits for another one's answer."""
+        return {message.tp for message in self._asking.values() if message.tp in tps}
+
     def _begun(self, tps: Collection[TP]) -> bool:
         self._clean_unacked_messages()
         return any(message.tp in tps and not message.acked for message in list(self._unacked_messages))
