@@ -51,7 +51,8 @@ class AnswersCluster(Cluster):
         setup = Setup(workers=3, partitions=PARTITIONS, preload=0, placed=False)
         super().__init__(setup, folder, broker)
         self.app, self.standbys = APP, standbys
-        self.replies: list[Reply] = []
+        self.replies: dict[str, list[Reply]] = defaultdict(list)
+        """By the page that was asked."""
         self.sent: Counter[str] = Counter()
         self._told = {"standbys": standbys, "asks": asks, "session_s": 8.0, "partitions": PARTITIONS, "slow_s": slow_s}
         self.ports: dict[WorkerId, int] = {}
@@ -141,7 +142,7 @@ class AnswersCluster(Cluster):
             async with session.get(f"{self.url(worker)}/{path}/{key}/") as response:
                 status = response.status
                 value = (await response.json())["value"] if status == 200 else None
-        self.replies.append(Reply(asked_at, time.time(), worker, key, status, value))
+        self.replies[path].append(Reply(asked_at, time.time(), worker, key, status, value))
 
     def url(self, worker: WorkerId) -> str:
         return f"http://127.0.0.1:{self.ports[worker]}"
@@ -166,6 +167,12 @@ class AnswersCluster(Cluster):
             r for r in replies
             if r.value is not None and not owners(r.key, r.asked_at - LATE_S) <= r.value <= self.sent[r.key]
         ]  # fmt: skip
+
+    def unanswered(self) -> set[int]:
+        """The questions to which the agent that asks in the middle of its events has no answer yet."""
+        log = self.folder / "asked-on"
+        done = set(map(int, log.read_text().split())) if log.exists() else set()
+        return set(range(self.sent["questions"] - 1)) - done  # the last one may not have been written
 
     def leaders(self, since: float) -> list[tuple[float, str]]:
         """When the leader's timer has run, and where."""
