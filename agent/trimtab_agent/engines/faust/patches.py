@@ -28,7 +28,7 @@ topic has finished it. It is never acknowledged, and the rebalance hangs. | Begu
 | `commit-up-to-first-gap` | A commit may skip an unfinished event. | It ends at the first unfinished one. | \
 `transport/consumer.py` |
 | `fence-after-session` | A worker that was stopped for longer than its session goes on with its queued events and \
-overwrites the new owner's changelog. | It starts no event and sends nothing until it has rejoined. | \
+overwrites the new owner's changelog. | It starts no event, sends nothing and leads nothing until it has rejoined. | \
 `safety/fence.py`, `transport/guarded_socket.py` |
 | `end-when-state-is-not-written` | An event whose state could not be written (disk full, a changelog record that the \
 broker refuses) counts as done. | The worker ends without a commit. | `safety/store_guard.py`, `transport/producer.py` |

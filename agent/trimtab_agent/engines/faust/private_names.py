@@ -139,9 +139,10 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.assignor.leader_assignor.LeaderAssignor,
-        (),
+        (Patch.FENCE,),
         "its topic belongs to no operator",
         ("_leader_topic_name",),
+        (("is_leader", ()),),
     ),
     Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
     Private(
@@ -198,7 +199,7 @@ PRIVATES: tuple[Private, ...] = (
         faust.App,
         (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
         "the assignment that the next rebalance compares with",
-        ("_assignment", "_consumer", "_reply_consumer"),
+        ("_assignment", "_consumer", "_reply_consumer", "_leader_assignor"),
         (("_stop_consumer", ()),),
     ),
     Private(

@@ -57,6 +57,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._finishing = False
         super().__init__(transport, *args, **options)
         self._follow_replies(self.app._reply_consumer)
+        leader = self.app._leader_assignor
+        is_leader = leader.is_leader
+        leader.is_leader = lambda: not self.fence.closed_now() and is_leader()  # (patch fence-after-session)
 
     def _follow_replies(self, replies: Any) -> None:
         reply_topic, add = replies._reply_topic, replies.add

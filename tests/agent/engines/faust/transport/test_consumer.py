@@ -323,6 +323,18 @@ def test_a_rebalance_does_not_wait_for_an_agent_that_waits_for_an_answer(
     consumer.loop.run_until_complete(story())
 
 
+def test_a_worker_that_stood_still_beyond_its_session_leads_nothing(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = consumer.app
+    monkeypatch.setattr(consumer, "assignment", lambda: {app._leader_assignor._leader_tp})
+    monkeypatch.setattr(app, "consumer", consumer)
+    assert app.is_leader()
+
+    consumer.fence.heard(0.0)  # when the machine started
+    assert not app.is_leader()
+
+
 def test_a_reply_topic_has_only_the_queue_that_is_read(consumer: SteeredConsumer) -> None:
     topic = consumer.app._reply_consumer._reply_topic("f-reply-1")
     consumer.app.topics.add(topic)
