@@ -4,6 +4,7 @@ import asyncio
 import bisect
 import contextlib
 import json
+import math
 import sys
 import time
 from collections import Counter, defaultdict
@@ -107,7 +108,7 @@ class AnswersCluster(Cluster):
         number, began = 0, time.monotonic()
         while True:
             key, value = KEYS[number % len(KEYS)], 1 if topic == "numbers" else number
-            self.sent[key if topic == "numbers" else topic] += 1
+            self.sent[topic] += 1
             await self._placements.send_and_wait(topic, json.dumps(value).encode(), key=json.dumps(key).encode())
             number += 1
             await asyncio.sleep(max(0.0, began + number / per_s - time.monotonic()))
@@ -153,7 +154,7 @@ class AnswersCluster(Cluster):
             return await found.json()
 
     def wrong(self, replies: list[Reply]) -> list[Reply]:
-        """Values that an owner had replaced long before, by the changelog, or that cannot be."""
+        """Values that an owner had replaced long before, or never wrote, by the changelog."""
         rows = [row for rows in read_topic(self, CHANGELOG).values() for row in rows]
         written: dict[str, list[tuple[float, int]]] = defaultdict(list)
         for key, value, at in sorted(rows, key=lambda row: row[2]):
@@ -165,7 +166,7 @@ class AnswersCluster(Cluster):
 
         return [
             r for r in replies
-            if r.value is not None and not owners(r.key, r.asked_at - LATE_S) <= r.value <= self.sent[r.key]
+            if r.value is not None and not owners(r.key, r.asked_at - LATE_S) <= r.value <= owners(r.key, math.inf)
         ]  # fmt: skip
 
     def unanswered(self) -> set[int]:
