@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 
 from tests.e2e.steering import cluster as rig
+from tests.e2e.steering.app_names import Feature
 from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.run_setup import CLUSTER, Setup
 from tests.e2e.steering.verdict import read_topic
@@ -49,7 +50,7 @@ class AnswersCluster(Cluster):
     """Workers of the app that answers, each with a port of its own."""
 
     def __init__(self, folder: Path, broker: Broker, *, standbys: int = 0, asks: bool = False, slow_s: float = 0.0):
-        setup = Setup(workers=3, partitions=PARTITIONS, preload=0, placed=False)
+        setup = Setup(workers=3, partitions=PARTITIONS, preload=0, features=(Feature.UNNAMED,))
         super().__init__(setup, folder, broker)
         self.app, self.standbys = APP, standbys
         self.replies: dict[str, list[Reply]] = defaultdict(list)
@@ -64,13 +65,7 @@ class AnswersCluster(Cluster):
         self.broker.create_topics([Topic(name="questions", partitions=PARTITIONS)])
         self.workers = [rig.worker(number) for number in range(self.setup.workers)]
         await super().__aenter__()
-        owners = [self.workers[p % len(self.workers)] for p in range(PARTITIONS)]
-        self.rows = {ALL: [(owner, *self._rest(owner)) for owner in owners]}
-        await self.publish()
         return self
-
-    def _rest(self, owner: WorkerId) -> list[WorkerId]:
-        return [name for name in self.workers if name != owner][: self.standbys]
 
     def start(self, name: WorkerId, features: Collection[Any] | None = None, **changed: Any) -> None:
         self.versions[name] = ()
@@ -188,8 +183,6 @@ async def asked(folder: Path, *, inputs_per_s: float = 40.0, **options: Any) -> 
         async with AnswersCluster(folder / "run", broker, **options) as cluster:
             feeding = asyncio.create_task(cluster.feed("numbers", inputs_per_s))
             try:
-                await cluster.settled()
-                await cluster.rejoin()
                 await cluster.settled()
                 yield cluster
             finally:

@@ -14,7 +14,8 @@ from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandov
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, WorkerId
 
-MOVED, KEPT = TP("ks-counts-changelog", 0), TP("ks-counts-changelog", 1)
+MOVED, KEPT, SOURCE = TP("ks-counts-changelog", 0), TP("ks-counts-changelog", 1), TP("in", 0)
+GROUP = {MOVED, SOURCE}
 URLS = [f"http://w{number}:6066" for number in range(3)]
 BEFORE, AFTER = placement(1, [("w0",)] * 6, [("w1",)] * 6), placement(2, [("w2", "w0"), *[("w0",)] * 5], [("w1",)] * 6)
 
@@ -28,8 +29,9 @@ class Asked(Worker):
         self.handover = SimpleNamespace(generation=3)
         ownership = SimpleNamespace(
             known=lambda key_groups: all(each.operator == FIRST for each in key_groups),
-            moved=lambda key_groups, *how: self.routes.moved([TP(MOVED.topic, k.partition) for k in key_groups], *how),
+            moved=lambda key_groups, *how: self.routes.moved(GROUP if key_groups else (), *how),
         )
+        self.assignor.app.producer = SimpleNamespace(key_partition=lambda topic, key: TP(topic, int(key)))
         parts: Any = SimpleNamespace(
             shared=self.shared, handover=self.handover, ownership=ownership, pending=PendingHandovers()
         )
@@ -44,7 +46,9 @@ class Asked(Worker):
     def asks(self, tp: TP = MOVED) -> str | None:
         """Which address is asked; None: 503."""
         try:
-            return str(self.routes.address(tp, self.assignor._tps_url))
+            key = str(tp.partition).encode()
+            ask = self.assignor.external_key_store if tp == SOURCE else self.assignor.key_store
+            return str(ask(tp.topic, key))
         except KeyError:
             return None
 
@@ -78,9 +82,9 @@ def give(workers: list[Asked]) -> None:
     """W0 gives the key group away, and w2 takes it."""
     for worker, own in ((workers[0], False), (workers[2], True)):
         active = worker.assignor._active_tps
-        worker.assignor._active_tps = active | {MOVED} if own else active - {MOVED}
-    workers[0].routes.given([MOVED])
-    workers[2].routes.taken([MOVED])
+        worker.assignor._active_tps = active | GROUP if own else active - GROUP
+    workers[0].routes.given(GROUP)
+    workers[2].routes.taken(GROUP)
 
 
 def test_all_ask_the_new_owner_as_soon_as_it_says_so_and_the_old_one_never_answers(workers: list[Asked]) -> None:
@@ -93,6 +97,7 @@ def test_all_ask_the_new_owner_as_soon_as_it_says_so_and_the_old_one_never_answe
         worker.shared.offer(AFTER)
         worker.reads()
     assert [worker.asks() for worker in workers] == [URLS[2]] * 3
+    assert [worker.asks(SOURCE) for worker in workers] == [URLS[2]] * 3
     assert [worker.asks(KEPT) for worker in workers] == [URLS[0]] * 3
     views = [worker.assignor.changelog_distribution for worker in workers]
     assert [view[URLS[2]][MOVED.topic] for view in views] == [[0]] * 3
