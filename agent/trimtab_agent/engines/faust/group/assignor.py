@@ -68,7 +68,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._deciding = NO_EPOCH
         self._differs: str | None = None
         self._addresses: dict[str, str] = {}
-        self.routes = Routes(app, self.is_active)
+        self.routes = shared.routes = Routes(app, self.is_active)
 
     # ---- routes
 

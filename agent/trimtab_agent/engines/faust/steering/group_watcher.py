@@ -103,14 +103,16 @@ class GroupWatcher:
         self._parts.shared.standstill.begin(time.monotonic())
         self._parts.work.count()
         self._parts.standbys.stop()
-        self._parts.app.assignor.routes.rebalancing()
+        if (routes := self._parts.shared.routes) is not None:
+            routes.rebalancing()
         outcome = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
         parts = self._parts
-        parts.app.assignor.routes.stable(parts.app.assignor.assigned_actives())
+        if (routes := parts.shared.routes) is not None:
+            routes.stable(parts.app.assignor.assigned_actives())
         if parts.shared.layout is not None:
             try:
                 parts.ownership.learn(parts.shared.layout)
