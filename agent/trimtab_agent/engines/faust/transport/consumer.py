@@ -333,12 +333,16 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         super()._clean_unacked_messages()
         if self._changing or self._finishing:
             for message in self._asking.values():
-                self._unacked_messages.discard(message)
+                self._unacked_messages.discard(self._cause(message))
         if self.fence.tripped:
             in_hands = set(map(id, self._in_hands()))
             for message in list(self._unacked_messages):
                 if id(message) not in in_hands:
                     self._unacked_messages.discard(message)
+
+    def _cause(self, message: Any) -> Any:
+        """The broker's message that is not done before this one."""
+        return message
 
     def _in_hands(self) -> list[Any]:
         """The messages that agents work on."""
