@@ -351,6 +351,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def asking(self, tps: Collection[TP]) -> set[TP]:
         """Those of these partitions with an event whose agent waits for another one's answer."""
+        for answer, message in list(self._asking.items()):
+            if message.acked:  # its agent did not wait for all answers
+                del self._asking[answer]
         return {message.tp for message in self._asking.values() if message.tp in tps}
 
     def _begun(self, tps: Collection[TP]) -> bool:

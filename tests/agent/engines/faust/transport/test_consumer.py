@@ -320,6 +320,12 @@ def test_a_rebalance_does_not_wait_for_an_agent_that_waits_for_an_answer(
         await asyncio.sleep(0)
         assert consumer.asking({ONE}) == set()
 
+        monkeypatch.setattr(consumer_module, "current_event", lambda: asker)
+        await replies.add("3", given_up := ReplyPromise("f-reply-1", "3"))
+        assert consumer.asking({ONE}) == {ONE}
+        asker.acked = True
+        assert (consumer.asking({ONE}), given_up.done()) == (set(), False)
+
     consumer.loop.run_until_complete(story())
 
 
