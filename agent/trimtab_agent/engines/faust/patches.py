@@ -28,7 +28,7 @@ topic has finished it. It is never acknowledged, and the rebalance hangs. | Begu
 | `commit-up-to-first-gap` | A commit may skip an unfinished event. | It ends at the first unfinished one. | \
 `transport/consumer.py` |
 | `fence-after-session` | A worker that was stopped for longer than its session goes on with its queued events and \
-overwrites the new owner's changelog. | It starts no event and sends nothing until it has rejoined. | \
+overwrites the new owner's changelog. | It starts no event, sends nothing and leads nothing until it has rejoined. | \
 `safety/fence.py`, `transport/guarded_socket.py` |
 | `end-when-state-is-not-written` | An event whose state could not be written (disk full, a changelog record that the \
 broker refuses) counts as done. | The worker ends without a commit. | `safety/store_guard.py`, `transport/producer.py` |
@@ -44,6 +44,12 @@ write one table partition. Where Faust notices, the event counts as done. | The 
 `safety/store_guard.py` |
 | `end-while-the-broker-is-away` | A worker that is told to stop while a fetch waits to be repeated loses its \
 consumer's thread, and waits for it for 60 s. | The fetch ends like any other. | `transport/lost_inputs.py` |
+| `replies-acknowledged` | The topic with the answers to `ask()` has two queues, and nobody reads one of them.  Its \
+messages are never acknowledged, and a rebalance waits for them without end. | It has the queue that is read. | \
+`transport/consumer.py` |
+| `asking-not-waited-for` | A rebalance waits for an agent that asks another one. During a rebalance no question is \
+read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
+`transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
 it writes old state. | The queue is emptied once for each assignment, before anything is read. | `transport/flow.py` |
@@ -90,6 +96,8 @@ class Patch(StrEnum):
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"
     FOREIGN_STATE = "end-before-foreign-state-is-written"
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
+    REPLIES = "replies-acknowledged"
+    ASKING = "asking-not-waited-for"
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
     TOPICS_KNOWN = "topics-known-before-assignment"

@@ -31,6 +31,7 @@ from aiokafka.conn import AIOKafkaConnection
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.produce import ProduceRequest
+from faust.agents.replies import ReplyConsumer
 
 from trimtab_agent.engines.faust.patches import Patch
 
@@ -122,8 +123,11 @@ PRIVATES: tuple[Private, ...] = (
     Private(
         faust.assignor.partition_assignor.PartitionAssignor,
         (),
-        "assignment by placement, and its in-place changes",
-        ("_assignment", "_active_tps", "_member_urls", "_table_manager", "_url"),
+        "assignment by placement, and its in-place changes; routes",
+        (
+            *("_assignment", "_active_tps", "_member_urls", "_table_manager", "_url"),
+            *("_tps_url", "_external_tps_url", "_changelog_distribution", "_external_topic_distribution"),
+        ),
         (
             ("_perform_assignment", ("cluster", "member_metadata")),
             ("_protocol_assignments", ("assignments", "cl_distribution", "tp_distribution", "topic_groups")),
@@ -136,9 +140,10 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.assignor.leader_assignor.LeaderAssignor,
-        (),
+        (Patch.FENCE,),
         "its topic belongs to no operator",
         ("_leader_topic_name",),
+        (("is_leader", ()),),
     ),
     Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
     Private(
@@ -204,10 +209,17 @@ PRIVATES: tuple[Private, ...] = (
         (("_execute_actor", ("coro", "aref")),),
     ),
     Private(
+        ReplyConsumer,
+        (Patch.REPLIES, Patch.ASKING),
+        "",
+        (),
+        (("_reply_topic", ("topic",)), ("add", ("correlation_id", "promise"))),
+    ),
+    Private(
         faust.App,
-        (Patch.BEGUN_EVENTS,),
+        (Patch.BEGUN_EVENTS, Patch.REPLIES, Patch.ASKING),
         "the assignment that the next rebalance compares with",
-        ("_assignment", "_consumer"),
+        ("_assignment", "_consumer", "_reply_consumer", "_leader_assignor"),
         (("_stop_consumer", ()),),
     ),
     Private(

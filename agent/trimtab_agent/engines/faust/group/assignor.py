@@ -6,6 +6,8 @@ Every member sends two things with its JoinGroup:
 - the newest placement it has seen, so that a leader whose reader lags still uses the newest one.  Of a placement in
   parts it sends only the epoch: the leader waits until it has read it (`GroupWatcher.before_assignment`);
 - the topics it reads, so that members with different versions of the app can share a group (`copartition.py`).
+
+Faust's router asks the assignor who owns a key (`routes.py`).
 """
 
 import logging
@@ -16,6 +18,7 @@ from typing import Any
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 from faust.assignor.client_assignment import ClientAssignment
 from faust.assignor.partition_assignor import PartitionAssignor
+from yarl import URL
 
 from trimtab_agent.engines.faust.group.copartition import CoPartitioned, co_partitioned, difference
 from trimtab_agent.engines.faust.group.member_data import (
@@ -35,10 +38,11 @@ from trimtab_agent.engines.faust.group.member_data import (
 )
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_agent.engines.faust.group.placing import Member, Reason, place
+from trimtab_agent.engines.faust.group.routes import Distribution, Routes
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import BadMessage, Fault, shorten, step
-from trimtab_protocol.messages.names import NO_EPOCH, Epoch
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.wording import first_few
@@ -63,6 +67,36 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         self._shared = shared
         self._deciding = NO_EPOCH
         self._differs: str | None = None
+        self._addresses: dict[str, str] = {}
+        self.routes = shared.routes = Routes(app, self.is_active)
+
+    # ---- routes
+
+    def key_store(self, topic: str, key: bytes) -> URL:
+        """The address of the worker that owns the key of a changelog.  Raises KeyError if nobody can answer now."""
+        return self.routes.address(self.app.producer.key_partition(topic, key), self._tps_url)
+
+    def external_key_store(self, topic: str, key: bytes) -> URL:
+        """The address of the worker that reads the key of a topic.  Raises KeyError if nobody can answer now."""
+        return self.routes.address(self.app.producer.key_partition(topic, key), self._external_tps_url)
+
+    @property
+    def changelog_distribution(self) -> Distribution:
+        """The owners of the tables' partitions now, for Faust's web views."""
+        return self.routes.distribution(self._changelog_distribution)
+
+    @changelog_distribution.setter
+    def changelog_distribution(self, told: Distribution) -> None:
+        PartitionAssignor.changelog_distribution.fset(self, told)
+
+    @property
+    def external_topic_distribution(self) -> Distribution:
+        """The owners of all other partitions now, for Faust's web views."""
+        return self.routes.distribution(self._external_topic_distribution)
+
+    @external_topic_distribution.setter
+    def external_topic_distribution(self, told: Distribution) -> None:
+        PartitionAssignor.external_topic_distribution.fset(self, told)
 
     # ---- member -> leader
 
@@ -91,6 +125,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
     def _perform_assignment(self, cluster: Any, member_metadata: Mapping[Member, Any]) -> Any:
         members = {member: self._read(member, told, cluster) for member, told in member_metadata.items()}
         self._deciding, self._differs = NO_EPOCH, (twins := _twins(members))
+        self._addresses = {data.worker: data.url for data in members.values() if data.worker}
         # If stock Faust has to assign instead, it must not trip over data that this assignor could not read.
         member_metadata = {
             member: ConsumerProtocolMemberMetadata(told.version, list(told.subscription), essence(members[member]))
@@ -240,7 +275,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                 yield CoPartitioned(operators=(), topics=frozenset({topic}), partitions=partitions, members=readers)
 
     def _protocol_assignments(self, assignments: Any, changelogs: Any, externals: Any, topic_groups: Any) -> Any:
-        """Stock Faust's result, plus the applied epoch and how the members differ."""
+        """Stock Faust's result, plus the applied epoch, how the members differ, and their addresses."""
         return {
             member: ConsumerProtocolMemberAssignment(
                 self.version,
@@ -254,6 +289,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
                         topic_groups=topic_groups,
                         epoch=list(self._deciding),
                         differs=self._differs,
+                        addresses=self._addresses,
                     ).dumps()
                 ),
             )
@@ -282,6 +318,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             )
             given = self._compress(data.dumps())
             super().on_assignment(ConsumerProtocolMemberAssignment(assignment.version, assignment.assignment, given))
+        self.routes.addresses = {WorkerId(worker): address for worker, address in data.addresses.items()}
         self._shared.applied = Epoch(*data.epoch)
         self._shared.differs = data.differs and data.differs[:MAX_DIFFERENCE]
         if any(self._assignment.standbys.values()):

@@ -48,6 +48,8 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
 
     The members' versions of the app differ, or several members have one name.  None = neither, or it is unknown.
     """
+    addresses: dict[str, str] = {}  # noqa: RUF012
+    """Set by the leader: the web address of each member, by its worker's name."""
 
 
 def unknown_member() -> MemberData:
@@ -66,6 +68,7 @@ def read_member(user_data: bytes) -> MemberData:
         Epoch(*(check_integer(part, "epoch", 0, MAX_COUNT) for part in data.epoch))
         texts = [data.url, data.worker, *data.signatures, *(topic for each in held for topic in each)]
         texts += [text for text in (data.placement, data.differs) if text is not None]
+        texts += [text for each in data.addresses.items() for text in each]
         sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)
     except BadMessage:
         raise

@@ -11,7 +11,7 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.operators import Layout, Operator
-from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 
 class Ownership:
@@ -100,6 +100,7 @@ class Ownership:
         """Mark these key groups as owned everywhere in Faust's bookkeeping."""
         sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
         self._assign(sources | changelogs, own=True)
+        self._app.assignor.routes.taken(sources | changelogs)
         recovery = self._app.tables.recovery
         for tp in changelogs:
             table = self.table(tp)
@@ -116,6 +117,7 @@ class Ownership:
         """Remove these key groups everywhere from Faust's bookkeeping."""
         sources, changelogs = self.sources(key_groups), self.changelogs(key_groups)
         self._assign(sources | changelogs, own=False)
+        self._app.assignor.routes.given(sources | changelogs)
         recovery = self._app.tables.recovery
         for tp in changelogs:
             recovery.revoke(tp)
@@ -125,6 +127,10 @@ class Ownership:
         for tp in sources:
             conductor._tp_index.pop(tp, None)
             conductor._tp_to_callback.pop(tp, None)
+
+    def moved(self, key_groups: Collection[KeyGroup], generation: int, target: WorkerId) -> None:
+        """Send requests for these key groups to the worker that has taken them over in this generation."""
+        self._app.assignor.routes.moved(self.sources(key_groups) | self.changelogs(key_groups), generation, target)
 
     def restored_to(self, changelog: TP, offset: int) -> None:
         """Note that the local table has the changelog up to this offset, so nothing is left to recover."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from trimtab_agent.engines.faust.group.operators import Layout
+from trimtab_agent.engines.faust.group.routes import Routes
 from trimtab_agent.engines.faust.group.standstill import Standstill
 from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_process.trust_file import TrustFile
@@ -55,6 +56,8 @@ class PluginState:
         """Epoch of the placement that the last rebalance applied; NO_EPOCH = Faust's own assignment."""
         self.copies: tuple[Copy, ...] = ()
         """State on this worker's disk of key groups that it neither owned nor followed when it looked last."""
+        self.routes: Routes | None = None
+        """Whom Faust's router asks; None until Faust has made the assignor."""
         self.standstill = Standstill()
         """For how long this worker's inputs have stood still at rebalances."""
         self.refusal: str | None = None

@@ -62,6 +62,8 @@ class Channel:
         self._missing: frozenset[str] = frozenset()
         self._follower = PlacementFollower(shared)
         self._end = 0
+        self._next: int | None = None
+        """Offset of the first hand-over record that has not been read; None until the first reader has started."""
         self.loaded = threading.Event()
         """Set when all placements published so far have been read, or there is no placement topic."""
 
@@ -117,7 +119,9 @@ class Channel:
                 return
             reader.assign([self._placement, self._handover])
             await self._load(reader)
-            await reader.seek_to_end(self._handover)  # earlier hand-overs belong to earlier generations
+            if self._next is None:  # earlier hand-overs belong to earlier generations
+                self._next = (await reader.end_offsets([self._handover]))[self._handover]
+            reader.seek(self._handover, self._next)
             while True:
                 poll_ms = LOAD_POLL_MS if self._follower.loading else LONG_POLL_MS
                 for records in (await reader.getmany(timeout_ms=poll_ms)).values():
@@ -161,6 +165,7 @@ class Channel:
                 if self._follower.take(record.offset, record.key, record.value, signatures):
                     self._on_placement()
             else:
+                self._next = record.offset + 1
                 self._on_handover(self._read_handover(record.value), record.timestamp / 1e3)
         except BadMessage as error:
             if self._complaints.spend(time.monotonic()):  # all are counted, but a flood must not fill the log

@@ -106,8 +106,9 @@ class Handover:
         sources = self._ownership.sources(key_groups)
         consumer = self._app.consumer
         await self._wait_for_events(sources, generation, time.monotonic() + wait_s)
-        consumer.block(sources)
         try:
+            await self._let_answers_come(sources, generation)
+            consumer.block(sources)
             given = await self._finish(key_groups, generation)
         except Exception:
             if generation == self.generation and self.is_stable:
@@ -134,6 +135,22 @@ class Handover:
                     Refusal.DRAIN_TIMEOUT, f"{oldest}, for {longest_s:.0f} s as those before it (limit {limit_s:g} s)"
                 )
             await asyncio.sleep(min(left_s, WATCH_S))
+            self.check(generation)
+
+    async def _let_answers_come(self, sources: Collection[TP], generation: int) -> None:
+        """Wait for the answers to agents that ask in the middle of an event, and let them begin no other one.
+
+        What they ask may be in the same key groups, so the other topics still flow.
+        """
+        consumer, deadline = self._app.consumer, time.monotonic() + self._settings.drain_limit_s
+        while asking := consumer.asking(sources):
+            if waiting := asking - consumer.blocked:
+                consumer.block(waiting)
+                await consumer.thread.run(consumer.thread.pause, generation, waiting)
+                await consumer.take_back(waiting, deadline, lambda: self.check(generation))
+            if time.monotonic() > deadline:
+                raise Denied(Refusal.DRAIN_TIMEOUT, f"agents wait for answers after {self._settings.drain_limit_s:g} s")
+            await asyncio.sleep(POLL_S)
             self.check(generation)
 
     async def _finish(self, key_groups: Collection[KeyGroup], generation: int) -> Given:
@@ -178,6 +195,7 @@ class Handover:
     async def _go_on(self, key_groups: Collection[KeyGroup], generation: int) -> None:
         """Remain the owner: read the events again that were taken out of the queues."""
         consumer, sources = self._app.consumer, self._ownership.sources(key_groups)
+        consumer.block(sources)  # those that were still flowing go on with the others
         # The drain may have failed before it took the events back.
         await consumer.take_back(sources, math.inf, lambda: self.check(generation))
         tps = sources | self._ownership.changelogs(key_groups)

@@ -81,6 +81,9 @@ class LocalConsumer(SteeredConsumer):
         super()._clean_unacked_messages()
         self._unacked_messages.update(kept)
 
+    def _cause(self, message: Any) -> Any:
+        return root(message)
+
     def _purge(self, tps: Collection[TP]) -> None:
         """Take back records that no agent has begun.
 

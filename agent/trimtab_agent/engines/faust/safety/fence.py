@@ -69,9 +69,13 @@ class Fence:
         """Whether membership is lost or uncertain, or the state is broken."""
         return self.over or (self._heard_at is not None and now - self._heard_at > self.session_s)
 
+    def closed_now(self) -> bool:
+        """Whether it is closed at this moment."""
+        return self.closed(uptime())
+
     def lets_through(self) -> bool:
         """Whether the next event may be started.  After one refusal it refuses until the next generation."""
-        if self.closed(uptime()):
+        if self.closed_now():
             self.tripped = True
         return not self.tripped
 

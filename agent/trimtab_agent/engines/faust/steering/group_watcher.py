@@ -131,12 +131,16 @@ class GroupWatcher:
         self.keep_commits()
         self._parts.work.count()
         self._parts.standbys.stop()
+        if (routes := self._parts.shared.routes) is not None:
+            routes.rebalancing()
         outcome = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
 
     def stable(self) -> None:
         """Tables are restored and sources are open."""
         parts = self._parts
+        if (routes := parts.shared.routes) is not None:
+            routes.stable(parts.app.assignor.assigned_actives())
         if parts.shared.layout is not None:
             try:
                 parts.ownership.learn(parts.shared.layout)

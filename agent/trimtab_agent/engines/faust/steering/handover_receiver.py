@@ -18,6 +18,9 @@ from trimtab_protocol.messages.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
+MAX_UNCONFIRMED = 100
+"""How many `took` records of other workers wait for their placement; more come only from who invents them."""
+
 
 class HandoverReceiver:
     """Receives every hand-over record of the app, in topic order, on the app's event loop."""
@@ -25,13 +28,19 @@ class HandoverReceiver:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._complaints = RateLimit(rate=1, burst=100)
+        self._unconfirmed: list[HandoverRecord] = []
+        """`took` records of other workers that are newer than the placement read here."""
 
     async def receive(self, record: HandoverRecord, written_at: float) -> None:
         """Handle a record with the broker's timestamp `written_at` (epoch seconds)."""
         pending, shared = self._parts.pending, self._parts.shared
-        if pending.end_released(record) or record.kind is HandoverKind.TOOK:
+        ended_here = pending.end_released(record)
+        if record.kind is HandoverKind.TOOK:
+            if record.target != shared.worker:
+                self._unconfirmed = [*self._unconfirmed[1 - MAX_UNCONFIRMED :], record]
+                self.confirm()
             return
-        if record.target != shared.worker or shared.refusal is not None:
+        if ended_here or record.target != shared.worker or shared.refusal is not None:
             return
         if pending.accept(record):
             await self._take(record, written_at)
@@ -40,6 +49,20 @@ class HandoverReceiver:
                 "hand-over %s from %s in generation %d: ignored, since no prepare has announced it here, or no longer",
                 record.handover, record.source, record.generation,
             )  # fmt: skip
+
+    def confirm(self) -> None:
+        """Send requests for key groups to the worker that says it has taken them, if the placement says so too.
+
+        Only the placement is signed: a hand-made record must not send them elsewhere.
+        """
+        ownership, generation = self._parts.ownership, self._parts.handover.generation
+        taken, self._unconfirmed = self._unconfirmed, []
+        for record in taken:
+            placed = self._parts.shared.is_placed(record.key_groups, record.target)
+            if record.generation == generation and ownership.known(record.key_groups) and placed:
+                ownership.moved(record.key_groups, generation, record.target)
+            elif record.generation >= generation:
+                self._unconfirmed.append(record)
 
     async def _take(self, record: HandoverRecord, written_at: float) -> None:
         handover, pending = self._parts.handover, self._parts.pending

@@ -98,11 +98,15 @@ class FaustSteering:
             self._app, lambda: self._handover.is_stable, SETTLE_LIMIT_S
         )
 
+    async def _settle(self) -> None:
+        self._receiver.confirm()
+        await self._reconciler.settle()
+
     # ---- callbacks of the channel, in its thread
 
     def _on_placement(self) -> None:
         if self._side.placement_loaded():
-            self._work.start_from_thread(self._reconciler.settle)
+            self._work.start_from_thread(self._settle)
 
     def _on_handover(self, record: HandoverRecord, written_at: float) -> None:
         if record.app == self._shared.app:

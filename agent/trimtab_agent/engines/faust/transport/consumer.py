@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection, Coroutine, Mapping, MutableMapping
 from typing import Any
 
+from faust.streams import current_event
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP
@@ -64,7 +65,26 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offsets of each source partition that had no committed offset, or 0, when this generation began."""
         self.set_by_others: frozenset[TP] = frozenset()
         """Source partitions whose committed offset, if any, no worker had committed when this generation began."""
+        self._asking: dict[Any, Any] = {}
+        """Answers that agents wait for, with the messages that they work on meanwhile (patch asking-not-waited-for)."""
+        self._finishing = False
         super().__init__(transport, *args, **options)
+        self._follow_replies(self.app._reply_consumer)
+        leader = self.app._leader_assignor
+        is_leader = leader.is_leader
+        leader.is_leader = lambda: not self.fence.closed_now() and is_leader()  # (patch fence-after-session)
+
+    def _follow_replies(self, replies: Any) -> None:
+        reply_topic, add = replies._reply_topic, replies.add
+
+        async def note_and_add(correlation_id: str, answer: Any) -> None:
+            if (event := current_event()) is not None:
+                self._asking[answer] = event.message
+                answer.add_done_callback(lambda _: self._asking.pop(answer, None))
+            await add(correlation_id, answer)
+
+        replies._reply_topic = lambda name: aiter(reply_topic(name))  # (patch replies-acknowledged)
+        replies.add = note_and_add
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)
@@ -232,6 +252,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def finish(self) -> None:
         """Finish begun events before Faust stops and clears the queues (patch begun-events-finished)."""
+        self._finishing = True
         sources = {tp for tp in self._active_partitions | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
@@ -364,18 +385,33 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """After the fence has refused an event, wait only for messages that agents work on (patch fence-after-session).
 
         A message that one agent refused and another finished is never acked.  It is read again in the next generation.
+        So is one whose agent waits for an answer that cannot come before that (patch asking-not-waited-for).
         """
         super()._clean_unacked_messages()
+        if self._changing or self._finishing:
+            for message in self._asking.values():
+                self._unacked_messages.discard(self._cause(message))
         if self.fence.tripped:
             in_hands = set(map(id, self._in_hands()))
             for message in list(self._unacked_messages):
                 if id(message) not in in_hands:
                     self._unacked_messages.discard(message)
 
+    def _cause(self, message: Any) -> Any:
+        """The broker's message that is not done before this one."""
+        return message
+
     def _in_hands(self) -> list[Any]:
         """The messages that agents work on."""
         streams = [actor.stream.get_active_stream() for agent in self.app.agents.values() for actor in agent._actors]
         return [stream.current_event.message for stream in streams if stream.current_event is not None]
+
+    def asking(self, tps: Collection[TP]) -> set[TP]:
+        """Those of these partitions with an event whose agent waits for another one's answer."""
+        for answer, message in list(self._asking.items()):
+            if message.acked:  # its agent did not wait for all answers
+                del self._asking[answer]
+        return {message.tp for message in self._asking.values() if message.tp in tps}
 
     def _begun(self, tps: Collection[TP]) -> bool:
         self._clean_unacked_messages()

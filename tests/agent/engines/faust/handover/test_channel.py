@@ -1,7 +1,7 @@
 """What the plug-in reads on its own line to Kafka, record by record: kept, left alone, or refused and counted."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -238,3 +238,60 @@ def test_nothing_is_logged_when_all_topics_exist(caplog: pytest.LogCaptureFixtur
     caplog.set_level("INFO")
     assert not asyncio.run(Line().channel._lacks_topics(Metadata("trimtab.c.placement", "trimtab.c.handover")))
     assert caplog.records == []
+
+
+class Reader:
+    """A reader of a topic with these hand-over records; its broker goes away after so many."""
+
+    log: list[bytes] = []  # noqa: RUF012
+    left = 0
+
+    def __init__(self, **_: object) -> None:
+        self._at = 0
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def topics(self) -> set[str]:
+        return {"trimtab.c.placement", "trimtab.c.handover"}
+
+    def assign(self, _: object) -> None: ...
+
+    async def seek_to_beginning(self, _: object) -> None: ...
+
+    async def position(self, _: object) -> int:
+        return 0
+
+    async def end_offsets(self, tps: Any) -> dict[Any, int]:
+        return {tp: len(self.log) if tp.topic == "trimtab.c.handover" else 0 for tp in tps}
+
+    def seek(self, _: object, offset: int) -> None:
+        self._at = offset
+
+    async def getmany(self, **_: object) -> dict[str, list[Record]]:
+        await asyncio.sleep(0)
+        if self._at >= len(self.log) or not Reader.left:
+            raise OSError("the broker is away")
+        Reader.left -= 1
+        self._at += 1
+        return {"": [Record("trimtab.c.handover", self._at - 1, self.log[self._at - 1])]}
+
+
+def test_a_hand_over_is_not_missed_while_the_broker_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "AIOKafkaConsumer", Reader)
+    mine = replace(RECORD, cluster="c")
+    monkeypatch.setattr(Reader, "log", [encode_handover(replace(mine, handover="before it started"))])
+    line = Line()
+
+    async def read(left: int) -> None:
+        Reader.left = left
+        with pytest.raises(OSError, match="away"):
+            await line.channel._read()
+
+    asyncio.run(read(0))
+    Reader.log += [encode_handover(replace(mine, handover=f"h{number}")) for number in range(3)]
+    asyncio.run(read(1))
+    asyncio.run(read(9))
+
+    assert [found.handover for found in line.handovers] == ["h0", "h1", "h2"]

@@ -33,6 +33,8 @@ class Worker:
         oldest: Callable[[], InWork | None] = lambda: None,
         longest_s: float = 0.0,
     ) -> None:
+        self.askers = iter(())
+        """Whether an agent waits for an answer, each time that this is looked at."""
         self.told: list[str] = []
         self.told_of: list[set[TP]] = []
         app = faust.App("shop", web_enabled=False)
@@ -98,6 +100,8 @@ class Worker:
                 run=run, pause="pause", attach="attach", prove_by_commit=self._step("commit", commit)
             ),
             withheld=set(),
+            blocked=set(),
+            asking=lambda _: {SOURCE} if next(self.askers, False) else set(),
             block=lambda _: None,
             unblock=lambda _: None,
             forget=lambda _: None,
@@ -133,6 +137,16 @@ def test_the_old_owner_tells_its_app_after_the_last_event_and_before_the_last_co
     assert worker.told == ["pause", "drain", "app: revoked", "flush", "wait for commit", "commit", "disown"]
     assert worker.told_of == [ALL]
     assert (given.offsets, given.ends) == ({SOURCE: 5}, {CHANGELOG: 12})
+
+
+def test_agents_that_ask_get_their_answers_while_what_they_ask_still_flows() -> None:
+    worker = Worker()
+    worker.askers = iter((True, True, False))
+
+    asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert worker.told[:6] == ["pause", "drain", "pause", "drain", "pause", "drain"]
+    assert worker.told[6:] == ["app: revoked", "flush", "wait for commit", "commit", "disown"]
 
 
 def test_the_new_owner_tells_its_app_before_the_first_event() -> None:

@@ -74,6 +74,8 @@ class Ownership:
     def operators(self) -> dict[OperatorId, Any]:
         return {}
 
+    def moved(self, key_groups: Any, generation: int, target: WorkerId) -> None: ...
+
 
 class Standbys:
     """Nothing is followed but what the test says."""

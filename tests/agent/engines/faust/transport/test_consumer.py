@@ -8,10 +8,12 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
+from faust.agents.replies import ReplyPromise
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.transport import consumer as consumer_module
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
@@ -281,6 +283,69 @@ def test_nothing_is_left_of_a_partition_that_is_gone(consumer: SteeredConsumer) 
     assert consumer._new_offset(ONE) is None
     assert ONE not in consumer._delivered
     assert ONE not in consumer._committed_offset
+
+
+class Message:
+    """As much of a message as is waited for."""
+
+    acked = False
+
+    def __init__(self, tp: TP) -> None:
+        self.tp, self.message = tp, self
+
+
+def test_a_rebalance_does_not_wait_for_an_agent_that_waits_for_an_answer(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asker, other = Message(ONE), Message(ONE)
+    replies = consumer.app._reply_consumer
+    monkeypatch.setattr(replies, "_fetchers", {"f-reply-1": None})
+
+    async def story() -> None:
+        answers = [ReplyPromise("f-reply-1", number) for number in ("1", "2")]
+        for event, answer in zip((asker, None), answers, strict=True):
+            monkeypatch.setattr(consumer_module, "current_event", lambda event=event: event)
+            await replies.add(answer.correlation_id, answer)
+        consumer._unacked_messages.update({asker, other})
+
+        assert consumer.asking({ONE, OTHER}) == {ONE}
+        assert consumer._begun({ONE}), "a hand-over waits: answers still come"
+        other.acked = True
+        consumer._changing = True
+        assert not consumer._begun({ONE})
+        assert not consumer._unacked_messages, "Faust itself would wait for it"
+
+        consumer._changing = False
+        answers[0].set_result(7)
+        await asyncio.sleep(0)
+        assert consumer.asking({ONE}) == set()
+
+        monkeypatch.setattr(consumer_module, "current_event", lambda: asker)
+        await replies.add("3", given_up := ReplyPromise("f-reply-1", "3"))
+        assert consumer.asking({ONE}) == {ONE}
+        asker.acked = True
+        assert (consumer.asking({ONE}), given_up.done()) == (set(), False)
+
+    consumer.loop.run_until_complete(story())
+
+
+def test_a_worker_that_stood_still_beyond_its_session_leads_nothing(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = consumer.app
+    monkeypatch.setattr(consumer, "assignment", lambda: {app._leader_assignor._leader_tp})
+    monkeypatch.setattr(app, "consumer", consumer)
+    assert app.is_leader()
+
+    consumer.fence.heard(0.0)  # when the machine started
+    assert not app.is_leader()
+
+
+def test_a_reply_topic_has_only_the_queue_that_is_read(consumer: SteeredConsumer) -> None:
+    topic = consumer.app._reply_consumer._reply_topic("f-reply-1")
+    consumer.app.topics.add(topic)
+
+    assert [each for each in consumer.app.topics if "f-reply-1" in each.topics] == [topic.stream().channel]
 
 
 def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generation(

@@ -1,0 +1,103 @@
+"""Where Faust's router sends a request for a key: to the worker that owns the key's partition now.
+
+Faust learns the owners' addresses at rebalances only.  A hand-over changes them in between: the old and the new owner
+note it as they give and take, the others when they read `took`.  Whatever a record says, a worker answers for a
+partition only while it owns it by its own books and its table is restored.  Where no owner is known, or it is this
+worker that does not own it any more, the router answers 503.
+
+Used on the event loop only.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from faust.types import TP
+from yarl import URL
+
+from trimtab_protocol.messages.names import WorkerId
+
+Distribution = Mapping[str, Mapping[str, Iterable[int]]]
+"""Faust's form: address -> topic -> partitions."""
+
+
+class Routes:
+    """The routes of one worker."""
+
+    def __init__(self, app: Any, is_active: Callable[[TP], bool]) -> None:
+        self._app = app
+        self._is_active = is_active
+        self.addresses: Mapping[WorkerId, str] = {}
+        """Of the members of this generation, as its leader told; empty under a leader with an older plug-in."""
+        self._restored: set[TP] = set()
+        self._restored_in = 0
+        self._moved: dict[TP, tuple[int, str | None]] = {}
+        """Generation, and address of the owner by a hand-over; None = its source has given the partition away."""
+
+    def address(self, tp: TP, told: Mapping[TP, str]) -> URL:
+        """The owner's address; `told` = by the last rebalance.  Raises KeyError if nobody can answer now."""
+        own = str(self._app.conf.canonical_url)
+        if self._is_active(tp):
+            if tp not in self._restored or not self._is_member():
+                raise KeyError(tp)
+            return URL(own)
+        generation, found = self._moved.get(tp, (None, None))
+        if generation != self._app.consumer_generation_id:
+            found = told.get(tp)
+        if found is None or found == own:
+            raise KeyError(tp)
+        return URL(found)
+
+    def distribution(self, told: Distribution) -> Distribution:
+        """All routes in Faust's form; `told` = by the last rebalance."""
+        generation = self._app.consumer_generation_id
+        moved = {tp: address for tp, (then, address) in self._moved.items() if then == generation}
+        if not moved:
+            return told
+        routes: dict[str, dict[str, list[int]]] = {address: {} for address in told}
+        known = {TP(t, p) for topics in told.values() for t, partitions in topics.items() for p in partitions}
+        for address, topics in told.items():
+            for topic, partitions in topics.items():
+                routes[address][topic] = [p for p in partitions if TP(topic, p) not in moved]
+        for tp in sorted(known & moved.keys()):
+            if (to := moved[tp]) is not None:
+                routes.setdefault(to, {}).setdefault(tp.topic, []).append(tp.partition)
+        return routes
+
+    def taken(self, tps: Collection[TP]) -> None:
+        """Note that this worker owns these partitions from now on, and has their state."""
+        self._restored.update(tps)
+        self._note(tps, self._app.consumer_generation_id, str(self._app.conf.canonical_url))
+
+    def given(self, tps: Collection[TP]) -> None:
+        """Note that this worker has given these partitions away."""
+        self._restored.difference_update(tps)
+        self._note(tps, self._app.consumer_generation_id, None)
+
+    def moved(self, tps: Collection[TP], generation: int, target: WorkerId) -> None:
+        """Note that another worker has taken these partitions over in this generation."""
+        address = self.addresses.get(target)
+        if address is not None and generation == self._app.consumer_generation_id:
+            self._note([tp for tp in tps if not self._is_active(tp)], generation, address)
+
+    def _note(self, tps: Iterable[TP], generation: int, address: str | None) -> None:
+        self._moved.update((tp, (generation, address)) for tp in tps)
+
+    def rebalancing(self) -> None:
+        """A rebalance has begun, or its assignment has come.
+
+        State that this worker had in the generation before is still complete if it keeps the partition.  If it missed a
+        generation, another worker may have written it.
+        """
+        if self._app.consumer_generation_id not in (self._restored_in, self._restored_in + 1):
+            self._restored.clear()
+        self._restored = set(filter(self._is_active, self._restored))
+
+    def stable(self, active: Collection[TP]) -> None:
+        """The state of these partitions, all that this worker owns, is restored."""
+        self._restored, self._restored_in = set(active), self._app.consumer_generation_id
+        self._moved = {tp: move for tp, move in self._moved.items() if move[0] == self._restored_in}
+
+    def _is_member(self) -> bool:
+        """False if the group may have given its partitions away while this process stood still."""
+        fence = getattr(self._app._consumer, "fence", None)  # a worker that only reports has Faust's own consumer
+        return fence is None or not fence.closed_now()

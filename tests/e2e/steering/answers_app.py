@@ -1,0 +1,79 @@
+"""An app that people and programs ask: pages with table routes, `ask()`, and a timer of the leader."""
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import faust
+
+from trimtab_agent.engines.faust import install
+
+SETUP = json.loads(os.environ["ANSWERS_SETUP"])
+FOLDER, WORKER = Path(SETUP["folder"]), os.environ.get("TRIMTAB_WORKER", "")
+ASK_LIMIT_S = 20.0
+
+app = faust.App(
+    "answers",
+    broker=f"kafka://{SETUP['bootstrap']}",
+    store="rocksdb://",
+    datadir=str(FOLDER / WORKER),
+    canonical_url=f"http://127.0.0.1:{SETUP['port']}",
+    web_bind="127.0.0.1",
+    web_port=SETUP["port"],
+    topic_partitions=SETUP["partitions"],
+    topic_replication_factor=1,
+    broker_client_id=WORKER,
+    broker_commit_interval=1.0,
+    broker_session_timeout=SETUP["session_s"],
+    broker_heartbeat_interval=0.5,
+    broker_rebalance_timeout=60.0,
+    reply_create_topic=SETUP["asks"],
+    table_standby_replicas=SETUP["standbys"],
+)
+given = {"key_type": str, "value_type": int, "key_serializer": "json"}  # the router takes keys to be JSON
+numbers = app.topic("numbers", **given)
+questions = app.topic("questions", **given)
+small = {"write_buffer_size": 4 << 20, "block_cache_size": 8 << 20}
+totals = app.Table("totals", default=int, key_type=str, value_type=int, options=small)
+install(app)
+
+
+@app.agent(numbers)
+async def add(stream: Any) -> Any:
+    async for key, value in stream.items():
+        await asyncio.sleep(SETUP["slow_s"])
+        totals[key] += value
+        yield totals[key]
+
+
+@app.agent(questions)
+async def ask_on(stream: Any) -> None:
+    """Asks another agent in the middle of an event."""
+    async for key, value in stream.items():
+        await add.ask(value=1, key=key)
+        with (FOLDER / "asked-on").open("a") as log:
+            log.write(f"{value}\n")
+
+
+@app.page("/total/{key}/")
+@app.table_route(table=totals, match_info="key")
+async def total(web: Any, request: Any, key: str) -> Any:
+    return web.json({"value": totals[key], "worker": WORKER})
+
+
+@app.page("/ask/{key}/")
+async def ask(web: Any, request: Any, key: str) -> Any:
+    return web.json({"value": await asyncio.wait_for(add.ask(value=1, key=key), ASK_LIMIT_S)})
+
+
+@app.timer(0.2, on_leader=True)
+async def lead() -> None:
+    with (FOLDER / "leaders").open("a") as log:
+        log.write(f"{time.time()} {WORKER}\n")
+
+
+if __name__ == "__main__":
+    app.main()

@@ -1,0 +1,103 @@
+"""Pages with table routes, web views, `ask()` and the leader's timers, while key groups move."""
+
+import asyncio
+import itertools
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.steering.answers import ALL, LATE_S, AnswersCluster, Reply, asked
+from tests.e2e.steering.cluster import until, worker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.light]
+BEFORE_S = 0.3
+"""A request that begins so long before the pause may still be under way in it, on a busy machine."""
+
+
+async def move_and_ask(cluster: AnswersCluster, count: int) -> tuple[list[Reply], list[Reply]]:
+    """Move key groups while all workers are asked for all keys; the wrong answers, and those missing not in a pause."""
+    moves: list[tuple[float, float]] = []
+    async with cluster.asking():
+        await asyncio.sleep(2.0)
+        began = time.time()
+        for number in range(count):
+            moves.append(await cluster.move(number))
+            await asyncio.sleep(2.0)
+        ended = time.time()
+    views = [await cluster.get(name, "/router/totals/") for name in cluster.workers]
+    pauses = [(took - pause - BEFORE_S, took + LATE_S) for took, pause in moves]
+    replies = [reply for reply in cluster.replies["total"] if began < reply.asked_at < ended]
+    late = [reply for reply in replies if not any(begin < reply.asked_at < end for begin, end in pauses)]
+    missing, wrong = [r for r in replies if r.status != 200], cluster.wrong(replies)
+    print(
+        f"{count} moves, {len(replies)} asked, {len(late)} not in a pause; {len(wrong)} wrong, {len(missing)} missing, "
+        f"{sum(r in late for r in missing)} of them not in a pause"
+    )
+    owners = [cluster.url(row[0]) for row in cluster.rows[ALL]]
+    for view in views:
+        assert {p: url for url, topics in view.items() for ps in topics.values() for p in ps} == dict(enumerate(owners))
+    assert len(late) > 10 * count
+    return wrong, [reply for reply in late if reply in missing]
+
+
+def test_all_workers_answer_with_the_owners_value_after_each_move(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with asked(tmp_path, standbys=1, asks=True) as cluster:
+            began, questions = time.time(), asyncio.create_task(cluster.feed("questions", 2.0))
+            async with cluster.asking("ask", 4.0, limit_s=60.0):
+                assert await move_and_ask(cluster, 4) == ([], [])
+            questions.cancel()
+            assert await until(lambda: not cluster.unanswered(), 60.0), "questions without an end"
+            assert {reply.status for reply in cluster.replies["ask"]} == {200}
+            assert len({name for _, name in cluster.leaders(began)}) == 1
+
+    asyncio.run(play())
+
+
+@pytest.mark.scenario
+@pytest.mark.parametrize("standbys", [0, 1])
+def test_twenty_moves_leave_no_answer_wrong(standbys: int, tmp_path: Path) -> None:
+    async def play() -> None:
+        async with asked(tmp_path, standbys=standbys) as cluster:
+            assert await move_and_ask(cluster, 20) == ([], [])
+
+    asyncio.run(play())
+
+
+@pytest.mark.scenario
+def test_every_ask_is_answered_while_workers_move_join_leave_and_die(tmp_path: Path) -> None:
+    """Pages ask an agent, and so does another agent in the middle of its events."""
+
+    async def play() -> None:
+        waited: dict[str, float] = {}
+        async with asked(tmp_path, asks=True, slow_s=0.1, inputs_per_s=1.0) as cluster:
+            began, questions = time.time(), asyncio.create_task(cluster.feed("questions", 4.0))
+            async with cluster.asking("ask", 6.0, limit_s=60.0):
+                for number in range(3):
+                    await cluster.move(number)
+                cluster.start(joins := worker(3))
+                waited["join"] = await cluster.settled()
+                assert await cluster.terminate(joins) == 0
+                waited["leave"] = await cluster.settled()
+                dead, died_at = cluster.alive.pop(cluster.workers[1]), time.time()
+                dead.send(signal.SIGKILL)
+                waited["kill"] = await cluster.settled(90.0)
+            questions.cancel()
+            assert await until(lambda: not cluster.unanswered(), 60.0), "questions without an end"
+            replies, leaders = cluster.replies["ask"], cluster.leaders(began)
+        lost = [r for r in replies if r.status != 200 and not (r.worker == "w1" and r.at >= died_at)]
+        slowest = max(reply.at - reply.asked_at for reply in replies if reply.status == 200)
+        print(
+            f"{len(replies)} asked and {cluster.sent['questions']} by agents, {len(lost)} without an answer, "
+            f"slowest {slowest:.1f} s, settled after {waited}"
+        )
+        assert lost == []
+        assert len(replies) > 50
+        for log in (tmp_path / "run" / "logs").glob("w*.log"):
+            assert "begun events were not finished" not in log.read_text()
+        led = [name for name, _ in itertools.groupby(name for _, name in leaders)]
+        assert len(led) == len(set(led)) <= 2, "the timer of the leader has run on several workers"
+
+    asyncio.run(play())
