@@ -14,6 +14,7 @@ from faust.exceptions import ProducerSendError
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
@@ -199,3 +200,34 @@ def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes
         return [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)]
 
     assert asyncio.run(write()) == [1, 1]
+
+
+def buffered(key: object, value: object) -> list[Any]:
+    """What a producer buffers of a record that some event sends."""
+    producer = made()
+    future: Any = SimpleNamespace(message=SimpleNamespace(channel="out", key=key, value=value, headers={"h": b"1"}))
+    kept: list[Any] = []
+    producer.buffer.put = kept.append  # type: ignore[method-assign]
+    producer.send_soon(future)
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        (b"k", b"x" * 999_000, None),
+        (None, b"v", None),
+        (b"k", None, None),
+        (b"k", b"x" * 1_000_000, "bytes, expected at most 1000000 .producer_max_request_size"),
+        (b"k", 7, "found a int, expected bytes"),
+        ("k", b"v", "found a str, expected bytes"),
+    ],
+)
+def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_of_the_buffer(
+    key: object, value: object, complaint: str | None
+) -> None:
+    if complaint is None:
+        assert len(buffered(key, value)) == 1
+    else:
+        with pytest.raises(ImpossibleRecord, match=complaint):
+            buffered(key, value)
