@@ -42,6 +42,7 @@ REFUSALS: Mapping[int, str] = {
 SOON_S = 1.0
 """After how long a refused record is sent again for the first time: alone, as others of its batch may be at fault."""
 LATER_S = 30.0
+"""The longest time between two tries; it doubles from one to the next."""
 LOOK_S = 0.5
 """How often the file is looked for with which an operator gives a record up."""
 
@@ -101,7 +102,7 @@ class RefusedRecords:
         found = Refused(
             record=record,
             database=table.data.partition_path(record.partition),
-            tp=message.tp if in_log else None,
+            tp=TP(*message.tp) if in_log else None,  # it is aiokafka's own type
             offset=message.offset if in_log else -1,
             why=why,
         )
@@ -152,7 +153,7 @@ class RefusedRecords:
                         future.cause = _Event(found.tp, found.offset)
                         self._app.producer.send_soon(future)
                         await self._app.producer.flush()
-                wait_s = LATER_S
+                wait_s = min(2 * wait_s, LATER_S)
                 waiting = {found.tp for found in self._waiting.values()}
                 for tp in consumer.held - waiting:
                     log.warning("%s goes on: Kafka has taken the refused records of it", _name(tp))
@@ -195,7 +196,7 @@ class RefusedRecords:
         for line in lines.keys() - self._told:
             found = lines[line]
             way_out = "" if found.tp is None else f"; to give this record up: touch '{self._file(found)}'"
-            log.error("%s. It is sent again every %g s, and all other partitions go on%s", line, LATER_S, way_out)
+            log.error("%s. It is sent again from time to time, and all other partitions go on%s", line, way_out)
         if self._told or lines:
             self._tell(Trouble.STANDS, min(lines, default=None, key=str))
         self._told = frozenset(lines)

@@ -206,6 +206,7 @@ class StoreGuard:
                 self.refused.written(TP(changelog, record.partition), record.key)
             elif isinstance(error, Exception) and not isinstance(error, Fenced) and not self._fence.broken:
                 if (why := refusal(error)) is not None:
+                    message.exception()  # nobody else asks for it, and asyncio would complain
                     self.refused.refuse(table, message, why)
                 else:
                     where = f"{changelog}/{record.partition}"
