@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import re
+import shlex
+import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -35,6 +38,11 @@ def logs(cluster: Cluster) -> str:
     return "".join(each.read_text() for each in sorted((cluster.folder / "logs").glob("w*.log")))
 
 
+def ways_out(cluster: Cluster) -> set[str]:
+    """The commands that give records up."""
+    return set(re.findall(r"to give this record up: (touch '.*')", logs(cluster)))
+
+
 def reasons(cluster: Cluster) -> list[str]:
     """What the workers say in their status."""
     return [hello.reason for hello in cluster.agent.hellos.values() if hello.reason is not None]
@@ -63,6 +71,18 @@ async def goes_on_but_for(cluster: Cluster, partition: int) -> bool:
     return await until(only_one_waits, 60.0)
 
 
+async def is_handed_over(cluster: Cluster, partition: int) -> bool:
+    """Whether a key group that stands could be handed over."""
+    key_group = next(k for k in cluster.key_groups if (k.operator, k.partition) == ("source", partition))
+    (owner,) = cluster.owners()[key_group]
+    target = next(name for name in cluster.alive if name != owner)
+    moved = await cluster.hand_over((key_group,), owner, target, took_limit_s=3.0)
+    assert any("stands, because Kafka refuses a record" in (ack.detail or "") for ack in cluster.agent.acks)
+    cluster.place([key_group], (owner, target))
+    await cluster.publish()
+    return moved
+
+
 @pytest.mark.e2e
 @pytest.mark.light
 def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -> None:
@@ -80,10 +100,21 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         stands = f"it stands at numbers/{partition} offset "
         assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
         assert await goes_on_but_for(cluster, partition)
+        assert not await is_handed_over(cluster, partition)
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, LARGE)
         assert await until(lambda: f"numbers/{partition} goes on" in logs(cluster), 120.0)
         await cluster.settled()
         assert cluster.generations() == before, "there was a rebalance"
+
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
+        assert await until(lambda: not any("stands" in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        known = ways_out(cluster)
+        await careless(cluster, "large")
+        assert await until(lambda: len(ways_out(cluster)) == 2, 60.0)
+        (command,) = ways_out(cluster) - known
+        subprocess.run(shlex.split(command), check=True)
+        assert await until(lambda: "its record is given up" in logs(cluster), 60.0)
+        await cluster.settled()
         await cluster.load.stop()
         await cluster.worked_off()
         await asyncio.sleep(LATEST_S)
