@@ -229,10 +229,7 @@ PRIVATES: tuple[Private, ...] = (
         (Patch.STATE_FAILS, Patch.STANDS, Patch.IMPOSSIBLE, Patch.LATE_WRITE),
         "",
         (),
-        (
-            ("_on_published", ("fut", "message", "producer", "state")),
-            ("as_future_message", ("key", "value", "partition", "timestamp", "headers")),
-        ),
+        (("_on_published", ("fut", "message", "producer", "state")),),
     ),
     Private(ProduceRequest, (Patch.AFTER_REFUSAL,), "", ("_topics",)),
     Private(TransactionManager, (Patch.AFTER_REFUSAL,), "", ("_sequence_numbers",)),

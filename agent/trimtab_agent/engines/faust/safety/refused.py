@@ -85,7 +85,7 @@ class RefusedRecords:
         self._app = app
         self._fence = fence
         self._tell = tell
-        self._waiting: dict[tuple[TP, bytes], Refused] = {}
+        self.waiting: dict[tuple[TP, bytes], Refused] = {}
         """By changelog partition and key."""
         self._task: asyncio.Future[None] | None = None
         self._told: frozenset[str] = frozenset()
@@ -94,7 +94,7 @@ class RefusedRecords:
         """The broker has refused this record of a table: hold what comes after its event."""
         record, message = future.message, future.cause
         changelog = TP(table.changelog_topic_name, record.partition)
-        if isinstance(message, _Event) and (changelog, record.key) not in self._waiting:
+        if isinstance(message, _Event) and (changelog, record.key) not in self.waiting:
             return  # sent again just before the group has left the generation
         while (origin := getattr(message, "cause", None)) is not None:  # what skipped the broker is read again with it
             message = origin
@@ -106,7 +106,7 @@ class RefusedRecords:
             offset=message.offset if in_log else -1,
             why=why,
         )
-        self._waiting[changelog, record.key] = found
+        self.waiting[changelog, record.key] = found
         mark(found.database)
         if found.tp is not None:
             self._app.consumer.hold(found.tp, found.offset)
@@ -115,8 +115,9 @@ class RefusedRecords:
 
     def written(self, changelog: TP, key: bytes) -> None:
         """A record of this key is written, or about to be: an older one that was refused must not follow it."""
-        if self._waiting and (found := self._waiting.pop((changelog, key), None)) is not None:
-            self._free(found)
+        found = self.waiting.pop((changelog, key), None)
+        if found is not None and not any(other.database == found.database for other in self.waiting.values()):
+            unmark(found.database)
 
     def leave(self) -> None:
         """The group leaves its generation: whoever owns the key groups next processes their events again.
@@ -124,37 +125,32 @@ class RefusedRecords:
         The databases here have values that their changelogs lack: they are closed, and replaced when opened next.
         """
         recovery = self._app.tables.recovery
-        for changelog, _ in self._waiting:
+        for changelog, _ in self.waiting:
             database = self._app.tables._changelogs[changelog.topic].data._dbs.pop(changelog.partition, None)
             if database is not None:
                 database.close()
             recovery.revoke(changelog)  # or Faust would restore from where the closed database was
-        self._waiting.clear()
+        self.waiting.clear()
         if self._task is not None:
             self._task.cancel()
             self._task = None
         self._say()
 
-    def _free(self, found: Refused) -> None:
-        """A record is no longer refused."""
-        if not any(other.database == found.database for other in self._waiting.values()):
-            unmark(found.database)
-
     async def _send_again(self) -> None:
         consumer, wait_s = self._app.consumer, SOON_S
         try:
-            while (self._waiting or consumer.held) and not self._fence.over:
+            while (self.waiting or consumer.held) and not self._fence.over:
                 if await self._given_up_within(wait_s):
                     return
                 await self._app.producer.flush()
-                for key, found in list(self._waiting.items()):
-                    if self._waiting.get(key) is found:
+                for key, found in list(self.waiting.items()):
+                    if self.waiting.get(key) is found:
                         future = FutureMessage(found.record)
                         future.cause = _Event(found.tp, found.offset)
                         self._app.producer.send_soon(future)
                         await self._app.producer.flush()
                 wait_s = min(2 * wait_s, LATER_S)
-                waiting = {found.tp for found in self._waiting.values()}
+                waiting = {found.tp for found in self.waiting.values()}
                 for tp in consumer.held - waiting:
                     log.warning("%s goes on: Kafka has taken the refused records of it", _name(tp))
                     await consumer.go_on(tp)
@@ -173,9 +169,7 @@ class RefusedRecords:
         deadline = loop.time() + wait_s
         while loop.time() < deadline:
             await consumer.keep_held()
-            given_up = [
-                found for found in self._waiting.values() if found.tp is not None and self._file(found).exists()
-            ]
+            given_up = [found for found in self.waiting.values() if found.tp is not None and self._file(found).exists()]
             for found in given_up:
                 log.warning("%s offset %d: its record is given up", _name(found.tp), found.offset)
                 self._file(found).unlink(missing_ok=True)
@@ -192,7 +186,7 @@ class RefusedRecords:
 
     def _say(self) -> None:
         """Tell what stands, and log it when it is new."""
-        lines = {self._line(changelog, key, found): found for (changelog, key), found in self._waiting.items()}
+        lines = {self._line(changelog, key, found): found for (changelog, key), found in self.waiting.items()}
         for line in lines.keys() - self._told:
             found = lines[line]
             way_out = "" if found.tp is None else f"; to give this record up: touch '{self._file(found)}'"

@@ -74,6 +74,8 @@ class StoreGuard:
         self._fence = fence
         self._on_breach = on_breach
         self._tell = tell
+        self._tables: dict[Any, Any] = {}
+        """By changelog topic."""
         self.refused = RefusedRecords(app, fence, tell)
         self.late_writes = 0
         """Number of late writes refused since the start."""
@@ -91,44 +93,40 @@ class StoreGuard:
 
     def _watch_store(self, table: Any, store: Any) -> None:
         replace_damaged(store)
-        for name in ("_get", "_contains", "persisted_offset"):
-            setattr(store, name, self._read_or_end(store, getattr(store, name)))
+        store._get, store._contains = self._get_or_end(store, store._get), self._get_or_end(store, store._contains)
+        store.persisted_offset = self._get_or_end(store, store.persisted_offset)
         # A full disk stops a standby, but ends no worker.
-        store.set_persisted_offset = self._read_or_end(store, store.set_persisted_offset, DAMAGED)
+        store.set_persisted_offset = self._do_or_end(store, store.set_persisted_offset)
         for name in ("_visible_keys", "_visible_items"):
             setattr(store, name, self._read_all_or_end(store, getattr(store, name)))
-        write, delete = self._write_or_end(store, store._set), self._write_or_end(store, store._del)
-        apply = self._read_or_end(store, store.apply_changelog_batch, DAMAGED)
+        apply = self._do_or_end(store, store.apply_changelog_batch)
         store.apply_changelog_batch = self._apply_or_end(table.changelog_topic_name, apply)
-        if table.is_global or table.use_partitioner:
-            store._set, store._del = write, delete
-            return
-        delete_here = self._write_or_end(store, lambda key, partition: store._db_for_partition(partition).delete(key))
+        write, delete = store._set, store._del
+        anywhere = table.is_global or table.use_partitioner
 
         def delete_own(key: bytes) -> None:
             # Faust deletes in the partition that was read last, or in all, also in those that others own.
-            event = current_event()
+            event = None if anywhere else current_event()
             if event is None:
                 delete(key)
             else:
                 self._refuse_late(table, event.message, key)
-                delete_here(key, event.message.partition)
+                store._db_for_partition(event.message.partition).delete(key)
 
         def write_own(key: bytes, value: bytes | None) -> None:
-            event = current_event()
-            if event is not None:
+            if not anywhere and (event := current_event()) is not None:
                 self._refuse_late(table, event.message, key)
             if value is None:  # as its changelog has it
                 delete_own(key)
             else:
                 write(key, value)
 
-        store._set, store._del = write_own, delete_own
+        store._set, store._del = self._write_or_end(store, write_own), self._write_or_end(store, delete_own)
 
     def _watch_changelog(self, table: Any) -> None:
         topic = table.changelog_topic
+        self._tables[topic] = table
         topic._on_published = self._published_or_end(table, topic._on_published)
-        topic.as_future_message = self._send_or_refuse(table, topic.as_future_message)
         partition_for_key = table.partition_for_key
 
         def partition_or_end(key: Any) -> Any:
@@ -143,34 +141,34 @@ class StoreGuard:
 
     # ---- what the app writes
 
-    def _send_or_refuse(self, table: Any, make: Callable[..., Any]) -> Callable[..., Any]:
-        """Everything that goes to a changelog is made here, before it is sent and before the local table is written."""
-        changelog, anywhere = table.changelog_topic_name, table.is_global or table.use_partitioner
+    def let_pass(self, future: Any) -> None:
+        """Look at a record before it is buffered, and before the local table is written, if it is a changelog's.
 
-        def send_or_refuse(*arguments: Any, **options: Any) -> Any:
-            future = make(*arguments, **options)
-            record, event = future.message, current_event()
-            message = future.cause = None if event is None else event.message
-            tp = TP(changelog, record.partition)
-            if not anywhere and record.partition is not None:
-                self._refuse_late(table, message, record.key)
-                if tp not in self._app.assignor._active_tps:
-                    self._refuse_foreign(table, message, tp, record.key)
-            if record.key is None:
-                raise ImpossibleRecord(
-                    f"table {table.name}: found key None, expected a key: Kafka takes no record without one for "
-                    f"changelog {changelog}/{record.partition}{_of(message)}"
-                )
+        Raises LateWrite, ImpossibleRecord, Fenced, and StateBreach, after which the worker ends.
+        """
+        record = future.message
+        if (table := self._tables.get(record.channel)) is None:
+            return
+        event = current_event()
+        message = future.cause = None if event is None else event.message
+        tp = TP(table.changelog_topic_name, record.partition)
+        if not (table.is_global or table.use_partitioner):
+            self._refuse_late(table, message, record.key)
+            if tp not in self._app.assignor._active_tps:
+                self._refuse_foreign(table, message, tp, record.key)
+        if record.key is None:
+            raise ImpossibleRecord(
+                f"table {table.name}: found key None, expected a key: Kafka takes no record without one for "
+                f"changelog {tp.topic}/{tp.partition}{_of(message)}"
+            )
+        if self.refused.waiting:
             self.refused.written(tp, record.key)
-            return future
-
-        return send_or_refuse
 
     def _refuse_late(self, table: Any, message: Any, key: Any) -> None:
         """Raises LateWrite if the event's key group has left."""
         if message is not None and self._app._consumer.is_late(message):
             raise self._late(f"table {table.name}, key {key!r:.60}{_of(message)}")
-        if self._fence.over:
+        if self._fence.lost or self._fence.broken:
             raise Fenced(f"table {table.name}: this worker has lost its membership, or its state is broken")
 
     def _refuse_foreign(self, table: Any, message: Any, tp: TP, key: Any) -> None:
@@ -203,7 +201,8 @@ class StoreGuard:
             error = None if sent.cancelled() else sent.exception()
             record = message.message
             if error is None:
-                self.refused.written(TP(changelog, record.partition), record.key)
+                if self.refused.waiting:
+                    self.refused.written(TP(changelog, record.partition), record.key)
             elif isinstance(error, Exception) and not isinstance(error, Fenced) and not self._fence.broken:
                 if (why := refusal(error)) is not None:
                     message.exception()  # nobody else asks for it, and asyncio would complain
@@ -220,7 +219,7 @@ class StoreGuard:
         def write_or_end(*arguments: Any) -> None:
             try:
                 write(*arguments)
-            except (AssertionError, TypeError, ValueError):  # the app's: outside of an event, or not bytes
+            except (AssertionError, TypeError, ValueError, LateWrite, Fenced):  # the app's: no event, not bytes
                 raise
             except Exception as error:
                 self._set_aside(store, error)
@@ -229,15 +228,25 @@ class StoreGuard:
 
         return write_or_end
 
-    def _read_or_end(self, store: Any, read: Callable[..., Any], *faults: str) -> Callable[..., Any]:
-        def read_or_end(*arguments: Any) -> Any:
+    def _get_or_end(self, store: Any, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def get_or_end(key: Any) -> Any:
             try:
-                return read(*arguments)
+                return get(key)
             except Exception as error:
-                self._end_if_unreadable(store, error, *faults)
+                self._end_if(store, error, DAMAGED, UNREADABLE)
                 raise
 
-        return read_or_end
+        return get_or_end
+
+    def _do_or_end(self, store: Any, do: Callable[..., None]) -> Callable[..., None]:
+        def do_or_end(*arguments: Any) -> None:
+            try:
+                do(*arguments)
+            except Exception as error:
+                self._end_if(store, error, DAMAGED)
+                raise
+
+        return do_or_end
 
     def _read_all_or_end(self, store: Any, read: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         """rocksdict's iterators end at what they cannot read, as if nothing came after it."""
@@ -255,13 +264,13 @@ class StoreGuard:
                     at.next()
                 at.status()
             except Exception as error:
-                self._end_if_unreadable(store, error)
+                self._end_if(store, error, DAMAGED, UNREADABLE)
                 raise
 
         return read_all_or_end
 
-    def _end_if_unreadable(self, store: Any, error: Exception, *faults: str) -> None:
-        if str(error).startswith(faults or (DAMAGED, UNREADABLE)):  # rocksdict raises Exception itself
+    def _end_if(self, store: Any, error: Exception, *faults: str) -> None:
+        if str(error).startswith(faults):  # rocksdict raises Exception itself
             self._set_aside(store, error)
             self._end("a table cannot be read, this worker ends: %s", error)
 

@@ -164,7 +164,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         record = fut.message
         key, value = record.key, record.value
         for part in (key, value):
-            if not (part is None or isinstance(part, bytes | bytearray | memoryview)):
+            if type(part) is not bytes and not (part is None or isinstance(part, bytearray | memoryview)):
                 raise ImpossibleRecord(f"{_what(record)}: found a {type(part).__name__}, expected bytes")
         if len(key or b"") + len(value or b"") + MOST_OVERHEAD > self.max_request_size:
             headers = record.headers or ()
@@ -175,6 +175,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                     f"{_what(record)}: found {size} bytes, expected at most {self.max_request_size} "
                     "(producer_max_request_size)"
                 )
+        self.transport.guard.let_pass(fut)
         super().send_soon(fut)
 
     def _end(self, error: Exception) -> None:

@@ -21,7 +21,7 @@ INVALID = for_code(87)()
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused, "SOON_S", 0.0)
+    monkeypatch.setattr(refused, "SOON_S", 0.001)
     monkeypatch.setattr(refused, "LATER_S", 0.01)
     monkeypatch.setattr(refused, "LOOK_S", 0.001)
 
@@ -48,12 +48,12 @@ def test_what_a_restart_cannot_cure_is_told_apart_and_named(error: Exception, wh
 class Broker(Sent):
     """Refuses what `refuses` says, and takes all else."""
 
-    def __init__(self, app: Any, refuses: Callable[[Any], Exception | None]) -> None:
-        super().__init__()
-        self.app, self.refuses = app, refuses
+    def __init__(self, transport: Any, refuses: Callable[[Any], Exception | None]) -> None:
+        super().__init__(transport)
+        self.refuses = refuses
 
-    def send_soon(self, future: Any) -> None:
-        super().send_soon(future)
+    def put(self, future: Any) -> None:
+        super().put(future)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if (error := self.refuses(future.message)) is not None:
             answer.set_exception(error)
@@ -71,8 +71,7 @@ class Rig:
         self.app, self.consumer, _ = writing(folder, active=OWN)
         self.told: list[tuple[Trouble, str | None]] = []
         self.refusing = {b'"bad"'}
-        self.broker = Broker(self.app, lambda record: INVALID if record.key in self.refusing else None)
-        self.app.producer = self.broker
+        self.broker = Broker(self.consumer.transport, lambda record: INVALID if record.key in self.refusing else None)
         self.app.transport = self.consumer.transport
         self.consumer.transport.watcher.tell = lambda *what: self.told.append(what)
         self.consumer.app.sensors.on_send_error = lambda *_: None

@@ -195,12 +195,15 @@ def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: 
 
 
 class Sent:
-    """A producer that keeps what it should send."""
+    """The app's producer, which keeps what it should send."""
 
-    def __init__(self) -> None:
+    def __init__(self, transport: Any) -> None:
         self.records: list[Any] = []
+        producer = transport.app.producer = transport.create_producer()
+        producer.buffer.put = self.put
+        producer.flush = self.flush
 
-    def send_soon(self, future: Any) -> None:
+    def put(self, future: Any) -> None:
         self.records.append(future)
 
     async def flush(self) -> None: ...
@@ -225,8 +228,7 @@ def writing(
     app.assignor._active_tps = active
     consumer.topic_partitions = (counts or EVEN).get
     consumer.start_at({SOURCE: 10})
-    app.producer = Sent()
-    return app, consumer, app.producer
+    return app, consumer, Sent(consumer.transport)
 
 
 class Event:
