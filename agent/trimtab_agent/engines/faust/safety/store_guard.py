@@ -239,9 +239,9 @@ class StoreGuard:
         return get_or_end
 
     def _do_or_end(self, store: Any, do: Callable[..., None]) -> Callable[..., None]:
-        def do_or_end(*arguments: Any) -> None:
+        def do_or_end(*arguments: Any, **options: Any) -> None:
             try:
-                do(*arguments)
+                do(*arguments, **options)
             except Exception as error:
                 self._end_if(store, error, DAMAGED)
                 raise
