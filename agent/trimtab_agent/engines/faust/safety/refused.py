@@ -147,7 +147,7 @@ class RefusedRecords:
                     if self.waiting.get(key) is found:
                         future = FutureMessage(found.record)
                         future.cause = _Event(found.tp, found.offset)
-                        self._app.producer.send_soon(future)
+                        self._app.producer.buffer.put(future)  # its event is over: nobody asks whether it is late
                         await self._app.producer.flush()
                 wait_s = min(2 * wait_s, LATER_S)
                 waiting = {found.tp for found in self.waiting.values()}

@@ -123,6 +123,9 @@ def test_the_partition_stands_at_the_event_and_goes_on_when_the_broker_takes_its
         assert str(rig.told[0][1]).startswith(
             "it stands at events/0 offset 11: Kafka refuses key b'\"bad\"' of ks-sums-"
         )
+        await until(lambda: len(rig.broker.records) > 6)  # it is tried again and again
+        assert (SOURCE in rig.consumer.blocked, rig.consumer._held) == (True, {SOURCE: 11})
+        assert all(str(text).startswith("it stands at") for _, text in rig.told)
         assert (rig.consumer.fence.broken, rig.app.crashed) == (False, False)
         assert (rig.database / MARK).exists()
 
