@@ -1,6 +1,7 @@
 """A changelog record that the broker refuses: its partition stands, nothing is lost or repeated, and it goes on."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,7 +54,14 @@ class Broker(Sent):
         self.refuses = refuses
 
     def put(self, future: Any) -> None:
+        """The answer comes later, when nobody works on the event any more."""
         super().put(future)
+        asyncio.get_running_loop().call_soon(self.answer, future, context=contextvars.Context())
+
+    async def flush(self) -> None:
+        await asyncio.sleep(0.001)
+
+    def answer(self, future: Any) -> None:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if (error := self.refuses(future.message)) is not None:
             answer.set_exception(error)
@@ -84,11 +92,12 @@ class Rig:
     async def _run(self, step: object, *_: object) -> None:
         self.thread.rejoins += step == "rejoin"
 
-    def event(self, offset: int, key: str) -> None:
+    async def event(self, offset: int, key: str) -> None:
         """Process an event that writes this key."""
         self.consumer._note_delivery(SOURCE, offset)
         within(Event(SOURCE, offset), lambda: self.app.tables["sums"].update({key: offset}))
         self.consumer._acked_index[SOURCE].add(offset)
+        await self.broker.flush()
 
     async def committed(self) -> int | None:
         """What a periodic commit would commit now."""
@@ -113,9 +122,9 @@ async def until(done: Callable[[], bool]) -> None:
 def test_the_partition_stands_at_the_event_and_goes_on_when_the_broker_takes_its_record(tmp_path: Path) -> None:
     async def play() -> None:
         rig = Rig(tmp_path)
-        rig.event(10, "good")
-        rig.event(11, "bad")
-        rig.event(12, "after")
+        await rig.event(10, "good")
+        await rig.event(11, "bad")
+        await rig.event(12, "after")
         assert SOURCE in rig.consumer.blocked
         assert await rig.committed() == 11
         await until(lambda: bool(rig.told))
@@ -145,9 +154,9 @@ def test_records_that_were_refused_with_their_batch_only_are_taken_alone(tmp_pat
     async def play() -> None:
         rig = Rig(tmp_path)
         rig.refusing |= {b'"other"'}
-        rig.event(10, "other")
+        await rig.event(10, "other")
         rig.refusing -= {b'"other"'}
-        rig.event(11, "bad")
+        await rig.event(11, "bad")
         assert rig.consumer._held == {SOURCE: 10}
         await until(lambda: bool(rig.told))
         assert "key b'\"bad\"'" in str(rig.told[-1][1])
@@ -158,9 +167,9 @@ def test_records_that_were_refused_with_their_batch_only_are_taken_alone(tmp_pat
 def test_an_older_record_never_follows_a_newer_one_of_its_key(tmp_path: Path) -> None:
     async def play() -> None:
         rig = Rig(tmp_path)
-        rig.event(10, "bad")
+        await rig.event(10, "bad")
         rig.refusing.clear()
-        rig.event(11, "bad")  # was in work
+        await rig.event(11, "bad")  # was in work
         await until(lambda: SOURCE not in rig.consumer.blocked)
         assert [future.message.value for future in rig.broker.records] == [b"10", b"11"]
         assert not (rig.database / MARK).exists()
@@ -171,8 +180,8 @@ def test_an_older_record_never_follows_a_newer_one_of_its_key(tmp_path: Path) ->
 def test_a_rebalance_leaves_a_table_that_is_restored_and_an_event_that_is_read_again(tmp_path: Path) -> None:
     async def play() -> None:
         rig = Rig(tmp_path)
-        rig.event(10, "good")
-        rig.event(11, "bad")
+        await rig.event(10, "good")
+        await rig.event(11, "bad")
         await rig.consumer.on_partitions_revoked({SOURCE})
         assert (rig.consumer.held, rig.app.tables["sums"].data._dbs) == (set(), {})
         assert rig.app.tables["sums"].data.persisted_offset(SUMS) is None
@@ -189,8 +198,8 @@ def test_an_operator_gives_a_record_up_by_the_file_that_the_log_names(
 ) -> None:
     async def play() -> None:
         rig = Rig(tmp_path)
-        rig.event(10, "bad")
-        rig.event(11, "good")
+        await rig.event(10, "bad")
+        await rig.event(11, "good")
         await until(lambda: bool(rig.told))
         (command,) = [line.split("touch ")[1] for line in caplog.messages if "touch" in line]
         Path(command.strip("'")).touch()
@@ -205,7 +214,7 @@ def test_an_operator_gives_a_record_up_by_the_file_that_the_log_names(
 def test_a_hand_over_does_not_take_a_partition_that_stands(tmp_path: Path) -> None:
     async def play() -> None:
         rig = Rig(tmp_path)
-        rig.event(10, "bad")
+        await rig.event(10, "bad")
         rig.consumer.unblock([SOURCE])  # as after a hand-over that has failed
         assert SOURCE in rig.consumer.blocked
 
