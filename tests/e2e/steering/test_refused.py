@@ -148,6 +148,7 @@ def test_a_key_group_stands_again_wherever_it_is_restored(tmp_path: Path) -> Non
         stands = f"it stands at numbers/{partition} offset "
         assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
         note_fault(cluster.folder)  # the event, and the few after it that were done, are done again
+        await cluster.publish()
         assert await cluster.rejoin()
         await cluster.settled()
         assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 2, 60.0)

@@ -139,7 +139,7 @@ class RefusedRecords:
     async def _send_again(self) -> None:
         consumer, wait_s = self._app.consumer, SOON_S
         try:
-            while (self.waiting or consumer.held) and not self._fence.over:
+            while (self.waiting or consumer.held) and not (self._fence.over or self._app.should_stop):
                 if await self._given_up_within(wait_s):
                     return
                 await self._app.producer.flush()
@@ -158,7 +158,8 @@ class RefusedRecords:
         except asyncio.CancelledError:
             raise
         except Exception:
-            log.exception("what Kafka has refused is sent again at the next rebalance only")
+            if not self._app.should_stop:
+                log.exception("what Kafka has refused is sent again at the next rebalance only")
         finally:
             if self._task is asyncio.current_task():
                 self._task = None
