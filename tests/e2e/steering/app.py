@@ -166,15 +166,15 @@ if Feature.STATELESS in FEATURES:
 
 
 if Feature.CARELESS in FEATURES:
-    late, odd = table("late"), table("odd", str)
-    own["source"] += [late, odd]
+    tardy, odd = table("late"), table("odd", str)
+    own["source"] += [tardy, odd]
     LATE = (FOLDER / f"{WORKER}.late").open("a", buffering=1)
     working: set[asyncio.Task[None]] = set()
 
     async def write_late(key: str) -> None:
         await asyncio.sleep(random.uniform(0.0, 2.0))
         try:
-            late[key] += 1
+            tardy[key] += 1
         except guarded.LateWrite:
             LATE.write(f"{key}\n")
 
