@@ -7,6 +7,7 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
@@ -231,3 +232,22 @@ def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_o
     else:
         with pytest.raises(ImpossibleRecord, match=complaint):
             buffered(key, value)
+
+
+def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:
+    told: list[BaseException | None] = []
+
+    class Unauthorized(Unsendable):
+        async def publish_message(self, _: Any, *, wait: bool) -> None:
+            raise ProducerSendError("while sending") from TopicAuthorizationFailedError("out")
+
+        def _on_published(self, sent: Any, **_: Any) -> None:
+            told.append(sent.exception())
+
+    async def send() -> bool:
+        producer = made()
+        await producer.buffer._send_pending(Unauthorized())
+        return producer.transport.fence.broken
+
+    assert asyncio.run(send()) is False
+    assert [type(error) for error in told] == [TopicAuthorizationFailedError]
