@@ -161,4 +161,4 @@ def test_a_worker_whose_process_cannot_be_looked_at_is_welcome_and_measured(
     monkeypatch.setattr(daemon, "identify", no_descriptor)
     agent.worker_connected(hello("w0"), os.getpid())
     assert value(agent, "trimtab_agent_workers_connected") == 1
-    assert agent._reporter._measure().workers.keys() == {"w0"}
+    assert agent._reporter._measure(5.0).workers.keys() == {"w0"}

@@ -5,5 +5,5 @@ from trimtab_controller.decider.decision import Forgotten, Planned, Refused, Sca
 
 
 def test_whatever_is_said_and_seen_no_machine_raises() -> None:
-    decided = {kind for seed in range(8) for kind in play(seed, steps=250)}
+    decided = {kind for seed in range(12) for kind in play(seed, steps=250)}
     assert {Planned, Forgotten, Refused, Scaled} <= decided, "otherwise it shows little"

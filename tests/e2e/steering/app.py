@@ -7,6 +7,7 @@ here, around the plug-in's steps: it has no switches for them.
 import asyncio
 import json
 import os
+import random
 import signal
 import time
 from collections import defaultdict
@@ -20,6 +21,7 @@ from faust.tables.recovery import Recovery
 from tests.e2e.steering.app_names import (
     BREACHES,
     BUCKETS_PER_S,
+    CARELESS,
     HOLD,
     OTHER_APP,
     SLOW_RECOVERY,
@@ -162,6 +164,33 @@ if Feature.STATELESS in FEATURES:
     async def pass_on(stream: Any) -> None:
         async for event in stream.events():
             await alerts_done.send(key=event.key, value=event.value)
+
+
+if Feature.CARELESS in FEATURES:
+    tardy, odd = table("late"), table("odd", str)
+    own["source"] += [tardy, odd]
+    LATE = (FOLDER / f"{WORKER}.late").open("a", buffering=1)
+    working: set[asyncio.Task[None]] = set()
+
+    async def write_late(key: str) -> None:
+        await asyncio.sleep(random.uniform(0.0, 2.0))
+        try:
+            tardy[key] += 1
+        except guarded.LateWrite:
+            LATE.write(f"{key}\n")
+
+    @app.agent(numbers)
+    async def take_no_care(stream: Any) -> None:
+        async for event in stream.events():
+            task = asyncio.create_task(write_late(text(event.key)), name=str(event))
+            task.event = event  # type: ignore[attr-defined]
+            working.add(task)
+            task.add_done_callback(working.discard)
+            told = json.loads((FOLDER / CARELESS).read_text()) if (FOLDER / CARELESS).exists() else {}
+            if event.value == told.get("none"):
+                odd[None] = "nobody's"
+            if event.value == told.get("large"):
+                odd[text(event.key)] = "x" * 5000
 
 
 if Feature.BALLAST in FEATURES:

@@ -17,6 +17,10 @@ HOLD = "hold"
 """While a file of this name is there, the second agent acknowledges what it has only every so many seconds."""
 
 
+CARELESS = "careless"
+"""A file that says at which numbers a careless agent writes what: a key that is None, or a large value."""
+
+
 class Feature(StrEnum):
     """How a version of the job differs from the first one."""
 
@@ -30,6 +34,7 @@ class Feature(StrEnum):
     PREVIOUS_PLUG_IN = "with the previous version of the plug-in"
     NO_STANDBYS = "asks for no standbys"
     OTHER_APP = "another app id"
+    CARELESS = "an agent that writes late, and what Kafka does not take"
     BALLAST = "one more table"  # which the job only keeps; the scenario fills it
     LOCAL = "events between its agents skip the broker where they can"
     BY_HAND = "the second agent acknowledges by hand"

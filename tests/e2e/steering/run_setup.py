@@ -16,6 +16,7 @@ SUMS = "oracle-sums-changelog"
 BALLAST = "oracle-ballast-changelog"
 CHANGELOGS = ("oracle-counts-changelog", SUMS, "oracle-groups-changelog")
 WINDOWED = "oracle-windowed-changelog"
+LATE, ODD = "oracle-late-changelog", "oracle-odd-changelog"
 EXTRAS, RENAMED = "oracle-extras-changelog", "oracle-renamed-changelog"
 OPERATORS: dict[Feature | None, tuple[OperatorId, ...]] = {
     None: (SOURCE, REGROUP),
@@ -94,8 +95,9 @@ class Setup:
 
     @property
     def all_changelogs(self) -> tuple[str, ...]:
-        """With that of the table that the job only keeps."""
-        return (*self.changelogs, *((BALLAST,) if self.ballast_bytes else ()))
+        """With those of the tables that the judge does not look at."""
+        careless = (LATE, ODD) if Feature.CARELESS in self.features else ()
+        return (*self.changelogs, *((BALLAST,) if self.ballast_bytes else ()), *careless)
 
     @property
     def changelogs(self) -> tuple[str, ...]:

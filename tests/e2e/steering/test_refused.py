@@ -1,19 +1,29 @@
-"""The broker refuses a changelog record: no worker counts the event as done, and none goes on without the state."""
+"""An app writes what it must not: nothing is lost or repeated, no worker ends, and all other key groups go on."""
 
 import asyncio
+import json
+import re
+import shlex
+import signal
+import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.e2e.steering.app_names import note_fault
+from tests.e2e.steering.app_names import CARELESS, Feature, note_fault
 from tests.e2e.steering.cluster import Cluster, until
-from tests.e2e.steering.run_setup import Setup
+from tests.e2e.steering.run_setup import LATE, ODD, Setup
 from tests.e2e.steering.runs import run
-from tests.e2e.steering.scenarios import Scenario, begin
+from tests.e2e.steering.scenarios import Scenario, begin, hand_overs
+from tests.e2e.steering.verdict import read_topic, steps_back
 
-CHANGELOG = "oracle-counts-changelog"
-TOO_SMALL, LARGE = 60, 1_048_588
+TOO_SMALL, LARGE = 2000, 1_048_588
+MOVES, LATEST_S = 4, 2.5
+"""Hand-overs, and how long a late write may take (seconds)."""
+AHEAD = 60
+"""So many inputs later than the newest one comes the one at which an agent does what it must not."""
 
 
 def limit_records(bootstrap: str, topic: str, size: int) -> None:
@@ -24,30 +34,141 @@ def limit_records(bootstrap: str, topic: str, size: int) -> None:
     admin.incremental_alter_configs([resource])[resource].result(10.0)
 
 
+def logs(cluster: Cluster) -> str:
+    """What the workers have logged."""
+    return "".join(each.read_text() for each in sorted((cluster.folder / "logs").glob("w*.log")))
+
+
+def ways_out(cluster: Cluster) -> set[str]:
+    """The commands that give records up."""
+    return set(re.findall(r"to give this record up: (touch '.*')", logs(cluster)))
+
+
+def reasons(cluster: Cluster) -> list[str]:
+    """What the workers say in their status."""
+    return [hello.reason for hello in cluster.agent.hellos.values() if hello.reason is not None]
+
+
+async def careless(cluster: Cluster, what: str) -> int:
+    """An agent does what it must not, soon; returns the partition of the input at which it does."""
+    number = len(cluster.load.sent) + AHEAD
+    (cluster.folder / "new").write_text(json.dumps({what: number}))
+    (cluster.folder / "new").rename(cluster.folder / CARELESS)
+    assert await until(lambda: len(cluster.load.sent) > number, 60.0)
+    return cluster.setup.source_partition(number)
+
+
+async def goes_on_but_for(cluster: Cluster, partition: int) -> bool:
+    """Whether all other key groups do their work, and this one waits."""
+
+    def backlogs() -> dict[int, int]:
+        samples = [each for _, told in cluster.agent.statistics.values() for each in told.key_groups]
+        return {s.key_group.partition: s.backlog or 0 for s in samples if s.key_group.operator == "source"}
+
+    def only_one_waits() -> bool:
+        found = backlogs()
+        return found.get(partition, 0) > 20 and all(n < 20 for p, n in found.items() if p != partition)
+
+    return await until(only_one_waits, 60.0)
+
+
+async def is_handed_over(cluster: Cluster, partition: int) -> bool:
+    """Whether a key group that stands could be handed over."""
+    key_group = next(k for k in cluster.key_groups if (k.operator, k.partition) == ("source", partition))
+    (owner,) = cluster.owners()[key_group]
+    target = next(name for name in cluster.alive if name != owner)
+    moved = await cluster.hand_over((key_group,), owner, target, took_limit_s=3.0)
+    assert any("stands, because Kafka refuses a record" in (ack.detail or "") for ack in cluster.agent.acks)
+    cluster.place([key_group], (owner, target))
+    await cluster.publish()
+    return moved
+
+
 @pytest.mark.e2e
-def test_state_that_the_broker_refuses_does_not_count_as_done(tmp_path: Path) -> None:
-    ended: list[int | None] = []
+@pytest.mark.light
+def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -> None:
+    late: list[tuple[dict[str, int], Counter[str]]] = []
 
-    async def run_on(cluster: Cluster) -> None:
+    async def act(cluster: Cluster) -> None:
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
         await begin(cluster)
-        await asyncio.to_thread(limit_records, cluster.broker.address, CHANGELOG, TOO_SMALL)
-        workers = list(cluster.alive.values())
-        assert await until(lambda: not any(child.alive for child in workers), 60.0), "it works on"
-        ended.extend(child.exit_code for child in workers)
-        note_fault(cluster.folder)  # they ended without a commit, as if killed
-        await asyncio.to_thread(limit_records, cluster.broker.address, CHANGELOG, LARGE)
-        for name in list(cluster.alive):
-            cluster.start(name)
+        before = cluster.generations()
+        assert await hand_overs(cluster, MOVES, most=3, rest_s=1.0) == MOVES
+
+        await careless(cluster, "none")
+        assert await until(lambda: "found key None, expected a key" in logs(cluster), 60.0)
+        partition = await careless(cluster, "large")
+        stands = f"it stands at numbers/{partition} offset "
+        assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        assert await goes_on_but_for(cluster, partition)
+        assert not await is_handed_over(cluster, partition)
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, LARGE)
+        assert await until(lambda: f"numbers/{partition} goes on" in logs(cluster), 120.0)
         await cluster.settled()
+        assert cluster.generations() == before, "there was a rebalance"
+
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
+        assert await until(lambda: not any("stands" in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        known = ways_out(cluster)
+        await careless(cluster, "large")
+        assert await until(lambda: len(ways_out(cluster)) == 2, 60.0)
+        (command,) = ways_out(cluster) - known
+        subprocess.run(shlex.split(command), check=True)
+        assert await until(lambda: "its record is given up" in logs(cluster), 60.0)
+        await cluster.settled()
+        await cluster.load.stop()
         await cluster.worked_off()
+        await asyncio.sleep(LATEST_S)
+        refused = Counter("".join(each.read_text() for each in cluster.folder.glob("w*.late")).split())
+        rows = await asyncio.to_thread(read_topic, cluster, LATE)
+        assert steps_back(rows) == 0
+        newest = {
+            json.loads(key or b""): json.loads(value or b"") for records in rows.values() for key, value, _ in records
+        }
+        late.append((newest, refused))
+        sent = Counter(key for key, _ in cluster.load.sent)
+        assert newest == {key: n - refused[key] for key, n in sent.items() if n > refused[key]}
 
-    setup = Setup(workers=2, rate=60.0, preload=100)
-    outcome = asyncio.run(run(Scenario(name="refused", setup=setup, act=run_on), tmp_path))
+    setup = Setup(workers=3, rate=60.0, preload=100, keys=40, features=(Feature.CARELESS,))
+    outcome = asyncio.run(run(Scenario(name="careless", setup=setup, act=act), tmp_path))
 
-    assert all(ended)
-    assert not any(outcome.verdict.lost.values())
-    assert not any(outcome.verdict.too_low.values())
-    assert not any(outcome.verdict.stepped_back.values())
-    logs = [(tmp_path / "run" / "logs" / f"{name}.log").read_text() for name in ("w0", "w1")]
-    assert all("record of changelog oracle-counts-changelog/" in log for log in logs)
-    assert all("was not written, this worker ends: [Error 10] MessageSizeTooLargeError" in log for log in logs)
+    assert outcome.complaints == []
+    assert sum(late[0][1].values()) > 0, "no write was late"
+
+
+@pytest.mark.e2e
+@pytest.mark.scenario
+def test_a_key_group_stands_again_wherever_it_is_restored(tmp_path: Path) -> None:
+    """After a rebalance, and after its owner was killed; the killed worker restores what its changelog has."""
+
+    async def act(cluster: Cluster) -> None:
+        await begin(cluster)
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
+        partition = await careless(cluster, "large")
+        stands = f"it stands at numbers/{partition} offset "
+        assert await until(lambda: any(stands in each for each in reasons(cluster)), 60.0), reasons(cluster)
+        note_fault(cluster.folder)  # the event, and the few after it that were done, are done again
+        await cluster.publish()
+        assert await cluster.rejoin()
+        await cluster.settled()
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 2, 60.0)
+
+        note_fault(cluster.folder)
+        key_group = next(k for k in cluster.key_groups if (k.operator, k.partition) == ("source", partition))
+        (owner,) = cluster.owners()[key_group]
+        cluster.alive.pop(owner).send(signal.SIGKILL)
+        await asyncio.sleep(1.0)
+        cluster.start(owner)
+        await cluster.settled(120.0)
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 3, 60.0)
+        assert await goes_on_but_for(cluster, partition)
+        await asyncio.to_thread(limit_records, cluster.broker.address, ODD, LARGE)
+        assert await until(lambda: f"numbers/{partition} goes on" in logs(cluster), 120.0)
+        await cluster.load.stop()
+        await cluster.worked_off()
+        assert logs(cluster).count("this worker ends") == 0
+
+    setup = Setup(workers=3, rate=60.0, preload=100, keys=40, session_s=6.0, features=(Feature.CARELESS,))
+    outcome = asyncio.run(run(Scenario(name="stands again", setup=setup, act=act), tmp_path))
+
+    assert outcome.complaints == []

@@ -30,8 +30,16 @@ topic has finished it. It is never acknowledged, and the rebalance hangs. | Begu
 | `fence-after-session` | A worker that was stopped for longer than its session goes on with its queued events and \
 overwrites the new owner's changelog. | It starts no event, sends nothing and leads nothing until it has rejoined. | \
 `safety/fence.py`, `transport/guarded_socket.py` |
-| `end-when-state-is-not-written` | An event whose state could not be written (disk full, a changelog record that the \
-broker refuses) counts as done. | The worker ends without a commit. | `safety/store_guard.py`, `transport/producer.py` |
+| `end-when-state-fails` | An event whose state could not be read or written (a damaged file, a full disk) counts as \
+done. Reading a whole table ends at the damage, as if nothing came after it. | The worker ends without a commit, and \
+restores what is damaged. | `safety/store_guard.py`, `safety/damaged.py` |
+| `stand-at-refused-record` | A changelog record that the broker refuses is lost: the state is on one disk only. | Its \
+partition stands and sends it again; all others go on. | `safety/refused.py`, `transport/consumer.py` |
+| `impossible-record-refused` | A record without a key is written to the disk, not to the changelog. One that is \
+larger than a request, or not bytes, ends the producer and the worker. | An error of the app's event, before anything \
+is written. | `safety/store_guard.py`, `transport/producer.py` |
+| `late-write-refused` | A task that has kept its event writes a table after its partition has left, and overwrites \
+the new owner's values. | An error in the task. | `safety/store_guard.py`, `transport/consumer.py` |
 | `go-on-after-refusal` | The broker refuses all records of a partition after one that it has refused, because an \
 idempotent producer has counted that one. | The next record gets its number. | `transport/producer.py` |
 | `leaders-not-forgotten` | A producer knows all topics from its start, until it meets a new one, such as a changelog \
@@ -90,7 +98,10 @@ class Patch(StrEnum):
     BEGUN_EVENTS = "begun-events-finished"
     FIRST_GAP = "commit-up-to-first-gap"
     FENCE = "fence-after-session"
-    STATE_NOT_WRITTEN = "end-when-state-is-not-written"
+    STATE_FAILS = "end-when-state-fails"
+    STANDS = "stand-at-refused-record"
+    IMPOSSIBLE = "impossible-record-refused"
+    LATE_WRITE = "late-write-refused"
     AFTER_REFUSAL = "go-on-after-refusal"
     LEADERS_KEPT = "leaders-not-forgotten"
     STATE_OVERWRITTEN = "end-before-state-is-overwritten"

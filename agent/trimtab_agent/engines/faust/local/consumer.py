@@ -9,7 +9,6 @@ from mode import Service
 
 from trimtab_agent.engines.faust.local.hop import LocalHop
 from trimtab_agent.engines.faust.local.message import DirectMessage, root
-from trimtab_agent.engines.faust.local.thread import LocalThread
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
@@ -20,9 +19,6 @@ class LocalConsumer(SteeredConsumer):
     def __init__(self, transport: Any, *args: Any, **options: Any) -> None:
         self.hop: LocalHop = transport.hop
         super().__init__(transport, *args, **options)
-
-    def _new_consumer_thread(self) -> LocalThread:
-        return LocalThread(self, loop=self.loop, beacon=self.beacon)
 
     def resume_flow(self) -> None:
         """Let messages flow; when sources open, direct events may flow as well."""

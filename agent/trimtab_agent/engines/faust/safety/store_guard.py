@@ -1,27 +1,40 @@
-"""Ends a worker before a table becomes wrong.
+"""Watches the stores and changelogs of an app's tables: nothing wrong is written, and nothing unread counts as done.
 
-The guard watches the stores and changelogs themselves for four faults, independently of the layers above:
+The guard works at the stores and changelogs themselves, independently of the layers above.
 
-- A write fails, for example on a full disk (patch end-when-state-is-not-written).  Faust lets the exception pass
-  through the app's agent like any other: the event counts as done, the agent restarts, and the worker goes on without
-  the state that it could not write.
-- A changelog record is refused by the broker, for example because it is too large, its topic may not be written, or
-  the host's clock is an hour fast (patch end-when-state-is-not-written).  Faust logs a warning and goes on: the state
-  is on this disk only, and gone as soon as another worker takes over.
+Three faults are the app's, like any exception of its agents.  Nothing is written, and the worker goes on:
+
+- A late write: the key group of the event has left this worker, or is just leaving (patch late-write-refused).  A task
+  that has kept its event, for example.  The new owner would lose what it has written.
+- A record that Kafka can never take, such as one whose key is None (patch impossible-record-refused).  Faust would
+  write it to the disk, where no other worker ever sees it.  `SteeredProducer.send_soon` looks at sizes and types.
+- A table partition is written by an event of an in-memory channel, or by nobody's event, and is another worker's.
+
+A changelog record that the broker refuses for good makes its partition stand still: `refused.py`.
+
+After four others nothing more is committed or sent, and the worker ends:
+
+- A read or write fails, for example on a full disk or at a damaged file (patch end-when-state-fails).  Faust lets the
+  exception pass through the app's agent like any other: the event counts as done, the agent restarts, and the worker
+  goes on without the state that it could not read or write.  What is damaged is restored at the next start.
+- A changelog record is not written for another reason (patch end-when-state-fails).  Faust logs a warning and goes on:
+  the state is on this disk only, and gone as soon as another worker takes over.
 - A changelog record is applied to a partition that is active here (patch end-before-state-is-overwritten).  The worker
   would read back its own older writes and overwrite newer ones.  Faust legitimately does that only to restore, before
   any source is open.
-- A table partition is written that belongs to another worker (patch end-before-foreign-state-is-written).  A source
-  topic and a table are then not co-partitioned: partitions were added to one of them, or the app's author put them into
-  different operators.  Faust compares the partition counts only before the first write of a topic's events to a table,
-  and counts the event that fails as done.
+- An event of this worker writes a table partition of another one (patch end-before-foreign-state-is-written).  A
+  source topic and a table are then not co-partitioned: partitions were added to one of them, or the app's author put
+  them into different operators.  Faust compares the partition counts only before the first write of a topic's events
+  to a table, and counts the event that fails as done.
 
-After a fault nothing more is committed or sent, and the worker ends.  The group sees a worker that was killed.  Other
-workers process its last events again, at most one commit interval of them.
+The group sees a worker that was killed.  Other workers process its last events again, at most one commit interval.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import functools
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from faust.exceptions import PartitionsMismatch
@@ -29,57 +42,243 @@ from faust.stores.rocksdb import Store
 from faust.streams import current_event
 from faust.types import TP
 
+from trimtab_agent.engines.faust.safety.damaged import DAMAGED, UNREADABLE, found_by, mark, replace_damaged
 from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
+from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
+from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
+
+log = logging.getLogger(__name__)
+
+TOLD_EVERY_S = 60.0
+"""How often late writes are told; their number is exact."""
 
 
 class StateBreach(Exception):
     """Two workers were about to write one table partition, or one to overwrite it by an older state."""
 
 
+class LateWrite(Exception):
+    """A table was written after its key group had left this worker; nothing of it was kept."""
+
+
+class ImpossibleRecord(ValueError):
+    """A record that Kafka takes from nobody; nothing of it was written."""
+
+
 class StoreGuard:
     """Watches the stores of one app."""
 
-    def __init__(self, app: Any, fence: Fence, on_breach: Callable[[], None]) -> None:
+    def __init__(self, app: Any, fence: Fence, *, on_breach: Callable[[], None], tell: Tell) -> None:
         self._app = app
         self._fence = fence
         self._on_breach = on_breach
+        self._tell = tell
+        self._tables: dict[Any, Any] = {}
+        """By changelog topic."""
+        self.refused = RefusedRecords(app, fence, tell)
+        self.late_writes = 0
+        """Number of late writes refused since the start."""
+        self._told_at = -TOLD_EVERY_S
 
     def watch(self) -> None:
         """Start to watch every table of the app."""
         for table in self._app.tables.values():
             store = table.data
             if isinstance(store, Store):
-                store._set, store._del = self._write_or_end(store._set), self._write_or_end(store._del)
-                store.apply_changelog_batch = self._apply_or_end(
-                    table.changelog_topic_name, store.apply_changelog_batch
-                )
-                topic = table.changelog_topic
-                topic._on_published = self._published_or_end(table.changelog_topic_name, topic._on_published)
-                if not (table.is_global or table.use_partitioner):
-                    table.partition_for_key = self._own_or_end(table.changelog_topic_name, table.partition_for_key)
+                self._watch_store(table, store)
+                self._watch_changelog(table)
+                # Faust's own sends the records of all keys before it writes the first, so an error leaves half of it.
+                table.update = functools.partial(MutableMapping.update, table)
 
-    def _write_or_end(self, write: Callable[..., None]) -> Callable[..., None]:
+    def _watch_store(self, table: Any, store: Any) -> None:
+        replace_damaged(store)
+        store._get, store._contains = self._get_or_end(store, store._get), self._get_or_end(store, store._contains)
+        store.persisted_offset = self._get_or_end(store, store.persisted_offset)
+        # A full disk stops a standby, but ends no worker.
+        store.set_persisted_offset = self._do_or_end(store, store.set_persisted_offset)
+        for name in ("_visible_keys", "_visible_items"):
+            setattr(store, name, self._read_all_or_end(store, getattr(store, name)))
+        apply = self._do_or_end(store, store.apply_changelog_batch)
+        store.apply_changelog_batch = self._apply_or_end(table.changelog_topic_name, apply)
+        write, delete = store._set, store._del
+        anywhere = table.is_global or table.use_partitioner
+
+        def delete_own(key: bytes) -> None:
+            # Faust deletes in the partition that was read last, or in all, also in those that others own.
+            event = None if anywhere else current_event()
+            if event is None:
+                delete(key)
+            else:
+                self._refuse_late(table, event.message, key)
+                store._db_for_partition(event.message.partition).delete(key)
+
+        def write_own(key: bytes, value: bytes | None) -> None:
+            if not anywhere and (event := current_event()) is not None:
+                self._refuse_late(table, event.message, key)
+            if value is None:  # as its changelog has it
+                delete_own(key)
+            else:
+                write(key, value)
+
+        store._set, store._del = self._write_or_end(store, write_own), self._write_or_end(store, delete_own)
+
+    def _watch_changelog(self, table: Any) -> None:
+        topic = table.changelog_topic
+        self._tables[topic] = table
+        topic._on_published = self._published_or_end(table, topic._on_published)
+        partition_for_key = table.partition_for_key
+
+        def partition_or_end(key: Any) -> Any:
+            try:
+                return partition_for_key(key)
+            except PartitionsMismatch as mismatch:
+                self._on_breach()
+                self._end("a table and its source are not co-partitioned, this worker ends: %s", mismatch)
+                raise
+
+        table.partition_for_key = partition_or_end
+
+    # ---- what the app writes
+
+    def let_pass(self, future: Any) -> None:
+        """Look at a record before it is buffered, and before the local table is written, if it is a changelog's.
+
+        Raises LateWrite, ImpossibleRecord, Fenced, and StateBreach, after which the worker ends.
+        """
+        record = future.message
+        if (table := self._tables.get(record.channel)) is None:
+            return
+        event = current_event()
+        message = future.cause = None if event is None else event.message
+        tp = TP(table.changelog_topic_name, record.partition)
+        if not (table.is_global or table.use_partitioner):
+            self._refuse_late(table, message, record.key)
+            if tp not in self._app.assignor._active_tps:
+                self._refuse_foreign(table, message, tp, record.key)
+        if record.key is None:
+            raise ImpossibleRecord(
+                f"table {table.name}: found key None, expected a key: Kafka takes no record without one for "
+                f"changelog {tp.topic}/{tp.partition}{_of(message)}"
+            )
+        if self.refused.waiting:
+            self.refused.written(tp, record.key)
+
+    def _refuse_late(self, table: Any, message: Any, key: Any) -> None:
+        """Raises LateWrite if the event's key group has left."""
+        if message is not None and self._app._consumer.is_late(message):
+            raise self._late(f"table {table.name}, key {key!r:.60}{_of(message)}")
+        if self._fence.lost or self._fence.broken:
+            raise Fenced(f"table {table.name}: this worker has lost its membership, or its state is broken")
+
+    def _refuse_foreign(self, table: Any, message: Any, tp: TP, key: Any) -> None:
+        """Raises StateBreach, after which the worker ends; LateWrite where no source partition is of this worker."""
+        if message is None or message.tp.topic is None:
+            raise self._late(f"table {table.name}, key {key!r:.60}: {tp.topic}/{tp.partition} is another worker's")
+        breach = StateBreach(
+            f"{message.tp} is written to a table of {tp.topic}, but this worker owns partition {tp.partition} "
+            "of the first topic only: give both the same number of partitions, and put them into one operator"
+        )
+        self._on_breach()
+        self._end("a table partition of another worker would be written, this worker ends: %s", breach)
+        raise breach
+
+    def _late(self, what: str) -> LateWrite:
+        self.late_writes += 1
+        late = f"a late write is refused: {what}. The key group has left this worker"
+        if (now := time.monotonic()) >= self._told_at + TOLD_EVERY_S:
+            self._told_at = now
+            log.warning("%s (%d since the start; told once a minute)", late, self.late_writes)
+            seen = f"late writes were refused, {self.late_writes} until {minute(time.time())}: {what}"
+            self._tell(Trouble.LATE_WRITE, "".join(each if each.isprintable() else "?" for each in seen)[:200])
+        return LateWrite(late)
+
+    def _published_or_end(self, table: Any, on_published: Callable[..., None]) -> Callable[..., None]:
+        changelog = table.changelog_topic_name
+
+        def published_or_end(sent: asyncio.Future[Any], message: Any, **known: Any) -> None:
+            on_published(sent, message=message, **known)
+            error = None if sent.cancelled() else sent.exception()
+            record = message.message
+            if error is None:
+                if self.refused.waiting:
+                    self.refused.written(TP(changelog, record.partition), record.key)
+            elif isinstance(error, Exception) and not isinstance(error, Fenced) and not self._fence.broken:
+                if (why := refusal(error)) is not None:
+                    message.exception()  # nobody else asks for it, and asyncio would complain
+                    self.refused.refuse(table, message, why)
+                else:
+                    where = f"{changelog}/{record.partition}"
+                    self._end(f"a record of changelog {where} was not written, this worker ends: %s", error)
+
+        return published_or_end
+
+    # ---- local tables
+
+    def _write_or_end(self, store: Any, write: Callable[..., None]) -> Callable[..., None]:
         def write_or_end(*arguments: Any) -> None:
             try:
                 write(*arguments)
-            except AssertionError:  # the app writes outside of an event, which loses nothing
+            except (AssertionError, TypeError, ValueError, LateWrite, Fenced):  # the app's: no event, not bytes
                 raise
             except Exception as error:
+                self._set_aside(store, error)
                 self._end("a table cannot be written, this worker ends: %s", error)
                 raise
 
         return write_or_end
 
-    def _published_or_end(self, changelog: str, on_published: Callable[..., None]) -> Callable[..., None]:
-        def published_or_end(sent: asyncio.Future[Any], message: Any, **known: Any) -> None:
-            on_published(sent, message=message, **known)
-            error = None if sent.cancelled() else sent.exception()
-            if isinstance(error, Exception) and not isinstance(error, Fenced):
-                record = f"{changelog}/{message.message.partition}"
-                self._end(f"a record of changelog {record} was not written, this worker ends: %s", error)
+    def _get_or_end(self, store: Any, get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def get_or_end(key: Any) -> Any:
+            try:
+                return get(key)
+            except Exception as error:
+                self._end_if(store, error, DAMAGED, UNREADABLE)
+                raise
 
-        return published_or_end
+        return get_or_end
+
+    def _do_or_end(self, store: Any, do: Callable[..., None]) -> Callable[..., None]:
+        def do_or_end(*arguments: Any, **options: Any) -> None:
+            try:
+                do(*arguments, **options)
+            except Exception as error:
+                self._end_if(store, error, DAMAGED)
+                raise
+
+        return do_or_end
+
+    def _read_all_or_end(self, store: Any, read: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+        """rocksdict's iterators end at what they cannot read, as if nothing came after it."""
+
+        def read_all_or_end(database: Any) -> Iterator[Any]:
+            last = None
+            try:
+                for last in read(database):
+                    yield last
+                at = database.iter()
+                if last is None:
+                    at.seek_to_first()
+                else:
+                    at.seek(last if isinstance(last, bytes) else last[0])
+                    at.next()
+                at.status()
+            except Exception as error:
+                self._end_if(store, error, DAMAGED, UNREADABLE)
+                raise
+
+        return read_all_or_end
+
+    def _end_if(self, store: Any, error: Exception, *faults: str) -> None:
+        if str(error).startswith(faults):  # rocksdict raises Exception itself
+            self._set_aside(store, error)
+            self._end("a table cannot be read, this worker ends: %s", error)
+
+    @staticmethod
+    def _set_aside(store: Any, error: Exception) -> None:
+        if str(error).startswith(DAMAGED):
+            for path in found_by(error, store):
+                mark(path)
 
     def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
@@ -96,29 +295,6 @@ class StoreGuard:
 
         return apply_or_end
 
-    def _own_or_end(self, changelog: str, partition_for_key: Callable[[Any], int]) -> Callable[[Any], int]:
-        """Faust asks for the partition before it writes a table or its changelog."""
-
-        def own_or_end(key: Any) -> int:
-            try:
-                partition = partition_for_key(key)
-            except PartitionsMismatch as mismatch:
-                self._on_breach()
-                self._end("a table and its source are not co-partitioned, this worker ends: %s", mismatch)
-                raise
-            active, source = self._app.assignor._active_tps, current_event().message.tp
-            if source in active and TP(changelog, partition) not in active:
-                breach = StateBreach(
-                    f"{source.topic} is written to a table of {changelog}, but this worker owns partition {partition} "
-                    "of the first topic only: give both the same number of partitions, and put them into one operator"
-                )
-                self._on_breach()
-                self._end("a table partition of another worker would be written, this worker ends: %s", breach)
-                raise breach
-            return partition
-
-        return own_or_end
-
     def _restoring(self) -> bool:
         """Whether Faust itself is calling, on its own event loop and before it has opened any source."""
         consumer = self._app._consumer
@@ -128,3 +304,7 @@ class StoreGuard:
         """Fence this worker for good and end it.  Callable from any thread."""
         if break_off(self._fence, complaint, error):
             self._app.loop.call_soon_threadsafe(lambda: self._app.add_future(self._app.crash(error)))
+
+
+def _of(message: Any) -> str:
+    return "" if message is None else f", event {message.tp.topic}/{message.tp.partition} offset {message.offset}"

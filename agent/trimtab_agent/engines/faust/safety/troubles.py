@@ -12,6 +12,8 @@ TOLD_S = 3600.0
 class Trouble(StrEnum):
     """The kinds, the worst one first."""
 
+    STANDS = "stands"
+    """A key group stands still, because Kafka refuses a record of it."""
     READ_AGAIN = "read_again"
     """Inputs are processed again that tables have counted."""
     INPUTS_LOST = "inputs_lost"
@@ -20,10 +22,12 @@ class Trouble(StrEnum):
     """Records of a changelog were deleted that a table here has not seen."""
     MAY_READ_AGAIN = "may_read_again"
     """Inputs begin at the first records that their topics have: read again, or what was before them was deleted."""
+    LATE_WRITE = "late_write"
+    """The app wrote a table after its key group had left."""
 
 
-Tell = Callable[[Trouble, str], None]
-"""Takes a line of at most 200 characters that begins with a letter; what matters most comes first."""
+Tell = Callable[[Trouble, str | None], None]
+"""Takes a line of at most 200 characters that begins with a letter, what matters most first; None: it is over."""
 
 
 class Troubles:
@@ -32,9 +36,12 @@ class Troubles:
     def __init__(self) -> None:
         self._told: dict[Trouble, tuple[str, float]] = {}
 
-    def tell(self, trouble: Trouble, text: str) -> None:
-        """Tell this from now on, instead of what was told of the same kind."""
-        self._told[trouble] = text, time.monotonic() + TOLD_S
+    def tell(self, trouble: Trouble, text: str | None) -> None:
+        """Tell this from now on, instead of what was told of the same kind; None: tell nothing more of it."""
+        if text is None:
+            self._told.pop(trouble, None)
+        else:
+            self._told[trouble] = text, time.monotonic() + TOLD_S
 
     def worst(self, *among: Trouble) -> str | None:
         """The line of the worst trouble that is told now, among these or of all kinds; None: there is none."""

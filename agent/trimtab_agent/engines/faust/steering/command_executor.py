@@ -172,7 +172,6 @@ class FaustCommandExecutor:
             await self._rejoin_after(record, f"came back and cannot be taken back: {fault!r}")
             return
         log.warning("hand-over %s: %s gave %s back", record.handover, record.target, _names(record.key_groups))
-        parts.work.start(parts.windows.follow())
         await parts.side.publish(took(given_back(record)))
 
     async def _rejoin_after(self, record: HandoverRecord, what: str) -> None:

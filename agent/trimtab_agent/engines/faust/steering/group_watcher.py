@@ -16,7 +16,6 @@ from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again,
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.tables import other_logs
-from trimtab_agent.engines.faust.tables.damaged import replace_damaged
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
@@ -79,7 +78,6 @@ class GroupWatcher:
         # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.
         gc.collect()
         gc.freeze()
-        replace_damaged(app)
         other_logs.watch(app, self.tell)
         close_each_once(app, self._parts.ownership, answer_from_own_partitions(app))
         self._parts.work.attach(asyncio.get_running_loop())
@@ -179,8 +177,8 @@ class GroupWatcher:
         log.warning("%s", found.text)
         self.tell(Trouble.READ_AGAIN if found.certain else Trouble.MAY_READ_AGAIN, found.short)
 
-    def tell(self, trouble: Trouble, text: str) -> None:
-        """Report a trouble for a while."""
+    def tell(self, trouble: Trouble, text: str | None) -> None:
+        """Report a trouble for a while, or no more."""
         self._parts.shared.troubles.tell(trouble, text)
 
     def _committed(self) -> dict[TP, int | None]:

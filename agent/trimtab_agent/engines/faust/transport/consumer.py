@@ -1,6 +1,7 @@
 """Faust's consumer with the patches of `patches.py`.  It can stop and start single partitions inside a generation."""
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Collection, Coroutine, Mapping, MutableMapping
@@ -18,7 +19,7 @@ from trimtab_agent.engines.faust.transport import log_ends
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.log_ends import LogEnds
-from trimtab_agent.engines.faust.transport.thread import SteeredThread
+from trimtab_agent.engines.faust.transport.thread import GenerationOver, SteeredThread
 from trimtab_agent.engines.faust.transport.until import POLL_S, Check, until
 from trimtab_agent.engines.faust.transport.watcher import Watcher
 
@@ -42,6 +43,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Partitions left out of periodic commits, because a hand-over commits them itself."""
         self.closing_windows: dict[object, frozenset[TP]] = {}
         """Windows that are being closed, with the source partitions of their key groups; drained like begun events."""
+        self._held: dict[TP, int] = {}
+        """Partitions that stand still, each with the offset of the event whose record Kafka refuses."""
+        self._behind: set[TP] = set()
+        """Partitions that have stood still, and whose position may be further than what was committed."""
+        self._writes_from: dict[TP, int] = {}
+        """Where each source partition of this worker began when it came here; events before it are of another time."""
+        self._closed: set[TP] = set()
+        """Source partitions whose events are finished because they leave: what they write now is too late."""
         self._rebalances = 0
         self._changing = False
         """True from a revocation until Faust has started to recover the new assignment and dropped the old recovery."""
@@ -243,12 +252,20 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._sought = self._open = False
         self.watcher.rebalancing()
         self.withheld.clear()  # if a hand-over's commit is refused now, the generation's last commit includes them
+        written_here = dict(self._writes_from)
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
         if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
             self.not_finished("the rebalance continues")
-        await self._on_partitions_revoked(revoked)
-        self.forget(sources | revoked)
+        try:
+            await self._on_partitions_revoked(revoked)
+            if self._held:
+                await self.app.producer.flush()  # what was sent again must not follow what the next owner writes
+        finally:
+            self.transport.guard.refused.leave()
+            self.forget(sources | revoked)
+            self._writes_from = written_here  # those that stay here go on
+            self._closed |= written_here.keys()
 
     async def finish(self) -> None:
         """Finish begun events before Faust stops and clears the queues (patch begun-events-finished)."""
@@ -271,6 +288,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.blocked.clear()
         self._delivered.clear()
         self._restored = {}
+        stay = set() if self.fence.lost else assigned  # without membership, others may have owned them meanwhile
+        self._writes_from = {tp: start for tp, start in self._writes_from.items() if tp in stay}
         try:
             async with asyncio.timeout(FETCH_LIMIT_S):
                 await self.not_waiting_next_records.wait()  # (patch fixed-partitions-during-fetch)
@@ -299,6 +318,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for tp in self.assignment():
             self._position[tp] = self._read_offset[tp] or 0
             self._density.begin(tp, self._position[tp])
+            if not self._is_changelog_tp(tp):
+                self._writes_from.setdefault(tp, self._position[tp])
         self._sought = True
 
     async def _seek_to_start(self, tps: Collection[TP]) -> dict[TP, range]:
@@ -321,7 +342,23 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         was_open, self._open = self._open, self._sought or not self.assignment()
         super().resume_flow()
         if self._open and not was_open:
+            self._closed.clear()
             self.watcher.stable()
+
+    def is_late(self, message: Any) -> bool:
+        """Whether the key group of an event has left since the event was read, or is just leaving.
+
+        Also between a revocation and the end of the recovery.  An event of a channel in memory is in no key group.
+        """
+        tp = message.tp
+        start = self._writes_from.get(tp)
+        if start is None:
+            return tp.topic is not None or self.is_leaving(tp.partition)
+        return tp in self._closed or -1 < message.offset < start  # -1: an event that has skipped the broker
+
+    def is_leaving(self, partition: int) -> bool:
+        """Whether a key group with this partition number is leaving."""
+        return any(tp.partition == partition for tp in self._closed)
 
     # ---- commits
 
@@ -345,7 +382,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         while delivered and delivered[0] in acked:
             acked.discard(delivered[0])
             self._position[tp] = delivered.popleft() + 1
-        return self._position[tp] if self._position.get(tp) != before else None
+        if self._position.get(tp) == before and tp not in self._behind:
+            return None
+        self._behind.discard(tp)
+        return self._position.get(tp)
+
+    async def _commit(self, offsets: MutableMapping[TP, int]) -> bool:
+        """Commit, after the flush, nothing beyond an event that is held (patch stand-at-refused-record)."""
+        for tp in self._held.keys() & offsets.keys():
+            offsets[tp] = max(min(offsets[tp], self._held[tp]), self._committed_offset[tp] or 0)
+        committed: bool = await super()._commit(offsets)
+        return committed
 
     # ---- single partitions, inside a generation
 
@@ -361,15 +408,62 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 self._round[tp].clear()  # the drain loop's iterators over these lists end
 
     def unblock(self, tps: Collection[TP]) -> None:
-        """Deliver records of these partitions again."""
-        self.blocked -= set(tps)
-        self._paused_partitions -= set(tps)
-        self._active_partitions |= set(tps)
+        """Deliver records of these partitions again, and let their events write."""
+        self._closed -= set(tps)
+        going = set(tps) - self._held.keys()
+        self.blocked -= going
+        self._paused_partitions -= going
+        self._active_partitions |= going
 
     async def drain(self, tps: Collection[TP], limit_s: float, check: Check = lambda: None) -> bool:
-        """Take back events that no agent has begun, wait for the begun ones; False if it takes over `limit_s`."""
+        """Take back events that no agent has begun, wait for the begun ones; False if it takes over `limit_s`.
+
+        If it is True, no event of these partitions writes a table any more, until they are unblocked.
+        """
         deadline = time.monotonic() + limit_s
-        return await self.take_back(tps, deadline, check) and await until(lambda: not self._begun(tps), deadline, check)
+        finished = await self.take_back(tps, deadline, check) and await until(
+            lambda: not self._begun(tps), deadline, check
+        )
+        if finished:
+            self._closed |= set(tps)
+        return finished
+
+    # ---- partitions that stand still (patch stand-at-refused-record)
+
+    @property
+    def held(self) -> set[TP]:
+        """Partitions that stand still because Kafka refuses a record of one of their events."""
+        return set(self._held)
+
+    def hold(self, tp: TP, offset: int) -> None:
+        """Deliver and commit nothing of a partition from this event on."""
+        self._held[tp] = min(offset, self._held.get(tp, offset))
+        self._behind.add(tp)
+        self.block({tp})
+
+    async def keep_held(self) -> None:
+        """Take back what was delivered of held partitions; fetch nothing of them, whatever has asked for it."""
+        if held := self.held:
+            self.block(held)
+            await self.take_back(held, time.monotonic() + FETCH_LIMIT_S)
+            with contextlib.suppress(GenerationOver):
+                await self._thread.run(self._thread.stop_fetching, self.app.consumer_generation_id, held)
+
+    def count_as_done(self, tp: TP) -> None:
+        """Let the events of a held partition be committed."""
+        if self._held.pop(tp, None) is not None:
+            self._behind.add(tp)
+
+    async def go_on(self, tp: TP) -> None:
+        """Go on with a held partition after what was delivered of it."""
+        self.count_as_done(tp)
+        positions = {tp: self.next_offset(tp)}
+        self.go_on_at(positions)
+        with contextlib.suppress(GenerationOver):
+            await self._thread.run(self._thread.attach, self.app.consumer_generation_id, positions)
+            self.unblock({tp})
+
+    # ---- what is in work
 
     async def take_back(self, tps: Collection[TP], deadline: float, check: Check = lambda: None) -> bool:
         """Take events of blocked partitions that no agent has begun out of the queues; the next owner reads them again.
@@ -488,7 +582,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._delivered.pop(tp, None)
             self._acked_index.pop(tp, None)
             self._acked.pop(tp, None)
-            self._position[tp] = offset
+            self._position[tp] = self._writes_from[tp] = offset
             self._density.begin(tp, offset)
             self._passed.pop(tp, None)
             self._read_offset[tp] = self._committed_offset[tp] = offset or None
@@ -509,6 +603,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._committed_offset,
             self._delivered,
             self._position,
+            self._held,
+            self._writes_from,
         )
         for known in by_partition:
             for tp in tps:
@@ -516,6 +612,6 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for tp in tps:
             self._density.forget(tp)
             self._passed.pop(tp, None)
-        self._active_partitions -= set(tps)
-        self._paused_partitions -= set(tps)
+        for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
+            marked.difference_update(tps)
         self.in_work.forget(tps)

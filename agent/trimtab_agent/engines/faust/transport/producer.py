@@ -2,33 +2,36 @@
 
 It goes on after a refused record, and no offset is committed after it has failed.
 
-(patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-is-not-written,
-patch leaders-not-forgotten)
+(patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-fails,
+patch impossible-record-refused, patch leaders-not-forgotten)
 """
 
 import asyncio
 import struct
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import aiokafka
 from aiokafka.errors import KafkaError, NoError, for_code
 from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
 from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
+from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.transport.guarded_socket import guard
 
 POLL_S = 0.001
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
-REFUSALS = frozenset({10, 17, 18, 29, 31, 32, 44, 87})
-"""Error codes with which a broker refuses a batch and writes nothing of it: too large, invalid topic, batch too large,
-topic or cluster not authorized, invalid timestamp, against a policy, invalid record."""
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
 epoch, unknown producer."""
+MOST_OVERHEAD = 4096
+"""Bytes of a record beside key and value, as a bound; its size is looked at closely only when it may be too large."""
 BASE_SEQUENCE_AT = 53
 """Where a batch (format 2) has its first sequence number, a signed 32-bit integer."""
 
@@ -142,11 +145,38 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                 await publish(message)
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
+                if refusal(error) is not None:  # the client knows already what the broker would say
+                    sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    sent.set_exception(error.__cause__ or error)
+                    record.channel._on_published(sent, message=message, producer=self, state=defaultdict(lambda: None))
+                    return
                 what = f"a record of {record.channel} with {len(record.value or b'')} bytes"
                 break_off(self.transport.fence, NOT_SENT, what, error)
                 raise
 
         self.buffer._send_pending = publish_or_end
+
+    def send_soon(self, fut: Any) -> None:
+        """Buffer a record.  Raises ImpossibleRecord in the app's event (patch impossible-record-refused).
+
+        What does not fit would end the buffer, and with it each worker that processes the event.
+        """
+        record = fut.message
+        key, value = record.key, record.value
+        for part in (key, value):
+            if type(part) is not bytes and not (part is None or isinstance(part, bytearray | memoryview)):
+                raise ImpossibleRecord(f"{_what(record)}: found a {type(part).__name__}, expected bytes")
+        if len(key or b"") + len(value or b"") + MOST_OVERHEAD > self.max_request_size:
+            headers = record.headers or ()
+            pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+            size = DefaultRecordBatchBuilder.estimate_size_in_bytes(key, value, pairs)
+            if size > self.max_request_size:
+                raise ImpossibleRecord(
+                    f"{_what(record)}: found {size} bytes, expected at most {self.max_request_size} "
+                    "(producer_max_request_size)"
+                )
+        self.transport.guard.let_pass(fut)
+        super().send_soon(fut)
 
     def _end(self, error: Exception) -> None:
         """End the worker without a commit."""
@@ -183,3 +213,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             await fresh.start()
             self._producer = fresh
             await old.stop()
+
+
+def _what(record: Any) -> str:
+    return f"a record of {record.channel} with key {record.key!r:.60}"

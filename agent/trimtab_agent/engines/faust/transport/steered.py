@@ -23,11 +23,14 @@ class SteeredTransport(Transport):  # type: ignore[misc]
         self.fence = fence
         self.settings = settings
         self.watcher = watcher
+        self.guard = StoreGuard(
+            app, fence, on_breach=lambda: self.watcher.breached(), tell=lambda *told: self.watcher.tell(*told)
+        )
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
         self._restore_keys_of_any_type()
-        StoreGuard(self.app, self.fence, lambda: self.watcher.breached()).watch()
+        self.guard.watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer
 

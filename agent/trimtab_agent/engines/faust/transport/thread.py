@@ -159,7 +159,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     async def commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit, unless Faust's flush before it has shown that state was not written.
 
-        (patch end-when-state-is-not-written)
+        (patch end-when-state-fails)
         """
         committed: bool = not self.fence.broken and await super().commit(offsets)
         return committed
@@ -250,8 +250,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         async with asyncio.timeout(limit_s):
             return await self._in_thread(ask())
 
-    async def ends(self, tps: Collection[TP], limit_s: float) -> dict[TP, int]:
-        """The offset at which each partition ends.  Raises KafkaError, and TimeoutError after `limit_s`."""
+    async def ends(self, tps: Collection[TP], limit_s: float | None = None) -> dict[TP, int]:
+        """The offset at which each partition ends now.  Raises KafkaError, and TimeoutError after `limit_s`."""
 
         async def ask() -> dict[TP, int]:
             found = await self._ensure_consumer().end_offsets([_key(tp) for tp in tps])
@@ -347,6 +347,11 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         Faust alone would only stop asking for them.  aiokafka would go on prefetching, and one batch that is never
         taken would hold back all fetches from its broker.
         """
+        self._check_held(tps)
+        self.stop_fetching(generation, tps)
+
+    def stop_fetching(self, generation: int, tps: Collection[TP]) -> None:
+        """Stop fetching these partitions, also those that are held."""
         consumer, assignment = self._live(generation)
         for tp in map(_key, tps):
             assignment._tp_state[tp].pause()
@@ -365,11 +370,20 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             await consumer._coordinator.commit_offsets(assignment, wire)
             self._live(generation)
 
+        self._check_held(offsets)
         try:
             async with asyncio.timeout(limit_s):
                 await self._in_thread(commit())
         except (KafkaError, TimeoutError) as error:
             raise CommitRefused(f"the commit was not accepted: {error!r}") from error
+
+    def _check_held(self, tps: Collection[TP]) -> None:
+        """Raises CommitRefused if one of them stands still, so that not all of its events are done."""
+        if held := sorted(self.consumer.held.intersection(tps)):
+            tp = held[0]
+            raise CommitRefused(
+                f"{tp.topic}/{tp.partition} stands, because Kafka refuses a record of one of its events"
+            )
 
     def _live(self, generation: int) -> tuple[Any, Any]:
         """The consumer and its live assignment.

@@ -24,8 +24,8 @@ class Watcher(Protocol):
     def stable(self) -> None:
         """Tables are restored and sources are open."""
 
-    def tell(self, trouble: Trouble, text: str) -> None:
-        """Something has gone wrong with inputs or state.  Called from any thread."""
+    def tell(self, trouble: Trouble, text: str | None) -> None:
+        """Something has gone wrong with inputs or state; None: no more.  Called from any thread."""
 
     def breached(self) -> None:
         """The worker ends because a changelog was about to overwrite its state.  Called from any thread."""

@@ -9,13 +9,14 @@ from typing import Any
 
 import faust
 import pytest
-from aiokafka.errors import InvalidTimestampError
+from aiokafka.errors import CorruptRecordException, InvalidTimestampError
 from faust.exceptions import PartitionsMismatch
 from faust.streams import _current_event
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
-from trimtab_agent.engines.faust.safety.store_guard import StateBreach
+from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord, LateWrite, StateBreach
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
@@ -43,18 +44,27 @@ class BadApp:
         raise AssertionError(f"no event, but {key!r}")
 
 
-def worker(folder: Path, database: object) -> tuple[Any, SteeredConsumer, Callable[[], None]]:
+def worker(
+    folder: Path, database: object | None, prepare: Callable[[Any], object] = lambda table: None
+) -> tuple[Any, SteeredConsumer, Callable[[], None]]:
     """An app, its consumer, and the writing of its table."""
     app = faust.App("ks", web_enabled=False, store="rocksdb://", datadir=str(folder))
     table = app.Table("sums", partitions=1)
-    watcher: Any = SimpleNamespace(breached=lambda: app.__dict__.update(breaches=app.__dict__.get("breaches", 0) + 1))
+    prepare(table)
+    watcher: Any = SimpleNamespace(
+        breached=lambda: app.__dict__.update(breaches=app.__dict__.get("breaches", 0) + 1),
+        tell=lambda *_: None,
+        rebalancing=lambda: None,
+        stable=lambda: None,
+    )
     transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=watcher)
 
     async def nothing(*_: object) -> None: ...
 
     app.loop = asyncio.get_running_loop()
     store = table.data
-    store._dbs_for_key = lambda _: [database]
+    if database is not None:
+        store._dbs_for_key = lambda _: [database]
     consumer = transport.create_consumer(
         callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
     )
@@ -184,87 +194,234 @@ def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: 
     asyncio.run(follow())
 
 
-def writing(folder: Path, *, active: set[TP], counts: dict[str, int]) -> tuple[Any, SteeredConsumer, list[int]]:
-    """An app whose table is written from an event of partition 0 of `events`; the offsets of its changelog's records.
+class Sent:
+    """The app's producer, which keeps what it should send."""
+
+    def __init__(self, transport: Any) -> None:
+        self.records: list[Any] = []
+        producer = transport.app.producer = transport.create_producer()
+        producer.buffer.put = self.put
+        producer.flush = self.flush
+
+    def put(self, future: Any) -> None:
+        self.records.append(future)
+
+    async def flush(self) -> None: ...
+
+    @property
+    def keys(self) -> list[Any]:
+        return [future.message.key for future in self.records]
+
+
+def writing(
+    folder: Path,
+    *,
+    active: set[TP],
+    counts: dict[str, int] | None = None,
+    prepare: Callable[[Any], object] = lambda table: None,
+) -> tuple[Any, SteeredConsumer, Sent]:
+    """An app with real stores, its consumer that owns partition 0 of `events` from offset 10 on, and what it sends.
 
     `counts` = how many partitions the broker knows of each topic.
     """
-    app, consumer, _ = worker(folder, FullDisk())
+    app, consumer, _ = worker(folder, None, prepare)
     app.assignor._active_tps = active
-    consumer.topic_partitions = counts.get
-    sent: list[int] = []
-    table = app.tables["sums"]
-
-    def send(partition: int, *_: object, **__: object) -> Any:
-        sent.append(partition)
-        return SimpleNamespace(message=SimpleNamespace(partition=partition))
-
-    table.send_changelog = send
-    table.data._db_for_partition = lambda _: SimpleNamespace(put=lambda *_: None)
-    return app, consumer, sent
+    consumer.topic_partitions = (counts or EVEN).get
+    consumer.start_at({SOURCE: 10})
+    return app, consumer, Sent(consumer.transport)
 
 
 class Event:
     """An event of a source, as an agent sees it."""
 
-    def __init__(self, tp: TP) -> None:
-        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=tp.partition)
+    def __init__(self, tp: TP, offset: int) -> None:
+        self.message = SimpleNamespace(tp=tp, topic=tp.topic, partition=tp.partition, offset=offset, timestamp=1e9)
 
 
-def write(app: Any, tp: TP) -> None:
-    """Write the table while an event of this partition is processed."""
-    event = Event(tp)
+def within(event: Event, do: Callable[[], object]) -> None:
+    """Do it while this event is processed."""
     token = _current_event.set(weakref.ref(event))
     try:
-        app.tables["sums"][b"k"] = b"1"
+        do()
     finally:
         _current_event.reset(token)
 
 
+def write(app: Any, tp: TP, offset: int = 12) -> None:
+    """Write the table while an event of this partition is processed."""
+    within(Event(tp, offset), lambda: app.tables["sums"].update({"k": 1}))
+
+
+def stored(app: Any) -> dict[str, Any]:
+    """What the local table has."""
+    app.assignor._active_tps, app.assignor.assigned_actives = {SUMS}, lambda: {SUMS}
+    return dict(app.tables["sums"].data.items())
+
+
 EVEN = {"events": 1, "ks-sums-changelog": 1}
+OWN = {SOURCE, SUMS}
 
 
 def test_a_table_partition_of_this_worker_is_written(tmp_path: Path) -> None:
     async def own() -> None:
-        app, consumer, sent = writing(tmp_path, active={SOURCE, SUMS}, counts=EVEN)
+        app, consumer, sent = writing(tmp_path, active=OWN)
         write(app, SOURCE)
-        assert (sent, consumer.fence.broken) == ([0], False)
+        assert (sent.keys, stored(app), consumer.fence.broken) == ([b'"k"'], {"k": 1}, False)
 
     asyncio.run(own())
 
 
 def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Path) -> None:
     async def foreign() -> None:
-        app, consumer, sent = writing(tmp_path, active={SOURCE}, counts=EVEN)
+        app, consumer, sent = writing(tmp_path, active={SOURCE})
 
         with pytest.raises(StateBreach, match="owns partition 0 of the first topic only"):
             write(app, SOURCE)
         await asyncio.sleep(0.1)
 
-        assert (sent, consumer.fence.broken, app.breaches) == ([], True, 1)
+        assert (sent.keys, consumer.fence.broken, app.breaches) == ([], True, 1)
         assert app.crashed
 
     asyncio.run(foreign())
 
 
-def test_an_event_that_was_begun_before_its_partition_left_ends_no_worker(tmp_path: Path) -> None:
-    async def left() -> None:
-        app, consumer, _ = writing(tmp_path, active=set(), counts=EVEN)
-        write(app, SOURCE)
-        assert not consumer.fence.broken
+async def finished(consumer: SteeredConsumer) -> None:
+    assert await consumer.drain({SOURCE}, 60.0)
 
-    asyncio.run(left())
+
+async def revoked(consumer: SteeredConsumer) -> None:
+    await consumer.on_partitions_revoked({SOURCE})
+
+
+async def given_away(consumer: SteeredConsumer) -> None:
+    consumer.forget({SOURCE})
+    consumer.app.assignor._active_tps = set()
+
+
+async def away_and_back(consumer: SteeredConsumer) -> None:
+    consumer.forget({SOURCE})
+    consumer.start_at({SOURCE: 40})
+
+
+async def membership_lost(consumer: SteeredConsumer) -> None:
+    consumer.fence.lose()
+
+
+WRITES: dict[str, Callable[[Any], object]] = {
+    "set": lambda table: table.__setitem__("k", 2),
+    "delete": lambda table: table.__delitem__("k"),
+    "pop": lambda table: table.pop("k"),
+    "update": lambda table: table.update({"k": 2}),
+    "default": lambda table: table.setdefault("new", 2),
+    "changelog": lambda table: table.send_changelog(0, "k", 2),
+    "store": lambda table: table.data.__setitem__("k", 2),
+    "store delete": lambda table: table.data.__delitem__("k"),
+}
+
+
+@pytest.mark.parametrize("leaves", [finished, revoked, given_away, away_and_back, membership_lost])
+@pytest.mark.parametrize("how", WRITES)
+def test_an_event_whose_key_group_has_left_writes_nothing_and_ends_no_worker(
+    tmp_path: Path, leaves: Callable[[SteeredConsumer], Any], how: str
+) -> None:
+    async def leave() -> None:
+        app, consumer, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        await leaves(consumer)
+        with pytest.raises((LateWrite, Fenced)) as told:
+            within(Event(SOURCE, 12), lambda: WRITES[how](app.tables["sums"]))
+        await asyncio.sleep(0.1)
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+        assert (consumer.fence.broken, app.crashed) == (False, False)
+        if leaves is not membership_lost:
+            assert "table sums, key" in str(told.value)
+            assert "event events/0 offset 12" in str(told.value)
+
+    asyncio.run(leave())
+
+
+def test_late_writes_are_counted_and_told_once_a_minute(tmp_path: Path) -> None:
+    told: list[tuple[Trouble, str | None]] = []
+
+    async def leave() -> int:
+        app, consumer, _ = writing(tmp_path, active=OWN)
+        app.transport = consumer.transport
+        consumer.transport.watcher.tell = lambda *what: told.append(what)
+        await given_away(consumer)
+        for _ in range(3):
+            with pytest.raises(LateWrite):
+                write(app, SOURCE)
+        return int(consumer.transport.guard.late_writes)
+
+    assert asyncio.run(leave()) == 3
+    assert [trouble for trouble, _ in told] == [Trouble.LATE_WRITE]
+    assert "late writes were refused, 1 until" in str(told[0][1])
+
+
+def test_what_stays_here_through_a_rebalance_is_written_by_events_from_before_it(tmp_path: Path) -> None:
+    async def stay() -> dict[str, Any]:
+        app, consumer, _ = writing(tmp_path, active=OWN)
+        await revoked(consumer)
+        consumer._open, consumer._sought = False, True  # Faust has restored, and opens the sources
+        consumer.resume_flow()
+        write(app, SOURCE)
+        return stored(app)
+
+    assert asyncio.run(stay()) == {"k": 1}
+
+
+def test_the_windows_of_a_key_group_that_has_left_are_not_written(tmp_path: Path) -> None:
+    async def leave() -> None:
+        windows: list[Any] = []
+        _, consumer, sent = writing(
+            tmp_path, active=OWN, prepare=lambda table: windows.append(table.tumbling(10.0, expires=60.0))
+        )
+        within(Event(SOURCE, 12), lambda: windows[0].__setitem__("k", 2))
+        await given_away(consumer)
+        with pytest.raises(LateWrite):
+            within(Event(SOURCE, 12), lambda: windows[0].__setitem__("k", 2))
+        assert len(sent.records) == 1
+
+    asyncio.run(leave())
+
+
+def test_a_deletion_leaves_the_same_key_of_other_partitions_alone(tmp_path: Path) -> None:
+    async def delete() -> object:
+        app, _, _ = writing(tmp_path, active=OWN)
+        store = app.tables["sums"].data
+        store._db_for_partition(1).put(b'"k"', b"7")  # a standby
+        write(app, SOURCE)
+        store._key_index.clear()
+        within(Event(SOURCE, 13), lambda: app.tables["sums"].__delitem__("k"))
+        assert stored(app) == {}
+        return store._db_for_partition(1).get(b'"k"')
+
+    assert asyncio.run(delete()) == b"7"
+
+
+def test_a_key_that_is_none_is_refused_before_anything_is_written_and_all_else_goes_on(tmp_path: Path) -> None:
+    async def none() -> None:
+        app, consumer, sent = writing(tmp_path, active=OWN)
+        table = app.tables["sums"]
+        for do in (lambda: table.__setitem__(None, 1), lambda: table.update({"good": 1, None: 1, "never": 1})):
+            with pytest.raises(ImpossibleRecord, match=r"found key None.*sums-changelog/0, event events/0 offset 12"):
+                within(Event(SOURCE, 12), do)
+        write(app, SOURCE)
+        assert (sent.keys, stored(app)) == ([b'"good"', b'"k"'], {"good": 1, "k": 1})
+        assert (consumer.fence.broken, app.crashed) == (False, False)
+
+    asyncio.run(none())
 
 
 def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path) -> None:
     async def grown() -> None:
-        app, consumer, sent = writing(tmp_path, active={SOURCE, SUMS}, counts={**EVEN, "events": 2})
+        app, consumer, sent = writing(tmp_path, active=OWN, counts={**EVEN, "events": 2})
 
         with pytest.raises(PartitionsMismatch, match="has 2 partitions"):
             write(app, SOURCE)
         await asyncio.sleep(0.1)
 
-        assert (sent, consumer.fence.broken, app.breaches) == ([], True, 1)
+        assert (sent.keys, consumer.fence.broken, app.breaches) == ([], True, 1)
         assert app.crashed
 
     asyncio.run(grown())
@@ -273,7 +430,7 @@ def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path)
 @pytest.mark.parametrize(
     ("error", "ends"),
     [
-        pytest.param(InvalidTimestampError(), True, id="the broker refuses it"),
+        pytest.param(CorruptRecordException(), True, id="it is not written, and nobody knows why"),
         pytest.param(Fenced(), False, id="the worker has lost its membership"),
         pytest.param(None, False, id="it is written"),
     ],
@@ -283,6 +440,7 @@ def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_commit
 ) -> None:
     async def publish() -> None:
         app, consumer, _ = worker(tmp_path, FullDisk())
+        app.assignor._active_tps = {SUMS}
         topic = app.tables["sums"].changelog_topic
         future = topic.as_future_message(key=b"k", value=b"1", partition=0)
         sent: asyncio.Future[object] = asyncio.get_running_loop().create_future()

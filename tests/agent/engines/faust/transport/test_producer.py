@@ -7,6 +7,7 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
@@ -14,6 +15,7 @@ from faust.exceptions import ProducerSendError
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
@@ -199,3 +201,53 @@ def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes
         return [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)]
 
     assert asyncio.run(write()) == [1, 1]
+
+
+def buffered(key: object, value: object) -> list[Any]:
+    """What a producer buffers of a record that some event sends."""
+    producer = made()
+    future: Any = SimpleNamespace(message=SimpleNamespace(channel="out", key=key, value=value, headers={"h": b"1"}))
+    kept: list[Any] = []
+    producer.buffer.put = kept.append  # type: ignore[method-assign]
+    producer.send_soon(future)
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        (b"k", b"x" * 999_000, None),
+        (None, b"v", None),
+        (b"k", None, None),
+        (b"k", b"x" * 1_000_000, "bytes, expected at most 1000000 .producer_max_request_size"),
+        (b"k", 7, "found a int, expected bytes"),
+        ("k", b"v", "found a str, expected bytes"),
+    ],
+)
+def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_of_the_buffer(
+    key: object, value: object, complaint: str | None
+) -> None:
+    if complaint is None:
+        assert len(buffered(key, value)) == 1
+    else:
+        with pytest.raises(ImpossibleRecord, match=complaint):
+            buffered(key, value)
+
+
+def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:
+    told: list[BaseException | None] = []
+
+    class Unauthorized(Unsendable):
+        async def publish_message(self, _: Any, *, wait: bool) -> None:
+            raise ProducerSendError("while sending") from TopicAuthorizationFailedError("out")
+
+        def _on_published(self, sent: Any, **_: Any) -> None:
+            told.append(sent.exception())
+
+    async def send() -> bool:
+        producer = made()
+        await producer.buffer._send_pending(Unauthorized())
+        return producer.transport.fence.broken
+
+    assert asyncio.run(send()) is False
+    assert [type(error) for error in told] == [TopicAuthorizationFailedError]
