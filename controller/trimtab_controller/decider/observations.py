@@ -277,14 +277,16 @@ class Observations:
         notes = self._settings.note(view), self.left_alone.told(now, view.app) if view.app is not None else ""
         return "; ".join(filter(None, notes))
 
-    def trial(self, now: float, view: AppView, execution: Execution, idle: Skip) -> Planned | None:
+    def trial(
+        self, now: float, view: AppView, execution: Execution, idle: Skip, draining: Collection[WorkerId]
+    ) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
         newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
         held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
         if together is None or not isinstance(newest, AppView) or held:
             return None
         found = trial_in(now, view, together.fits, execution, self._settings, idle)
-        if found is None or still_free(found, newest) is not None:
+        if found is None or still_free(found, newest, draining) is not None:
             return None
         fits = isinstance(as_a_whole(found, self.budget.use(now, execution, view.app)), Planned)
         return self.with_restores(found, execution) if fits else None
@@ -320,6 +322,14 @@ class Observations:
         app, snapshot = planned.plan.app, self.known.snapshot
         return with_restores(planned, snapshot, state_held(snapshot, app, execution.placements.get(app)))
 
+    def too_early(self, view: AppView, execution: Execution) -> NotReady | None:
+        """Why a view says nothing of the app: it began before its last change ended, and mixes two placements."""
+        changed_at = execution.changed_at(view.app, self.liveness.may_run)
+        if changed_at is None or view.start_s >= changed_at:
+            return None
+        detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
+        return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)
+
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
     ) -> AppView | NotReady:
@@ -335,7 +345,7 @@ class Observations:
         )
         if isinstance(view, NotReady):
             return view
-        if (early := too_early(view, execution)) is not None:
+        if (early := self.too_early(view, execution)) is not None:
             return early
         costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
         view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
@@ -343,12 +353,3 @@ class Observations:
         view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
         view = replace(view, none_direct=self.remote_costs.none_direct(app))
         return self._settings.with_stated_costs(view)
-
-
-def too_early(view: AppView, execution: Execution) -> NotReady | None:
-    """Why a view says nothing of the app any more: it began before its last change ended, and mixes two placements."""
-    changed_at = execution.changed_at(view.app)
-    if changed_at is None or view.start_s >= changed_at:
-        return None
-    detail = f"the window began {changed_at - view.start_s:.1f} s before the last change ended"
-    return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)

@@ -229,7 +229,7 @@ def test_the_stop_of_another_worker_does_not_keep_orphans_waiting(worker: str, w
     stopped = Scaling(command=command, phase=ScalingPhase.DONE, at=1025.0)
     present = replace(two_apps(), scalings={WorkerId(worker): stopped})
     made.on_event(1025.0, ExecutionChanged(execution=present))
-    placed = {}
+    placed: dict[AppId, int] = {}
     for number in (2, 3):
         for action in made.on_event(1010.0 + 10 * number, SnapshotArrived(snapshot=of_two(seen(number, lost=W0)))):
             if isinstance(action, Decided) and isinstance(action.decision, Planned):

@@ -172,7 +172,7 @@ def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(
             app.consumer = SimpleNamespace(from_start={}, set_by_others=frozenset(), thread=None, _committed_offset={})
             kept: Any = SimpleNamespace(conf=SimpleNamespace(tabledir=tmp_path, id="shop"))
             worker.watcher._own_commits = OwnCommits(kept)
-            worker.parts.reconciler.settle = Reconciler().cool  # type: ignore[method-assign]
+            worker.parts.reconciler.settle = Reconciler().cool  # type: ignore[assignment, method-assign]
             monkeypatch.setattr(group_watcher, "set_back", lambda *_: None)
             monkeypatch.setattr(group_watcher, "done_again", lambda *_: AGAIN if from_start else None)
             worker.parts.work.attach(asyncio.get_running_loop())

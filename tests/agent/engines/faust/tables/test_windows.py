@@ -82,10 +82,11 @@ class Worker:
         self.consumer = app._consumer = transport.create_consumer(
             callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
         )
-        self.consumer.topic_partitions = lambda _: 4
+        self.consumer.topic_partitions = lambda _: 4  # type: ignore[method-assign]
         self.consumer._open = True
         self.waiting: int | None = 0
-        self.consumer.backlog = lambda _: self.waiting  # the consumer's thread knows it, which does not run here
+        # The consumer's thread knows it, which does not run here.
+        self.consumer.backlog = lambda _: self.waiting  # type: ignore[assignment, method-assign]
         ownership = Ownership(app, AppId("ks"))
         operator = Operator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
         ownership._operators, ownership._by_topic = {SUMS: operator}, {LOG: operator, SOURCE: operator}
