@@ -183,13 +183,12 @@ class Expiry:
         consumer, before, caught_up = self._app._consumer, windows.awaited, True
         windows.awaited = {}
         for tp in self._sources(partition):
-            waiting = consumer.backlog(tp)
-            if waiting is None:
+            waiting, end = consumer.backlog(tp), consumer.log_end(tp)
+            if waiting is None or end is None:
                 caught_up = False
                 continue
-            at = consumer.next_offset(tp)
-            windows.awaited[tp] = at + waiting
-            caught_up &= waiting == 0 or at >= before.get(tp, math.inf)
+            windows.awaited[tp] = end
+            caught_up &= waiting == 0 or consumer.next_offset(tp) >= before.get(tp, math.inf)
         return caught_up
 
     async def _indexed(self, partition: int, windows: OpenWindows) -> bool:

@@ -556,13 +556,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         What has not been fetched is estimated by what was read before.  What an agent holds without acknowledging it
         does not wait for the worker.
         """
-        if tp not in self._position or not self._thread.fetches(tp):
-            return None
-        if (end := self._ends.newest(tp, self.highwater(tp))) is None:
+        if (end := self.log_end(tp)) is None:
             return None
         unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ())) - self.in_work.counts[tp]
         waiting = self._density.records(tp, end - max(self.next_offset(tp), self._passed.get(tp, 0)))
         return None if waiting is None else waiting + max(0, unfinished)
+
+    def log_end(self, tp: TP) -> int | None:
+        """The offset at which the log ends, as far as is known; None if that is unknown, or it is not fetched here."""
+        if tp not in self._position or not self._thread.fetches(tp):
+            return None
+        return self._ends.newest(tp, self.highwater(tp))
 
     def out_of_reach(self, tps: Collection[TP] | None = None) -> str | None:
         """Which broker does not answer that has one of these (all) partitions; None: all answer, as far as is known."""

@@ -87,6 +87,7 @@ class Worker:
         self.waiting: int | None = 0
         # The consumer's thread knows it, which does not run here.
         self.consumer.backlog = lambda _: self.waiting  # type: ignore[assignment, method-assign]
+        self.consumer.log_end = lambda tp: self.consumer.next_offset(tp) + (self.waiting or 0)  # type: ignore[method-assign]
         ownership = Ownership(app, AppId("ks"))
         operator = Operator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
         ownership._operators, ownership._by_topic = {SUMS: operator}, {LOG: operator, SOURCE: operator}
