@@ -162,7 +162,8 @@ def test_the_log_of_a_worker_has_a_limit_and_its_end_is_kept(folder: Path, monke
     monkeypatch.setattr(processes_module, "MAX_LOG_BYTES", 1_000)
     monkeypatch.setattr(processes_module, "KEPT_LOG_BYTES", 10)
     started, log = processes(folder), folder / "w0.log"
-    program = f"import sys; print('x' * 2_000 + ' end', flush=True); sys.stdin = open({str(folder / 'go')!r}); print(1)"
+    line = "sys.stdout.write('x' * 2_000 + ' end\\n'); sys.stdout.flush()"
+    program = f"import sys; {line}; sys.stdin = open({str(folder / 'go')!r}); print(1)"
     os.mkfifo(folder / "go")
     started.ensure(worker(program))
     while not (folder / "w0.log.1").exists():
