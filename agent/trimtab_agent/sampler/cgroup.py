@@ -75,8 +75,11 @@ def _group(line: str, controller: str | None) -> str | None:
 
 def _mount(line: str, controller: str | None) -> tuple[str, str] | None:
     left, _, right = line.partition(" - ")
-    words, (kind, *_, options) = left.split(), right.split() or [""]
-    fits = kind == "cgroup2" if controller is None else kind == "cgroup" and controller in options.split(",")
+    words, of_kind = left.split(), right.split() or [""]
+    if controller is None:
+        fits = of_kind[0] == "cgroup2"
+    else:
+        fits = of_kind[0] == "cgroup" and controller in of_kind[-1].split(",")
     return (words[3], words[4]) if fits and len(words) >= 5 else None
 
 

@@ -123,8 +123,9 @@ def _round_document(row: Round) -> dict[str, Any]:
 
 
 def _handover_document(row: Handover) -> dict[str, Any]:
+    names = [name for name in Handover.__slots__ if name not in ("lacking_bytes", "priority", "refusal")]
     return {
-        **{name: getattr(row, name) for name in Handover.__slots__ if name not in ("lacking_bytes", "priority")},
+        **{name: getattr(row, name) for name in names},
         "key_groups": [str(key_group) for key_group in row.key_groups],
         "previous": [list(owners) for owners in row.previous],
         "prepare": row.prepare.document() if row.prepare else None,

@@ -79,7 +79,7 @@ def lead(data: bytes) -> None:
         assert OURS.board.refused.total() == before, "a true member refuses what it is given"
         OURS.assignor._assignment.actives.clear()
 
-    counted(OURS.board.refused, assign)
+    counted(OURS.board.refused, assign, parts=2)  # layout and copies are read apart
 
 
 def follow(data: bytes) -> None:

@@ -1,12 +1,13 @@
 """confluent_kafka as far as the controller uses it, over the model of the broker."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import ConfigResource
 
 from tests.sim.simulated.broker import Broker, Headers, Stored, Unsent
 from trimtab_protocol.messages.names import Topics, topic_settings
@@ -214,6 +215,16 @@ class SimulatedAdmin:
                 answer.set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT, "cut off", False, True)))
         return answers
 
+    def describe_configs(
+        self, resources: Collection[ConfigResource], request_timeout: float
+    ) -> dict[ConfigResource, Future[Any]]:
+        wanted = {each.name: each.configuration for each in topic_settings(Topics(self._process.cluster))}
+        answers: dict[ConfigResource, Future[Any]] = {resource: Future() for resource in resources}
+        for resource, answer in answers.items():
+            found = {key: SimpleNamespace(value=value, source=None) for key, value in wanted[resource.name].items()}
+            answer.set_result(found)
+        return answers
+
 
 def check_connected(process: Process) -> None:
     if not process.connected:
@@ -222,8 +233,12 @@ def check_connected(process: Process) -> None:
 
 def list_topics(process: Process) -> Any:
     check_connected(process)
-    names = [settings.name for settings in topic_settings(Topics(process.cluster))]
-    return SimpleNamespace(topics={name: SimpleNamespace(error=None, partitions={0: None}) for name in names})
+    wanted = topic_settings(Topics(process.cluster))
+    return SimpleNamespace(
+        topics={
+            each.name: SimpleNamespace(error=None, partitions=dict.fromkeys(range(each.partitions))) for each in wanted
+        }
+    )
 
 
 def pause(seconds: float, stopping: Callable[[], bool]) -> None:
