@@ -49,8 +49,6 @@ def run(args: argparse.Namespace) -> int:
             print(f"trimtab controller: {args.config}: {missing}", file=sys.stderr)
             return BAD_CONFIGURATION
         log.warning("%s; only moves wait for peaks", missing)
-    if args.act:
-        log.info("this controller %s (plans, scaling, forecast, guard)", configuration.anomalies.text)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
