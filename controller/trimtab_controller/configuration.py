@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from trimtab_controller.decider.first import First
 from trimtab_controller.decider.forecast.settings import ForecastSettings, read_forecast
 from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.operators.anomalies import Anomalies, anomalies_of, with_anomalies
 from trimtab_controller.decider.operators.modes import PlanSettings, read_plans
 from trimtab_controller.decider.rules.reading import read_rules
 from trimtab_controller.decider.rules.rule import Rule
@@ -68,7 +67,6 @@ class Configuration:
     lease_s: float = LEASE_S
     rules: tuple[Rule, ...] = ()
     forecast: ForecastSettings = ForecastSettings()  # noqa: RUF009 - frozen
-    anomalies: Anomalies = Anomalies()  # noqa: RUF009 - frozen
 
 
 def load(path: Path) -> Configuration:
@@ -92,8 +90,7 @@ def parse(path: Path) -> dict[str, Any]:
 
 def decode(document: Mapping[str, Any]) -> Configuration:
     """Decode a parsed document; raises BadMessage."""
-    expanded, against = with_anomalies(document)
-    fields = Fields(expanded, "")
+    fields = Fields(document, "")
     controller, kafka = fields.fields("controller"), fields.fields("kafka")
     stream = read_stream_settings(fields.take("stream") or {}, "stream")
     balance, solver_time_limit_s, needs = _read_balance(_section(fields, "balance"), stream)
@@ -123,19 +120,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     )
     controller.done()
     fields.done()
-    if against:
-        raise against[0]
-    return replace(configuration, anomalies=_anomalies(configuration))
-
-
-def _anomalies(found: Configuration) -> Anomalies:
-    return anomalies_of(
-        plans=found.plans.mode,
-        freeze=found.plans.times.freeze,
-        scaling=found.scaling.mode,
-        forecast=found.forecast.mode,
-        guard=found.execution.guard.mode,
-    )
+    return configuration
 
 
 def _section(fields: Fields, name: str) -> Fields:

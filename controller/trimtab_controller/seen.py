@@ -17,7 +17,6 @@ CALM = frozenset(
     {
         SkipReason.INSIDE_BAND,
         SkipReason.INSIDE_NOISE,
-        SkipReason.PEAK_PASSES,
         SkipReason.PLANS_FROZEN,
         SkipReason.TOO_SOON,
         SkipReason.PLAN_IN_FLIGHT,

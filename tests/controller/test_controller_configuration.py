@@ -110,13 +110,6 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
         read(tmp_path, LEAST + "[forecast]\nstep_s = 60")
 
 
-def test_how_long_moves_wait_for_a_peak_has_limits(tmp_path: Path) -> None:
-    assert read(tmp_path, LEAST).forecast.hold_moves_s == 3600.0
-    assert read(tmp_path, LEAST + "[forecast]\nhold_moves_s = 0").forecast.hold_moves_s == 0.0
-    with pytest.raises(BadConfiguration, match=r"forecast.hold_moves_s: found 7201, expected"):
-        read(tmp_path, LEAST + "[forecast]\nhold_moves_s = 7201")
-
-
 def test_a_missing_package_for_forecasts_is_named_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,8 +123,8 @@ def test_a_missing_package_for_forecasts_is_named_before_anything_starts(
     assert missing_for_forecasts(found) == told
 
 
-def test_without_that_package_a_controller_starts_as_long_as_moves_may_wait_for_peaks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_without_that_package_a_controller_with_forecasts_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     begun: list[Configuration] = []
     module = "trimtab_controller.cli.controller"
@@ -139,14 +132,14 @@ def test_without_that_package_a_controller_starts_as_long_as_moves_may_wait_for_
     monkeypatch.setattr(f"{module}._look_on", lambda configuration, *_: begun.append(configuration))
     monkeypatch.setattr(f"{module}.signal.signal", lambda *_: None)
 
-    def started(hold_moves_s: float) -> int:
+    def started(mode: str) -> int:
         path = tmp_path / "controller.toml"
-        path.write_text(f'{LEAST}[forecast]\nmode = "act"\nhold_moves_s = {hold_moves_s}\n')
+        path.write_text(f'{LEAST}[forecast]\nmode = "{mode}"\n')
         return run(argparse.Namespace(config=path, act=False))
 
-    assert (started(0.0), len(begun)) == (2, 0)
-    assert (started(600.0), len(begun)) == (0, 1)
-    assert "cannot be forecast without statsmodels" in caplog.text
+    assert (started("act"), len(begun)) == (2, 0)
+    assert "cannot be forecast without statsmodels" in capsys.readouterr().err
+    assert (started("off"), len(begun)) == (0, 1)
 
 
 @pytest.mark.parametrize(

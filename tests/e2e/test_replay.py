@@ -33,4 +33,4 @@ def test_the_recorded_windows_are_replayed_under_other_settings(world: World) ->
     assert "as done" in shown
     assert "load distance, mean (pp)" in shown
     refused = world.trimtab("replay", "--set", "kafka.x=1", code=2)
-    assert "expected a key of balance, execution, forecast, scaling" in refused
+    assert "expected a key of balance, execution, scaling" in refused

@@ -45,12 +45,8 @@ def run(args: argparse.Namespace) -> int:
         return BAD_CONFIGURATION
     _check_stream_modules(configuration)
     if (missing := missing_for_forecasts(configuration)) is not None:
-        if not configuration.forecast.hold_moves_s:
-            print(f"trimtab controller: {args.config}: {missing}", file=sys.stderr)
-            return BAD_CONFIGURATION
-        log.warning("%s; only moves wait for peaks", missing)
-    if args.act:
-        log.info("this controller %s (plans, scaling, forecast, guard)", configuration.anomalies.text)
+        print(f"trimtab controller: {args.config}: {missing}", file=sys.stderr)
+        return BAD_CONFIGURATION
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -79,10 +75,7 @@ def _check_stream_modules(configuration: Configuration) -> None:
 
 
 def missing_for_forecasts(configuration: Configuration) -> str | None:
-    """What is wrong if forecasts of the demand are wanted and cannot be made; None if nothing is.
-
-    Forecasts for moves need no package: the controller goes on where these are wanted.
-    """
+    """What is wrong if forecasts of the demand are wanted and cannot be made; None if nothing is."""
     mode = configuration.forecast.mode
     if mode is ForecastMode.OFF or find_spec(FORECAST_PACKAGE) is not None:
         return None

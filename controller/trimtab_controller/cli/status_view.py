@@ -190,7 +190,6 @@ def _app(app: AppStatus, at: float) -> Text:
         text.append(f"\nsize: {app.size.text}{_starts(app.size)}{_own(app.size)}")
     if app.forecast is not None:
         text.append(f"\nforecast: {app.forecast.text}")
-        text.append("" if app.forecast.moves is None else f"\nforecast for moves: {app.forecast.moves}")
     return text
 
 

@@ -146,7 +146,7 @@ class AppDecisions:
             # Nothing can move for the drain or the rule that it was for.
             balance = replace(wanted, reason=found.plan.reason, detail=found.plan.detail)
             found = present.seen.hold(now, balance, present.execution) or found
-        return present.seen.wait_for_peak(now, wanted.view, found, present.execution, present.learned)
+        return found
 
     def _instead_of(self, now: float, skip: Skip) -> Decision:
         """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""

@@ -31,9 +31,9 @@ class Known:
     number of workers of each app.  `capacity`: hosts, and how much more fits.  `local_sends`: per app, the share of the
     tuples between key groups that skipped the broker; missing while unknown.  `together`: per app, what collocation can
     bring.  `following`: per app, what following a key group costs, as a share of its load; missing while unmeasured.
-    `forecasts`: the demand to come of each app; `forecast_moves`: how good the forecasts are that moves may wait for.
-    `rules`: those of controller.toml and of operators.  `awaited`: the owners in placements that are away and may come
-    back any moment.  `revoked`: hosts whose key is revoked, so that what is said for them is dropped.
+    `forecasts`: the demand to come of each app.  `rules`: those of controller.toml and of operators.  `awaited`: the
+    owners in placements that are away and may come back any moment.  `revoked`: hosts whose key is revoked, so that
+    what is said for them is dropped.
     """
 
     snapshot: Snapshot | None = None
@@ -52,7 +52,6 @@ class Known:
     together: dict[AppId, Together] = field(default_factory=dict)
     following: dict[AppId, float] = field(default_factory=dict)
     forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
-    forecast_moves: dict[AppId, str] = field(default_factory=dict)
     rules: tuple[KnownRule, ...] = ()
     awaited: frozenset[WorkerId] = frozenset()
     revoked: frozenset[HostId] = frozenset()

@@ -13,7 +13,6 @@ from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
 from trimtab_controller.decider.drained import drain_concerns
 from trimtab_controller.decider.events import RoundMeasured
-from trimtab_controller.decider.forecast.pay_back import Costs
 from trimtab_controller.decider.guarded import backs_off, guard_concerns
 from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
@@ -155,7 +154,6 @@ class Observations:
             hosts=self.hosts,
         )
         self.sizes.see(seen, execution, intents, settled)
-        self.sizes.forecasts.moves.see(views, evaluations, self._settings.load_distance)
         off = {each for workers in maintained.values() for each in workers}
         drained = drain_concerns(execution, snapshot, draining, intents)
         self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off, drained=drained)
@@ -201,7 +199,6 @@ class Observations:
             local_sends=local_sends(seen.snapshot),
             together=self._together(views),
             forecasts=self.sizes.forecasts.told(),
-            forecast_moves=self.sizes.forecasts.moves.told(),
         )
 
     def _together(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, Together]:
@@ -295,19 +292,6 @@ class Observations:
         """The reason to make no plan for balance: the guard, or the last plans missed.  Drains continue."""
         stop = self._unforgiven(execution).get(wanted.view.app)
         return (None if wanted.must_move else backs_off(now, stop)) or self.predictions.hold(wanted)
-
-    def wait_for_peak(
-        self, now: float, view: AppView, found: Planned | Skip, execution: Execution, learned: LearnedRestores
-    ) -> Planned | Skip:
-        """What was found, or, of a plan for balance, that it waits for a peak to pass."""
-        if isinstance(found, Skip):
-            return found
-
-        def costs() -> Costs:
-            held = state_held(self.known.snapshot, view.app, execution.placements.get(view.app))
-            return Costs(restores=learned, held=held, pause_s=self.budget.use(now, execution, view.app).pause_s)
-
-        return self.sizes.forecasts.moves.judged(now, view, found, self._settings, costs)
 
     def forgive(self, execution: Execution) -> None:
         """Let no earlier plan hold up the next one, because an operator has resumed, who has looked at them."""

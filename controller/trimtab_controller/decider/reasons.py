@@ -23,7 +23,6 @@ class SkipReason(StrEnum):
     SOLVER_FAILED = "solver_failed"
     PLANS_MISS = "plans_miss"
     JOB_SUFFERS = "job_suffers"
-    PEAK_PASSES = "peak_passes"
     NO_SNAPSHOT = "no_snapshot"
     STALE_SNAPSHOT = "stale_snapshot"
     LOW_COVERAGE = "low_coverage"

@@ -327,13 +327,9 @@ class PaceChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardActed:
-    """The guard has ended a plan, or has judged what of it is to be moved back: for log and metrics.
-
-    `ended` False: it would have, but only says so.
-    """
+    """The guard has ended a plan, or has judged what of it is to be moved back: for log and metrics."""
 
     stop: GuardStop
-    ended: bool = True
 
 
 Action = Publish | RestoreEnded | HandoverEnded | RoundEnded | PaceChanged | GuardActed

@@ -89,16 +89,13 @@ class Guard:
         return actions
 
     def _end(self, step: Step, row: Round, told: str) -> list[Action]:
-        """End the plan and remember what it has moved, or only say so; nothing if the guard leaves such plans alone."""
+        """End the plan and remember what it has moved; nothing if the guard leaves such plans alone."""
         self._windows.pop(row.app, None)
         self._pauses.pop(row.app, None)
         settings = self._limits.guard
         open_left = any(each.phase not in ENDED for each in row.handovers)
         if settings.mode is GuardMode.OFF or row.kind not in GUARDED or row.stopped is not None or not open_left:
             return []
-        if settings.mode is GuardMode.CHECK:
-            stop = GuardStop(app=row.app, plan=row.plan, at=step.now, until=step.now, detail=told, back_by=step.now)
-            return [GuardActed(stop=stop, ended=False)]
         before = step.execution.guarded.get(row.app)
         again = before is not None and step.now <= before.until + REMEMBERED_S
         times = before.times + 1 if before is not None and again else 1

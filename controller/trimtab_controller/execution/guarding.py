@@ -19,7 +19,6 @@ class GuardMode(StrEnum):
     """What the guard does when a job suffers from a plan although its pace is at one hand-over at a time."""
 
     OFF = "off"
-    CHECK = "check"  # it says so, and the plan goes on
     STOP = "stop"  # it ends the plan; what has moved stays
     ROLL_BACK = "roll-back"  # and moves back what made a worker fall behind
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from confluent_kafka import Message
 
 from trimtab_controller.decider.forecast.history import KEY_PREFIX, DemandRecord, decode_demand, series_of
-from trimtab_controller.decider.forecast.pattern_records import KEY_PREFIX as PATTERN_PREFIX
-from trimtab_controller.decider.forecast.pattern_records import PatternRecord, decode_pattern, patterns_of
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.forecast.settings import ForecastSettings
 from trimtab_controller.kafka.publisher import Record
@@ -26,22 +24,17 @@ def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> 
         return forecasts
     newest: dict[bytes, bytes | None] = {}
     for message in messages:
-        if (key := message.key() or b"").startswith((KEY_PREFIX, PATTERN_PREFIX)):
+        if (key := message.key() or b"").startswith(KEY_PREFIX):
             newest[key] = message.value()
     demand: list[DemandRecord] = []
-    loads: list[PatternRecord] = []
     for key, value in newest.items():
         if value is None:
             continue
         try:
-            if key.startswith(PATTERN_PREFIX):
-                loads.append(decode_pattern(value))
-            else:
-                demand.append(decode_demand(value))
+            demand.append(decode_demand(value))
         except BadMessage as error:
             log.warning("cannot read the record %r of demand, so it counts as unknown: %s", key, error)
-    patterns = patterns_of(loads) if settings.hold_moves_s > 0.0 else {}
-    return Forecasts(settings=settings, series=series_of(demand), patterns=patterns)
+    return Forecasts(settings=settings, series=series_of(demand))
 
 
 class Forecasting:

@@ -270,7 +270,7 @@ def _apps(now: float, decider: Decider, execution: Execution) -> tuple[AppStatus
                 stale_key_groups=gaps.stale if gaps else None,
                 unknown_load=gaps.share if gaps else None,
                 size=_size(decider.known.sizes.get(app), execution.sizes.get(app, AppSize())),
-                forecast=forecast_status(decider.known.forecasts.get(app), decider.known.forecast_moves.get(app)),
+                forecast=forecast_status(decider.known.forecasts.get(app)),
                 capacity=CapacityStatus(
                     headroom=headroom.as_placed if headroom else None,
                     potential=headroom.potential if headroom else None,

@@ -6,8 +6,8 @@ from trimtab_models.forecast import Accuracy
 from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
 
 
-def forecast_status(told: ForecastTold | None, moves: str | None) -> ForecastStatus | None:
-    """The status of a forecast; None if nothing is forecast.  `moves` = of the forecasts that moves may wait for."""
+def forecast_status(told: ForecastTold | None) -> ForecastStatus | None:
+    """The status of a forecast; None if nothing is forecast."""
     if told is None:
         return None
     return ForecastStatus(
@@ -22,7 +22,6 @@ def forecast_status(told: ForecastTold | None, moves: str | None) -> ForecastSta
         ahead_at=told.ahead_at,
         step_s=None if told.ahead_at is None else float(STEP_S),
         ahead=tuple(round(each, DIGITS) for each in told.ahead),
-        moves=moves,
     )
 
 

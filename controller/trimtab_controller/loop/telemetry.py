@@ -180,10 +180,6 @@ class Telemetry:
     def guard_acted(self, event: GuardActed) -> None:
         """Report that the guard has ended a plan, or judged what of it goes back."""
         stop = event.stop
-        if not event.ended:
-            self._metrics.handovers.guard_told(stop.app)
-            log.warning("%s: plan %s goes on, since [guard] mode is check: %s", stop.app, stop.plan, stop.detail)
-            return
         if stop.back_by is None or stop.at == stop.back_by:
             self._metrics.handovers.guard_stopped(stop.app)
         log.warning("%s: %s", stop.app, guard.told(stop))

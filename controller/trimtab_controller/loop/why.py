@@ -40,7 +40,6 @@ HELD_UP = frozenset(
         SkipReason.PLANS_FROZEN,
         SkipReason.PLANS_MISS,
         SkipReason.JOB_SUFFERS,
-        SkipReason.PEAK_PASSES,
     }
 )
 """Reasons for which no plan for balance begins, whatever the loads are."""

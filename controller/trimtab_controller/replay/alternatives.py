@@ -9,7 +9,7 @@ from typing import Any
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode
 from trimtab_protocol.messages.decode import BadMessage
 
-SECTIONS = ("balance", "execution", "forecast", "scaling")
+SECTIONS = ("balance", "execution", "scaling")
 """The sections whose keys a replay may set; the others do not change what is decided about recorded windows."""
 AS_CONFIGURED = "as configured"
 MAX_ALTERNATIVES = 8

@@ -3,9 +3,8 @@
 The number of workers is as recorded, except of apps with `[scaling] mode = "act"`: their size is the replay's own
 (see `workers.py`).  Demand is as recorded all the same, though it follows the size: a job with too few workers falls
 behind, and one that is given more catches up.  Of what operators asked for, their rules are kept while they were
-wanted; nothing else is repeated.  Moves wait for peaks that pass, as `[forecast]` says and earlier windows show.  A
-key group whose worker of the replay no longer runs goes where it was recorded, as the consumer group would have moved
-it.
+wanted; nothing else is repeated, and nothing is forecast.  A key group whose worker of the replay no longer runs goes
+where it was recorded, as the consumer group would have moved it.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,6 @@ from dataclasses import replace
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Resized, Skip
-from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.operators.modes import PlanSettings
@@ -60,7 +58,6 @@ class Replay:
             plans=replace(PlanSettings(), keep_moved_s=configuration.plans.keep_moved_s),
             rules=configuration.rules,
             budget=self._execution.budget,
-            forecasts=Forecasts(settings=configuration.forecast),
         )
         self._cluster = ReplayedCluster(pace)
         self._workers = ReplayedWorkers(configuration.scaling)

@@ -124,7 +124,7 @@ class Topics:
 
     @property
     def journal(self) -> str:
-        """Controller -> controller. Key: `execution`, `demand/APP/DAY`, `pattern/APP/STEP`. For a successor."""
+        """Controller -> controller. Key: `execution`, `demand/APP/DAY`. For a successor."""
         return f"trimtab.{self.cluster}.journal"
 
     @property

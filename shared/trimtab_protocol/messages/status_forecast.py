@@ -36,8 +36,7 @@ class ForecastStatus:
     `peak_cores` = the highest demand until a worker that is started now runs.  It repeats by `period_s`, and was fitted
     `at`.  `known_s` = time of which the demand is known.  `near` = how good forecasts until a worker runs were, `far` =
     those within the delay of a scale-in.  `used`: the number of workers follows the forecast.  `ahead` = the mean
-    demand in cores of each `step_s` from `ahead_at` on; none if there is no forecast now.  `moves` = how good the
-    forecasts of the workers' loads are, by which moves for balance may wait; None: not told, or no such forecast.
+    demand in cores of each `step_s` from `ahead_at` on; none if there is no forecast now.
     """
 
     text: str
@@ -51,7 +50,6 @@ class ForecastStatus:
     ahead_at: float | None = None
     step_s: float | None = None
     ahead: tuple[float, ...] = ()
-    moves: str | None = None
 
 
 def read_forecast_status(fields: Fields) -> ForecastStatus:
@@ -70,7 +68,6 @@ def read_forecast_status(fields: Fields) -> ForecastStatus:
         ahead=tuple(check_number(each, at, 0.0, MAX_CORES) for at, each in fields.items("ahead", limit=MAX_AHEAD))
         if fields.has("ahead")
         else (),
-        moves=fields.optional("moves", lambda name: fields.text(name, limit=4000)),
     )
 
 

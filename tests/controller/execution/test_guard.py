@@ -260,12 +260,3 @@ def test_the_journal_has_what_a_successor_needs() -> None:
     successor = ExecutionMachine("c", GUARDED, replace(machine.state, generation=2))
     [judged] = acted(successor.on_event(T0 + 50, window(T0 + 48, 20.0, w0=1.0)))
     assert judged.moves == STOP.moves
-
-
-def test_a_guard_that_only_checks_says_so_and_lets_the_plan_go_on() -> None:
-    machine = begun(mode=GuardMode.CHECK)
-    [told] = [each for each in suffered(machine) if isinstance(each, GuardActed)]
-    assert (told.ended, told.stop.plan, told.stop.detail) == (False, "1.2", STOP.detail)
-    row = machine.state.rounds[APP]
-    assert (row.stopped, row.ended_at, machine.state.guarded) == (None, None, {})
-    assert acted(machine.on_event(T0 + 40, window(T0 + 38, 20.0))) == [], "it counts anew"

@@ -1,20 +1,18 @@
 """Forecasts beside the loop: what is asked, learned, recorded and recalled, and how it is told."""
 
-from dataclasses import replace
-
 import numpy as np
+import pytest
 
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, encode_demand, key_of
-from trimtab_controller.decider.forecast.pattern_records import PatternRecord, encode_pattern, key_of_pattern
 from trimtab_controller.decider.forecast.rounds import Forecasts, ForecastTold, Times
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_controller.loop.forecasting import Forecasting, recalled_demand
 from trimtab_controller.loop.status_forecast import forecast_status
 from trimtab_controller.solver.forecast_answer import ForecastAnswer, ForecastQuestion
 from trimtab_models.forecast import Accuracy, Error, NotFitted
-from trimtab_protocol.messages.names import AppId, OperatorId, Topics
+from trimtab_protocol.messages.names import AppId, Topics
 
-APP, SUMS, TOPICS = AppId("orders"), OperatorId("sums"), Topics("c")
+APP, TOPICS = AppId("orders"), Topics("c")
 ADVISE = ForecastSettings(mode=ForecastMode.ADVISE)
 BEGIN_S = 20_000 * 86_400.0
 
@@ -87,32 +85,22 @@ def test_the_demand_goes_to_the_journal_under_keys_of_its_own() -> None:
     assert (record.topic, record.key, record.signed) == (TOPICS.journal, b"demand/orders/20004", False)
 
 
-def test_a_successor_recalls_what_it_can_read() -> None:
+def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) -> None:
     messages = [
         Told(key_of(APP, 20_000), encode_demand(APP, 20_000, [1.0, None, 2.0])),
         Told(key_of(APP, 20_001), b"broken"),
         Told(key_of(APP, 20_002), encode_demand(APP, 20_002, [5.0])),
         Told(key_of(APP, 20_003), None),
         Told(b"execution", b"{}"),
+        Told(b"pattern/orders/7", b"a record that an earlier build has left"),
     ]
     found = recalled_demand(messages, ADVISE).series[APP]
     known = [(place, value) for place, value in enumerate(found.values) if value == value]
     assert (found.first, known) == (20_000 * DAY, [(0, 1.0), (2, 2.0), (2 * DAY, 5.0)])
+    assert [each.getMessage().partition(",")[0] for each in caplog.records] == [
+        "cannot read the record b'demand/orders/20001' of demand"
+    ], "and says what it cannot read; what is not demand is none of its business"
     assert recalled_demand(messages, ForecastSettings()).series == {}
-
-
-def test_a_successor_recalls_the_loads_of_key_groups() -> None:
-    record = PatternRecord(app=APP, step=20_000 * DAY + 7, days=2, loads={SUMS: b"\x00\x49\x00\x7e"}, errors={})
-    messages = [
-        Told(key_of_pattern(APP, 7), encode_pattern(record)),
-        Told(key_of_pattern(APP, 8), b"broken"),
-        Told(key_of_pattern(APP, 9), None),
-    ]
-    pattern = recalled_demand(messages, ADVISE).moves.patterns[APP]
-    assert (pattern.sizes, pattern.recorded(), pattern.rows[7, 0]) == ({SUMS: 2}, [7], 10.0)
-    assert np.isnan(pattern.rows[7, 1])
-    for settings in (ForecastSettings(), replace(ADVISE, hold_moves_s=0.0)):
-        assert recalled_demand(messages, settings).moves.patterns == {}
 
 
 def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.ACT) -> ForecastTold:
@@ -125,25 +113,24 @@ def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.
 
 
 def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> None:
-    found = forecast_status(told(better=True, used=True), "none: 3 h")
+    found = forecast_status(told(better=True, used=True))
     assert found is not None
     errors = "mean error 0.10 cores (3 %), of the last value 0.50 (12 %)"
     assert found.text == f"5.20 cores at most, 10 min ahead; {errors}"
     assert found.near is not None
     assert (found.near.horizon_s, found.near.error, found.near.last_error, found.near.better) == (600.0, 0.1, 0.5, True)
-    assert found.moves == "none: 3 h"
     assert (found.ahead_at, found.step_s, found.ahead) == (600.0, 300.0, (5.1235, 5.2))
-    advised = forecast_status(told(better=True, mode=ForecastMode.ADVISE), None)
+    advised = forecast_status(told(better=True, mode=ForecastMode.ADVISE))
     assert advised is not None
     assert advised.text == f"{found.text} (advise: nothing follows it)"
-    worse = forecast_status(told(better=False), None)
+    worse = forecast_status(told(better=False))
     assert worse is not None
     assert worse.text.endswith("of the last value 0.50 (12 %), so it is not used")
 
 
 def test_why_there_is_no_forecast_is_told() -> None:
-    none = forecast_status(ForecastTold(known_s=3600.0, why="1.0 of 73.1 h of history"), None)
+    none = forecast_status(ForecastTold(known_s=3600.0, why="1.0 of 73.1 h of history"))
     assert none is not None
     assert (none.text, none.used, none.peak_cores) == ("none: 1.0 of 73.1 h of history", False, None)
     assert (none.ahead_at, none.step_s, none.ahead) == (None, None, ())
-    assert forecast_status(None, None) is None
+    assert forecast_status(None) is None

@@ -103,10 +103,10 @@ def test_a_worker_that_is_no_standby_is_shown() -> None:
     )
 
 
-@pytest.mark.parametrize(("reason", "age_s", "waits"), [("peak_passes", 90.0, True), ("peak_passes", 130.0, False)])
-def test_that_moves_wait_for_a_peak_is_told(reason: str, age_s: float, waits: bool) -> None:
-    text = "nothing: app: load distance 20.0 above 5.0, held: the peak is forecast to pass in 4 min"
-    row = DecisionStatus(at=1000.0 - age_s, kind="skip", reason=reason, text=text, app=APP)
+@pytest.mark.parametrize(("age_s", "waits"), [(90.0, True), (130.0, False)])
+def test_that_plans_wait_is_told_while_the_decision_is_new(age_s: float, waits: bool) -> None:
+    text = "nothing: app: plans may begin from Sat 28 Nov 02:00 (UTC) on, in 7 h 12 min"
+    row = DecisionStatus(at=1000.0 - age_s, kind="skip", reason="plans_frozen", text=text, app=APP)
     status = replace(STATUS, at=1000.0, decisions=(row, replace(row, app=AppId("other"), reason="inside_band")))
     found = why_here(kg(1), known(), EXECUTION, EVENTS, status)
     assert found.stays == (text.removeprefix("nothing: app: ") if waits else None)

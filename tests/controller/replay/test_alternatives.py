@@ -32,9 +32,9 @@ def test_each_set_is_a_column_and_leaves_the_other_keys_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("load_distance=3", "'load_distance', expected a key of balance, execution, forecast"),
-        ("kafka.bootstrap_servers=x", "'kafka', expected a key of balance, execution, forecast"),
-        ("balance=3", "'balance', expected a key of balance, execution, forecast"),
+        ("load_distance=3", "'load_distance', expected a key of balance, execution, scaling"),
+        ("kafka.bootstrap_servers=x", "'kafka', expected a key of balance, execution, scaling"),
+        ("balance=3", "'balance', expected a key of balance, execution, scaling"),
         ("balance.load_distance", "no SECTION.KEY=VALUE"),
         ("balance.load_distance=", "no SECTION.KEY=VALUE"),
         ("balance.load_distance=much", "balance.load_distance"),

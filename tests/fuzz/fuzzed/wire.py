@@ -59,9 +59,7 @@ from trimtab_agent.commands.events import (
     ProcessNoted,
 )
 from trimtab_agent.commands.journal import decode_line, encode_line
-from trimtab_controller.decider.forecast.day_pattern import HORIZONS
 from trimtab_controller.decider.forecast.history import decode_demand, encode_demand
-from trimtab_controller.decider.forecast.pattern_records import PatternRecord, decode_pattern, encode_pattern
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.state import (
     AppSize,
@@ -94,7 +92,6 @@ from trimtab_protocol.messages.host_keys import (
 )
 from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
-from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.placement import decode_placement, encode_placement
 from trimtab_protocol.messages.placement_parts import decode_record, encode_record
 from trimtab_protocol.messages.report import decode_report, encode_report
@@ -111,13 +108,6 @@ ROUND = Round(
     planned=1.0, lower_bound=0.5, started_at=NOW, handovers=(HANDOVER,), ended_at=NOW + 9,
 )  # fmt: skip
 SCALING = Scaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
-PATTERN = PatternRecord(
-    app=APP,
-    step=5_760_000,
-    days=2,
-    loads={OperatorId("sums"): b"\x00\x7e\x00\x49", OperatorId("joins"): b"\x00\x00"},
-    errors={5_760_000: ((0.5, *(None,) * (len(HORIZONS) - 1)), (2.5, *(None,) * (len(HORIZONS) - 1)))},
-)
 ENTRIES = (
     JournalEntry(
         execution=Execution(generation=2, number=9, rounds={ROUND.app: ROUND}, scalings={W0: SCALING}), acks_read={0: 7}
@@ -302,12 +292,6 @@ DECODERS = (
         samples=(encode_demand(APP, 20_000, [1.25, None, 0.5]),),
         decode=decode_demand,
         encode=lambda record: encode_demand(record.app, record.day, list(record.values)),
-    ),
-    Decoder(
-        name="record of loads by time of the day",
-        samples=(encode_pattern(PATTERN),),
-        decode=decode_pattern,
-        encode=encode_pattern,
     ),
     Decoder(
         name="journal, agent",

@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
-from trimtab_controller.decider.forecast.day_pattern import DayPattern
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
-from trimtab_controller.decider.forecast.moves import MoveForecasts
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_controller.solver.forecast_answer import ForecastAnswer, ForecastQuestion
 from trimtab_models.forecast import Accuracy, Fitted, NotFitted, predict
@@ -81,12 +79,10 @@ class _Fit:
 
 @dataclass(slots=True)
 class Forecasts:
-    """The demand of the apps, and the models that were fitted to it; `moves`: the loads of their key groups."""
+    """The demand of the apps, and the models that were fitted to it."""
 
     settings: ForecastSettings = field(default_factory=ForecastSettings)
     series: dict[AppId, DemandSeries] = field(default_factory=dict)
-    patterns: InitVar[dict[AppId, DayPattern] | None] = None
-    moves: MoveForecasts = field(init=False)
     _fits: dict[AppId, _Fit] = field(default_factory=dict)
     _times: dict[AppId, Times] = field(default_factory=dict)
     _asked: AppId | None = None
@@ -94,8 +90,7 @@ class Forecasts:
     _gone: set[tuple[AppId, int]] = field(default_factory=set)
     _now: float = 0.0
 
-    def __post_init__(self, patterns: dict[AppId, DayPattern] | None) -> None:
-        self.moves = MoveForecasts(settings=self.settings, patterns=patterns or {})
+    def __post_init__(self) -> None:
         self._recorded = {app: each.end for app, each in self.series.items()}
 
     @property
@@ -126,7 +121,6 @@ class Forecasts:
             self._gone |= set(days_of({app: series}))
         self._fits.pop(app, None)
         self._recorded.pop(app, None)
-        self.moves.forget(app)
 
     # --- fits -----------------------------------------------------------------------------------------------------
 
@@ -249,7 +243,7 @@ class Forecasts:
         """Key and value of the records to publish now; None: the day is forgotten."""
         if not self.is_on:
             return []
-        found = [*self.moves.records(), *((key_of(app, day), None) for app, day in sorted(self._gone))]
+        found: list[tuple[bytes, bytes | None]] = [(key_of(app, day), None) for app, day in sorted(self._gone)]
         self._gone.clear()
         for app, series in self.series.items():
             since = self._recorded.get(app, series.first)

@@ -33,8 +33,6 @@ class HandoverMetrics:
         self._disruption_limit = declare.gauge("paused_key_group_limit_seconds", text, "app")
         text = "Plans of the app that the guard has ended, because the job suffered from them."
         self._guard_stops = declare.counter("guard_stops_total", text, "app")
-        text = "How often the guard would have ended a plan of the app, but only said so."
-        self._guard_told = declare.counter("guard_told_total", text, "app")
         text = "Backlog of the app in seconds of its processing rate; absent while unknown."
         self._lag = declare.gauge("lag_seconds", text, "app")
         text = "Processing pause of key groups during a hand-over, in seconds, measured by the new owner."
@@ -101,7 +99,3 @@ class HandoverMetrics:
     def guard_stopped(self, app: AppId) -> None:
         """Count a plan that the guard has ended."""
         self._guard_stops.labels(app).inc()
-
-    def guard_told(self, app: AppId) -> None:
-        """Count a plan that the guard would have ended."""
-        self._guard_told.labels(app).inc()
