@@ -119,7 +119,7 @@ def test_the_stream_of_before_reads_the_reports_of_this_version(packages: Path) 
         "waiting": None,
     }
     workers = tuple(replace(each, **unknown) for each in report.workers)
-    sample = replace(report.sample, disk_total_bytes=None, disk_free_bytes=None, zone=None)
+    sample = replace(report.sample, disk_total_bytes=None, disk_free_bytes=None, zone=None, ended=False)
     pairs = tuple(replace(each, direct=None) for each in report.pairs)
     expected = replace(report, workers=workers, sample=sample, pairs=pairs)
     known = [tuple(map(_plain, row)) for row in rows_of(expected, ARRIVAL_MS) if row[2] <= Kind.REJECTED]
