@@ -87,9 +87,14 @@ class AppDecisions:
         present = self._situation
         if not present.acting:
             return None
-        views, execution = present.known.views, present.execution
-        free = [app for app in views if not present.is_only_told(app) and not execution.busy(app)]
-        return present.seen.standbys.place(now, {app: views[app] for app in free}, execution.placements)
+        views = {app: view for app, view in present.known.views.items() if self._may_get_standbys(app, view)}
+        return present.seen.standbys.place(now, views, present.execution.placements)
+
+    def _may_get_standbys(self, app: AppId, view: AppView | NotReady) -> bool:
+        """Whether the placement of an app has been compared with this view, so that its rows name the same owners."""
+        present = self._situation
+        early = isinstance(view, AppView) and present.seen.too_early(view, present.execution) is not None
+        return not present.is_only_told(app) and present.admit_app(app) is None and not early
 
     # --- decisions that need no solver ----------------------------------------------------------------------------
 

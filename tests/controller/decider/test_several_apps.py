@@ -204,3 +204,14 @@ def test_where_a_drain_is_stuck_a_plan_for_balance_waits_for_what_balance_waits_
     else:
         assert isinstance(found, Planned)
         assert found.plan.reason is PlanReason.LOAD_DISTANCE
+
+
+def test_an_app_with_a_start_under_way_gets_no_standbys_beside_owners_that_are_not_placed() -> None:
+    """Its placement follows the reports when the start has ended; until then the execution refuses such rows."""
+    command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
+    made = decider(placed(scalings={V1: Scaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
+    seen = both(others={each: V1 for each in OTHERS_ON_V0}).snapshot
+    nodes = tuple(replace(row, standbys=1 if row.app == OTHER else 0) for row in seen.nodes)
+    calm = tuple(replace(row, cpu=0.001) for row in seen.key_groups)
+    actions = made.on_event(1011.0, SnapshotArrived(snapshot=replace(seen, nodes=nodes, key_groups=calm)))
+    assert [type(each.decision) for each in actions if isinstance(each, Decided)] == [Skip]
