@@ -210,7 +210,7 @@ def test_an_app_with_a_start_under_way_gets_no_standbys_beside_owners_that_are_n
     """Its placement follows the reports when the start has ended; until then the execution refuses such rows."""
     command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
     made = decider(placed(scalings={V1: Scaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
-    seen = both(others={each: V1 for each in OTHERS_ON_V0}).snapshot
+    seen = both(others=dict.fromkeys(OTHERS_ON_V0, V1)).snapshot
     nodes = tuple(replace(row, standbys=1 if row.app == OTHER else 0) for row in seen.nodes)
     calm = tuple(replace(row, cpu=0.001) for row in seen.key_groups)
     actions = made.on_event(1011.0, SnapshotArrived(snapshot=replace(seen, nodes=nodes, key_groups=calm)))
