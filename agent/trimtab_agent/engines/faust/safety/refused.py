@@ -25,6 +25,7 @@ from faust.types.tuples import FutureMessage
 from trimtab_agent.engines.faust.safety.damaged import mark, unmark
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble
+from trimtab_protocol.messages.decode import printable
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class RefusedRecords:
     def _line(changelog: TP, key: bytes, found: Refused) -> str:
         where = "" if found.tp is None else f"it stands at {_name(found.tp)} offset {found.offset}: "
         told = f"{where}Kafka refuses key {key[:40]!r} of {_name(changelog)} ({found.why})"
-        return "".join(letter if letter.isprintable() else "?" for letter in told)[:200]
+        return printable(told)[:200]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
 from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
 from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
+from trimtab_protocol.messages.decode import printable
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +191,7 @@ class StoreGuard:
             self._told_at = now
             log.warning("%s (%d since the start; told once a minute)", late, self.late_writes)
             seen = f"late writes were refused, {self.late_writes} until {minute(time.time())}: {what}"
-            self._tell(Trouble.LATE_WRITE, "".join(each if each.isprintable() else "?" for each in seen)[:200])
+            self._tell(Trouble.LATE_WRITE, printable(seen)[:200])
         return LateWrite(late)
 
     def _published_or_end(self, table: Any, on_published: Callable[..., None]) -> Callable[..., None]:
