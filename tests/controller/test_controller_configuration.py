@@ -1,15 +1,13 @@
 """controller.toml: the sample is read, presets hold, and every fault names file, key, found and expected."""
 
-import argparse
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from trimtab_controller.cli.controller import missing_for_forecasts, run
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
+from trimtab_controller.decider.forecast.settings import ForecastMode
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
@@ -108,38 +106,6 @@ def test_nothing_is_forecast_unless_it_is_wanted(tmp_path: Path) -> None:
         read(tmp_path, LEAST + '[forecast]\nmode = "on"')
     with pytest.raises(BadConfiguration, match=r"forecast.step_s: found a whole number, expected no such field"):
         read(tmp_path, LEAST + "[forecast]\nstep_s = 60")
-
-
-def test_a_missing_package_for_forecasts_is_named_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = read(tmp_path, LEAST + '[forecast]\nmode = "act"')
-    monkeypatch.setattr("trimtab_controller.cli.controller.find_spec", lambda _: None)
-    assert missing_for_forecasts(replace(found, forecast=ForecastSettings())) is None
-    told = (
-        'forecast.mode: found "act", but the demand cannot be forecast without statsmodels, which is not installed: '
-        'install trimtab[controller,forecast], or set mode = "off"'
-    )
-    assert missing_for_forecasts(found) == told
-
-
-def test_without_that_package_a_controller_with_forecasts_does_not_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    begun: list[Configuration] = []
-    module = "trimtab_controller.cli.controller"
-    monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name == "statsmodels" else object())
-    monkeypatch.setattr(f"{module}._look_on", lambda configuration, *_: begun.append(configuration))
-    monkeypatch.setattr(f"{module}.signal.signal", lambda *_: None)
-
-    def started(mode: str) -> int:
-        path = tmp_path / "controller.toml"
-        path.write_text(f'{LEAST}[forecast]\nmode = "{mode}"\n')
-        return run(argparse.Namespace(config=path, act=False))
-
-    assert (started("act"), len(begun)) == (2, 0)
-    assert "cannot be forecast without statsmodels" in capsys.readouterr().err
-    assert (started("off"), len(begun)) == (0, 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.decider.forecast.settings import ForecastMode
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
@@ -22,7 +21,6 @@ from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
-from trimtab_controller.solver.forecasting import PACKAGE as FORECAST_PACKAGE
 from trimtab_process.logs import PlainFormatter, log_to_stderr
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
@@ -44,9 +42,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"trimtab controller: {error}", file=sys.stderr)
         return BAD_CONFIGURATION
     _check_stream_modules(configuration)
-    if (missing := missing_for_forecasts(configuration)) is not None:
-        print(f"trimtab controller: {args.config}: {missing}", file=sys.stderr)
-        return BAD_CONFIGURATION
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -72,17 +67,6 @@ def _check_stream_modules(configuration: Configuration) -> None:
     for name in STREAM_MODULES if configuration.stream.embedded else ():
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-
-def missing_for_forecasts(configuration: Configuration) -> str | None:
-    """What is wrong if forecasts of the demand are wanted and cannot be made; None if nothing is."""
-    mode = configuration.forecast.mode
-    if mode is ForecastMode.OFF or find_spec(FORECAST_PACKAGE) is not None:
-        return None
-    return (
-        f'forecast.mode: found "{mode}", but the demand cannot be forecast without {FORECAST_PACKAGE}, '
-        'which is not installed: install trimtab[controller,forecast], or set mode = "off"'
-    )
 
 
 def _serve(configuration: Configuration, health: Health) -> ProcessMetrics:

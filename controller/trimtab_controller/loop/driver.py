@@ -22,9 +22,9 @@ from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.kafka.publisher import Publisher, Record
 from trimtab_controller.loop.events.log import EventLog
-from trimtab_controller.loop.forecasting import Forecasting, recalled_demand
+from trimtab_controller.loop.forecasting import recalled_demand
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
@@ -35,7 +35,6 @@ from trimtab_controller.loop.recalled import recalled_costs
 from trimtab_controller.loop.recovery import RecoveredState, taken_over
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
-from trimtab_controller.solver.forecasting import ForecastProcess
 from trimtab_controller.solver.process import SolverProcess
 from trimtab_protocol.messages.intents import AcceptJournal, Intent, Stop
 from trimtab_protocol.messages.names import Topics
@@ -55,7 +54,7 @@ STATUS_INTERVAL_S = 5.0
 class Resources:
     """What a run has opened, and the state that it recovered.  `stream` None: Spark runs elsewhere.
 
-    `events` = where it tells what it does; None: nowhere, as in a dry run.  `forecaster` None: nothing is forecast.
+    `events` = where it tells what it does; None: nowhere, as in a dry run.
     """
 
     inbox: Inbox
@@ -66,7 +65,6 @@ class Resources:
     stream: StreamProcess | None
     recovered: RecoveredState
     events: EventLog | None = None
-    forecaster: ForecastProcess | None = None
 
 
 class ControlLoop:
@@ -101,8 +99,7 @@ class ControlLoop:
         self._hold = recovered.hold
         self._events = resources.events
         self._published = execution
-        forecasts = recalled_demand(recovered.demand, configuration.forecast)
-        self._forecasting = Forecasting(forecasts, resources.forecaster, self._topics)
+        self._forecasts = recalled_demand(recovered.demand, configuration.forecast)
         self._execution = ExecutionMachine(configuration.cluster, configuration.execution, execution)
         self._decider = Decider(
             configuration.balance,
@@ -115,7 +112,7 @@ class ControlLoop:
             rules=configuration.rules,
             recalled=recalled_costs(recovered.acted),
             budget=self._execution.budget,
-            forecasts=forecasts,
+            forecasts=self._forecasts,
         )
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health
@@ -174,7 +171,6 @@ class ControlLoop:
             self._decide(deciding.SolverAnswered(answer=answer))
         if (ended := self._hook.poll()) is not None:
             self._decide(deciding.HookEnded(app=ended.app, failure=ended.failure))
-        self._forecasting.turn()
         self._tick()
         if self._stream is not None:
             self._stream.tick()
@@ -379,5 +375,6 @@ class ControlLoop:
         self._status_due = now + STATUS_INTERVAL_S
         status = self._telemetry.status(now, self._decider, self._execution.state, self._inbox)
         told = [] if self._events is None else self._events.of_status(status)
-        demand = self._forecasting.records() if self._begun else []
-        self._publisher.publish([status_record(status, self._topics), *told, *demand])
+        demand = self._forecasts.records() if self._begun else []
+        recorded = [Record(topic=self._topics.journal, key=key, value=value) for key, value in demand]
+        self._publisher.publish([status_record(status, self._topics), *told, *recorded])

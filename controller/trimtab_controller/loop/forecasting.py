@@ -1,4 +1,4 @@
-"""Has forecasts fitted while the loop goes on, and records the demand that they are fitted to for a successor."""
+"""Reads the demand that a predecessor has recorded, which forecasts are fitted to."""
 
 import logging
 from collections.abc import Iterable
@@ -8,11 +8,7 @@ from confluent_kafka import Message
 from trimtab_controller.decider.forecast.history import KEY_PREFIX, DemandRecord, decode_demand, series_of
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.forecast.settings import ForecastSettings
-from trimtab_controller.kafka.publisher import Record
-from trimtab_controller.solver.forecasting import ForecastProcess
-from trimtab_models.forecast import NotFitted
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.names import Topics
 
 log = logging.getLogger(__name__)
 
@@ -35,27 +31,3 @@ def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> 
         except BadMessage as error:
             log.warning("cannot read the record %r of demand, so it counts as unknown: %s", key, error)
     return Forecasts(settings=settings, series=series_of(demand))
-
-
-class Forecasting:
-    """Asks `process` for the fits that are due; without a process there are none."""
-
-    def __init__(self, forecasts: Forecasts, process: ForecastProcess | None, topics: Topics) -> None:
-        self.forecasts = forecasts
-        self._process = process
-        self._topics = topics
-
-    def turn(self) -> None:
-        """Take an answer, and ask the next question."""
-        if self._process is None:
-            return
-        if (answer := self._process.poll()) is not None:
-            if isinstance(answer.found, NotFitted):
-                log.info("no forecast of %s: %s", answer.app, answer.found.reason)
-            self.forecasts.learn(answer)
-        if not self._process.is_busy and (question := self.forecasts.wanted()) is not None:
-            self._process.ask(question)
-
-    def records(self) -> list[Record]:
-        """The records of the demand that are due."""
-        return [Record(topic=self._topics.journal, key=key, value=value) for key, value in self.forecasts.records()]

@@ -9,7 +9,6 @@ from functools import partial
 from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.forecast.settings import ForecastMode
 from trimtab_controller.kafka.connection import Connection, StoppedError, events_obstacle, pause
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.optional_topic import OptionalTopic
@@ -25,7 +24,6 @@ from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.solver.answer import Method
-from trimtab_controller.solver.forecasting import ForecastProcess
 from trimtab_controller.solver.process import SolverProcess, serve_collocating
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.names import Topics, transactional_id
@@ -108,9 +106,6 @@ class ControllerRun:
         collocating = self._configuration.balance.method is Method.ALBIC
         solver = SolverProcess(serve=serve_collocating) if collocating else SolverProcess()
         stack.callback(solver.close)
-        forecaster = None if self._configuration.forecast.mode is ForecastMode.OFF else ForecastProcess()
-        if forecaster is not None:
-            stack.callback(forecaster.close)
         stream = self._stream
         if stream is not None:
             stack.callback(stream.stand_by)
@@ -137,7 +132,6 @@ class ControllerRun:
             stream=stream,
             recovered=recovered,
             events=EventLog(self._topics, self._name, previous=recovered.status) if self._acting else None,
-            forecaster=forecaster,
         )
 
     def loop(self, resources: Resources) -> ControlLoop:

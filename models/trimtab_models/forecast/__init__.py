@@ -1,7 +1,4 @@
-"""A forecast of a demand that repeats by day or week, and whether it has been better than the last value.
-
-The controller asks it in a process of its own.  `predict`, which needs only numpy, works with what `fit` found.
-"""
+"""A forecast of a demand that repeats by day or week, and whether it has been better than the last value."""
 
 from trimtab_models.forecast.back_test import Accuracy, Error
 from trimtab_models.forecast.fit import Fitted, NotFitted, fit

@@ -2,14 +2,15 @@
 
     value(t + h) = pattern((t + h) mod period) + level(t)
 
-The pattern is the seasonal part of a decomposition by STL (Cleveland et al. 1990; the code is that of statsmodels).  It
-is robust, so that single incidents do not become part of it.  The level is what is left of the values without the
-pattern, smoothed exponentially; of some weights the one is taken that forecasts the fitted series best at the horizon
-that matters.  With weight 1 the forecast is the last value plus what the pattern says of the time between.
+The pattern is the classical decomposition, made robust: the median, over the last periods, of how far the values lie
+from their moving mean over one period.  So a single incident does not become part of it.  (STL, Cleveland et al. 1990,
+was worse on every series of `benchmarks.forecast`, and needs SciPy.)  The level is what is left of the values without
+the pattern, smoothed exponentially; of some weights the one is taken that forecasts the fitted series best at the
+horizon that matters.  With weight 1 the forecast is the last value plus what the pattern says of the time between.
 
 Values are numbered by steps since a common origin, so that the same number mod period is the same time of the day.
-NaN = unknown.  STL needs every value: unknown ones are replaced by the median of the same time in other periods, only
-there.
+NaN = unknown.  A moving mean needs every value: unknown ones are replaced by the median of the same time in other
+periods, only there.
 """
 
 from dataclasses import dataclass
@@ -21,10 +22,8 @@ Floats = NDArray[np.float64]
 
 WEIGHTS = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
 """Weights of the newest value in the level that are tried."""
-SMOOTHER = 7
-"""Periods over which STL lets the pattern change: the least that its authors advise."""
-JUMPS = 10
-"""STL computes each smooth curve at so many points per window, and interpolates between them."""
+PATTERN_PERIODS = 7
+"""The last periods that the pattern is made of: a lasting change is part of it after four."""
 MAX_STALE = 3
 """Steps that the last known value may be old, for a forecast to start from it."""
 
@@ -52,17 +51,13 @@ def fit_seasonal(values: Floats, first: int, period: int, horizon: int) -> Seaso
 
     Raises ValueError if the series has fewer than two periods, or no known value.
     """
-    from statsmodels.tsa.seasonal import STL
-
     if len(values) < 2 * period or np.isnan(values).all():
         raise ValueError(f"found {len(values)} values, expected at least two periods of {period}, some of them known")
-    jump = max(1, period // JUMPS)
-    decomposed = STL(
-        filled(values, period), period=period, seasonal=SMOOTHER, robust=True, trend_jump=jump, low_pass_jump=jump
-    ).fit()
+    apart = _from_moving_mean(filled(values, period), period)
+    rows = min(PATTERN_PERIODS, len(values) // period)
     numbers = first + np.arange(len(values))
     pattern = np.empty(period)
-    pattern[numbers[-period:] % period] = np.asarray(decomposed.seasonal)[-period:]
+    pattern[numbers[-period:] % period] = np.median(apart[-rows * period :].reshape(rows, period), axis=0)
     rest = values - pattern[numbers % period]
     weight = min(WEIGHTS, key=lambda each: _squared_error(levels(rest, each), rest, horizon))
     return Seasonal(pattern=pattern, weight=weight)
@@ -103,6 +98,14 @@ def filled(values: Floats, period: int) -> Floats:
     some = ~np.isnan(rows).all(axis=0)
     usual[some] = np.nanmedian(rows[:, some], axis=0)
     return np.where(missing, usual[np.arange(len(values)) % period], values)
+
+
+def _from_moving_mean(values: Floats, period: int) -> Floats:
+    """How far each value lies from the mean of the period around it; near the ends, of the nearest whole period."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    begin = np.clip(np.arange(len(values)) - period // 2, 0, len(values) - period)
+    apart: Floats = values - (sums[begin + period] - sums[begin]) / period
+    return apart
 
 
 def _squared_error(level: Floats, rest: Floats, horizon: int) -> float:

@@ -19,7 +19,6 @@ from trimtab_controller.decider.forecast.history import (
 )
 from trimtab_controller.decider.forecast.rounds import MAX_FIT_AGE_S, REFIT_S, RETRY_S, Forecasts, Times
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_controller.solver.forecast_answer import ForecastAnswer
 from trimtab_models.forecast import Accuracy, Error, Fitted, NotFitted, Seasonal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId
@@ -133,7 +132,7 @@ def forecasts(days=7, now_s=0.0, *, mode=ForecastMode.ACT, found=None, app=APP):
     end_s = MONDAY + days * 86_400.0 + now_s
     made.see(end_s - 10.0, end_s, {app: 1.0}, {app: TIMES})
     if found is not None:
-        made.learn(ForecastAnswer(app=app, found=found))
+        made.learn(app, found)
     return made
 
 
@@ -145,7 +144,7 @@ def later(made, seconds, app=APP):
 def test_what_is_off_remembers_and_forecasts_nothing() -> None:
     made = Forecasts()
     made.see(MONDAY, MONDAY + 10, {APP: 1.0}, {APP: TIMES})
-    assert (made.series, made.wanted(), made.told(), made.records()) == ({}, None, {}, [])
+    assert (made.series, made.told(), made.records()) == ({}, {}, [])
     assert made.ahead(APP) == NOTHING_AHEAD
 
 
@@ -155,41 +154,41 @@ def test_the_horizons_reach_from_the_last_whole_step_to_the_step_after_a_worker_
     assert Times(lead_s=1e6, hold_s=1e6).horizons == (DAY // 2, DAY // 2)
 
 
-def test_a_fit_is_asked_for_once_there_is_enough_history() -> None:
-    assert forecasts(3).wanted() is None, "three days, and the longest forecast"
-    question = forecasts(4).wanted()
-    assert (question.app, question.first, len(question.values)) == (APP, 20_000 * DAY, 4 * DAY)
-    assert (question.periods, question.horizons, question.refit) == ((DAY, 7 * DAY), (3, 14), DAY)
+def test_a_fit_is_made_once_there_is_enough_history() -> None:
+    assert forecasts(3).told()[APP].at is None, "three days, and the longest forecast"
+    told = forecasts(4).told()[APP]
+    assert (told.at, told.period_s) == (MONDAY + 4 * 86_400.0, 86_400.0)
+    assert told.near.is_better
 
 
-def test_one_fit_is_asked_for_at_a_time_and_repeated_after_hours() -> None:
+def test_a_fit_is_repeated_after_hours() -> None:
     made = forecasts()
-    assert made.wanted() is not None
-    assert made.wanted() is None
-    made.learn(ForecastAnswer(app=APP, found=fitted()))
-    assert later(made, REFIT_S - 1).wanted() is None
-    assert later(made, 1).wanted() is not None
+    at = made.told()[APP].at
+    assert later(made, REFIT_S - 1).told()[APP].at == at
+    assert later(made, 1).told()[APP].at == at + REFIT_S
+
+
+def test_one_app_is_fitted_per_window() -> None:
+    made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
+    end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
+    made.see(end_s - 10.0, end_s, {}, times)
+    assert made.told()[APP].at == end_s
+    assert made.told()[OTHER].why == "other apps come first"
+    made.see(end_s, end_s + 10.0, {}, times)
+    assert made.told()[OTHER].at == end_s + 10.0
 
 
 def test_a_failed_fit_is_tried_again_and_an_older_one_goes_on() -> None:
-    made = forecasts(found=NotFitted(reason="not done after 120 s"))
-    assert made.told()[APP].why == "not done after 120 s"
-    assert later(made, RETRY_S - 1).wanted() is None
-    assert later(made, 1).wanted() is not None
-    made.learn(ForecastAnswer(app=APP, found=fitted()))
-    at = made.told()[APP].at
-    later(made, REFIT_S)
-    made.learn(ForecastAnswer(app=APP, found=NotFitted(reason="it died")))
+    made = forecasts(3)
+    made.series[APP] = gap = DemandSeries()
+    gap.continue_with(20_000 * DAY, [1.0] * DAY + [math.nan] * 2 * DAY + [1.0] * DAY)
+    later(made, 86_400.0)
+    assert made.told()[APP].why == "50% of the values are known, 80% are needed"
+    made.series[APP] = history(4)
+    assert later(made, RETRY_S - 1).told()[APP].at is None
+    at = later(made, 1).told()[APP].at
+    made.learn(APP, NotFitted(reason="too few values"))
     assert made.told()[APP].at == at
-    assert made.wanted() is None
-
-
-def test_an_answer_about_an_app_that_is_forgotten_is_dropped() -> None:
-    made = forecasts()
-    made.wanted()
-    made.forget(APP)
-    made.learn(ForecastAnswer(app=APP, found=fitted()))
-    assert (made.told(), made.ahead(APP)) == ({}, NOTHING_AHEAD)
 
 
 def test_a_peak_is_seen_ahead_by_the_time_that_a_worker_needs() -> None:
@@ -227,15 +226,15 @@ def test_without_the_last_values_nothing_is_forecast() -> None:
 
 
 def test_an_old_fit_is_not_used() -> None:
-    made = forecasts(found=fitted())
-    made.series[APP].continue_with(made.series[APP].end, [1.0] * (2 * DAY))
+    made, holes = forecasts(found=fitted()), DemandSeries()
+    holes.continue_with(20_000 * DAY, [1.0] * DAY + [math.nan] * (6 * DAY) + [1.0] * (2 * DAY))
+    made.series[APP] = holes  # too little is known of it for another fit
     assert later(made, MAX_FIT_AGE_S).ahead(APP).soon is not None
     assert later(made, 1).ahead(APP) == NOTHING_AHEAD
 
 
 def test_how_much_history_is_missing_is_told() -> None:
     assert forecasts(2).told()[APP].why == "48.0 of 73.2 h of history"
-    assert forecasts(4).told()[APP].why == "it is being fitted"
     assert forecasts(2).told()[APP].known_s == 2 * 86_400.0
 
 

@@ -1,20 +1,17 @@
-"""Forecasts beside the loop: what is asked, learned, recorded and recalled, and how it is told."""
+"""Forecasts beside the loop: what a successor recalls, and how they are told."""
 
-import numpy as np
 import pytest
 
-from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, encode_demand, key_of
-from trimtab_controller.decider.forecast.rounds import Forecasts, ForecastTold, Times
+from trimtab_controller.decider.forecast.history import DAY, encode_demand, key_of
+from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_controller.loop.forecasting import Forecasting, recalled_demand
+from trimtab_controller.loop.forecasting import recalled_demand
 from trimtab_controller.loop.status_forecast import forecast_status
-from trimtab_controller.solver.forecast_answer import ForecastAnswer, ForecastQuestion
-from trimtab_models.forecast import Accuracy, Error, NotFitted
-from trimtab_protocol.messages.names import AppId, Topics
+from trimtab_models.forecast import Accuracy, Error
+from trimtab_protocol.messages.names import AppId
 
-APP, TOPICS = AppId("orders"), Topics("c")
+APP = AppId("orders")
 ADVISE = ForecastSettings(mode=ForecastMode.ADVISE)
-BEGIN_S = 20_000 * 86_400.0
 
 
 class Told:
@@ -28,61 +25,6 @@ class Told:
 
     def value(self) -> bytes | None:
         return self._value
-
-
-class Process:
-    """Stands for the process: answers when the test says so."""
-
-    def __init__(self) -> None:
-        self.asked: list[ForecastQuestion] = []
-        self.answer: ForecastAnswer | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        return bool(self.asked) and self.answer is None
-
-    def ask(self, question: ForecastQuestion) -> None:
-        self.asked.append(question)
-        self.answer = None
-
-    def poll(self) -> ForecastAnswer | None:
-        return self.answer
-
-
-def forecasts() -> Forecasts:
-    series = DemandSeries()
-    series.continue_with(20_000 * DAY, np.ones(4 * DAY).tolist())
-    made = Forecasts(settings=ADVISE, series={APP: series})
-    end_s = BEGIN_S + 4 * 86_400.0
-    made.see(end_s, end_s + 10, {APP: 1.0}, {APP: Times(lead_s=150.0, hold_s=3600.0)})
-    return made
-
-
-def test_a_fit_that_is_due_is_asked_for_once() -> None:
-    made, process = forecasts(), Process()
-    beside = Forecasting(made, process, TOPICS)
-    beside.turn()
-    beside.turn()
-    assert [each.app for each in process.asked] == [APP]
-    process.answer = ForecastAnswer(app=APP, found=NotFitted(reason="no luck"))
-    beside.turn()
-    assert made.told()[APP].why == "no luck"
-    assert len(process.asked) == 1
-
-
-def test_without_a_process_nothing_is_asked() -> None:
-    made = forecasts()
-    Forecasting(made, None, TOPICS).turn()
-    assert made.wanted() is not None
-
-
-def test_the_demand_goes_to_the_journal_under_keys_of_its_own() -> None:
-    made = forecasts()
-    at = BEGIN_S + 4 * 86_400.0
-    for place in range(4):
-        made.see(at + place * STEP_S, at + (place + 1) * STEP_S, {APP: 2.0}, {})
-    (record,) = Forecasting(made, None, TOPICS).records()
-    assert (record.topic, record.key, record.signed) == (TOPICS.journal, b"demand/orders/20004", False)
 
 
 def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Follows the demand of every app from window to window, asks for fits of its forecast, and forecasts with them."""
+"""Follows the demand of every app from window to window, fits a forecast to it, and forecasts with that."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,9 @@ import numpy as np
 from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_controller.solver.forecast_answer import ForecastAnswer, ForecastQuestion
 from trimtab_models.forecast import Accuracy, Fitted, NotFitted, predict
 from trimtab_models.forecast.fit import MIN_PERIODS
+from trimtab_models.forecast.fit import fit as fit_series
 from trimtab_models.forecast.seasonal import MAX_STALE, Floats
 from trimtab_protocol.messages.names import AppId
 
@@ -70,7 +70,7 @@ class ForecastTold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fit:
-    """The answer to a question about an app, from the time `at`; the next one is due at `next_at`."""
+    """What was fitted to the demand of an app at the time `at`; the next fit is due at `next_at`."""
 
     at: float
     next_at: float
@@ -85,7 +85,6 @@ class Forecasts:
     series: dict[AppId, DemandSeries] = field(default_factory=dict)
     _fits: dict[AppId, _Fit] = field(default_factory=dict)
     _times: dict[AppId, Times] = field(default_factory=dict)
-    _asked: AppId | None = None
     _recorded: dict[AppId, int] = field(default_factory=dict)
     _gone: set[tuple[AppId, int]] = field(default_factory=set)
     _now: float = 0.0
@@ -114,6 +113,7 @@ class Forecasts:
                 self._gone |= before - set(days_of({app: series}))
         for app in [app for app in self.series if app not in demands and self._is_over(app)]:
             self.forget(app)
+        self._fit_one()
 
     def forget(self, app: AppId) -> None:
         """Forget an app that is gone for good."""
@@ -124,36 +124,23 @@ class Forecasts:
 
     # --- fits -----------------------------------------------------------------------------------------------------
 
-    def wanted(self) -> ForecastQuestion | None:
-        """The fit that is due, of the app that waits longest; one at a time."""
-        if self._asked is not None:
-            return None
+    def _fit_one(self) -> None:
+        """Make the fit that is due, of the app that waits longest: one per window, since it takes up to 0.2 s."""
         due = [app for app in self._times if app in self.series and self._is_due(app)]
         if not due:
-            return None
-        app = min(due, key=lambda each: (self._fits[each].next_at if each in self._fits else 0.0, each))
-        self._asked = app
-        series = self.series[app]
-        return ForecastQuestion(
-            app=app,
-            values=series.array(),
-            first=series.first,
-            periods=PERIODS,
-            horizons=self._times[app].horizons,
-            refit=DAY,
-        )
-
-    def learn(self, answer: ForecastAnswer) -> None:
-        """Take the answer to the last question."""
-        self._asked = None
-        if answer.app not in self.series:
             return
-        failed, before = isinstance(answer.found, NotFitted), self._fits.get(answer.app)
+        app = min(due, key=lambda each: (self._fits[each].next_at if each in self._fits else 0.0, each))
+        series, horizons = self.series[app], self._times[app].horizons
+        self.learn(app, fit_series(series.array(), series.first, periods=PERIODS, horizons=horizons, refit=DAY))
+
+    def learn(self, app: AppId, found: Fitted | NotFitted) -> None:
+        """Forecast an app with this fit from now on; after one that failed, with the one before."""
+        failed, before = isinstance(found, NotFitted), self._fits.get(app)
         next_at = self._now + (RETRY_S if failed else REFIT_S)
         if failed and before is not None and isinstance(before.found, Fitted):
-            self._fits[answer.app] = replace(before, next_at=next_at)  # an older model is better than none
+            self._fits[app] = replace(before, next_at=next_at)  # an older model is better than none
         else:
-            self._fits[answer.app] = _Fit(at=self._now, next_at=next_at, found=answer.found)
+            self._fits[app] = _Fit(at=self._now, next_at=next_at, found=found)
 
     def _is_due(self, app: AppId) -> bool:
         needed = MIN_PERIODS * min(PERIODS) + max(self._times[app].horizons)
@@ -185,7 +172,7 @@ class Forecasts:
         known_s = float(np.count_nonzero(~np.isnan(values))) * STEP_S
         if fit is None or isinstance(fit.found, NotFitted):
             needed_s = (MIN_PERIODS * min(PERIODS) + max(times.horizons)) * STEP_S
-            why = fit.found.reason if fit is not None and isinstance(fit.found, NotFitted) else "it is being fitted"
+            why = fit.found.reason if fit is not None and isinstance(fit.found, NotFitted) else "other apps come first"
             if len(values) * STEP_S < needed_s:
                 why = f"{len(values) * STEP_S / 3600.0:.1f} of {needed_s / 3600.0:.1f} h of history"
             return ForecastTold(known_s=known_s, why=why, mode=self.settings.mode)

@@ -16,7 +16,7 @@ class ForecastMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastSettings:
-    """Preset is `off`, since forecasts need a package that the controller does without otherwise."""
+    """Default is `off`: the number of workers follows the demand that is there."""
 
     mode: ForecastMode = ForecastMode.OFF
 
