@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from trimtab_controller.decider.first import First
 from trimtab_controller.decider.forecast.settings import ForecastSettings, read_forecast
 from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.operators.modes import PlanSettings, read_plans
 from trimtab_controller.decider.rules.reading import read_rules
-from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.disruption import read_disruption

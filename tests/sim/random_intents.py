@@ -125,8 +125,8 @@ class Controller:
                     self.decisions.append(type(decision))
                     if (event := realizing(decision)) is not None:
                         self.execute(event)
-                case deciding.ReadersSeen(in_parts=in_parts):
-                    self.execute(executing.ReadersSeen(in_parts=in_parts))
+                case executing.ReadersSeen() as seen:
+                    self.execute(seen)
                 case _:
                     pass
 

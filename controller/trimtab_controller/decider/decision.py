@@ -6,13 +6,81 @@ from enum import StrEnum
 
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.execution.state import SizeChange
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolWorker:
+    """A worker that a START command would start.  `capacity` in cores.
+
+    `adds` = cores that the app would then have more, in the unit of loads: less where the workers of a host share it.
+    None = unknown; then its capacity stands for it.
+    """
+
+    worker: WorkerId
+    host: HostId
+    capacity: float
+    adds: float | None = None
+
+    @property
+    def gain(self) -> float:
+        """Cores that it adds."""
+        return self.capacity if self.adds is None else self.adds
+
+
+class Direction(StrEnum):
+    """How the number of workers should change."""
+
+    STAY = "stay"
+    OUT = "out"
+    IN = "in"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeVerdict:
+    """What should become of the number of workers.
+
+    `workers` = how many stay now, `wanted` = how many there should be; None = unknown.  `desired` = the number for
+    whoever adds and removes workers from outside: it changes when a change is `due`, and does not fall before the
+    workers that leave are empty.  `asked` and `capacity` in cores.  `detail` = the reason.  A change that is due keeps
+    workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
+    more are wanted than can be kept or started, and `crowded` = workers of the pool that would not help, because their
+    hosts have no CPU left.  `in_vain`: the last scale-out did not raise the rate.
+    `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the one that was seen.
+    `own` = the app's own settings, as text.
+    """
+
+    app: AppId
+    detail: str
+    direction: Direction = Direction.STAY
+    workers: int | None = None
+    wanted: int | None = None
+    desired: int | None = None
+    asked: float | None = None
+    capacity: float | None = None
+    rate: float | None = None
+    by_word: bool = False
+    due: bool = False
+    keep: tuple[WorkerId, ...] = ()
+    start: tuple[PoolWorker, ...] = ()
+    drain: tuple[WorkerId, ...] = ()
+    short: int = 0
+    crowded: tuple[WorkerId, ...] = ()
+    in_vain: bool = False
+    restart_s: float | None = None
+    measured_restart_s: float | None = None
+    own: tuple[str, ...] = ()
+
+    @property
+    def urgent(self) -> bool:
+        """Whether the change cannot wait: the app is asked for more than it can do, or it starts and stops nobody."""
+        overloaded = self.asked is not None and self.capacity is not None and self.asked > self.capacity
+        return self.direction is Direction.OUT and (overloaded or not (self.start or self.short))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.predictions.comparison import MispredictedWorker
+from trimtab_controller.execution.events import ReadersSeen
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -102,13 +102,6 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadersSeen:
-    """Whether all workers of each app read placements in parts; an app of which that is not known is left out."""
-
-    in_parts: Mapping[AppId, bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
     """By how much a round was to lower the mean load by collocation, and has (pp of capacity); None = not known."""
 
@@ -128,6 +121,18 @@ class MeasuredMove:
     target: WorkerId
     load_pct: float | None
     paid: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MispredictedWorker:
+    """A worker's load as the plan predicted it and as it was measured, in percent of its capacity."""
+
+    worker: WorkerId
+    planned: float
+    measured: float
+
+    def __str__(self) -> str:
+        return f"{self.worker} {self.planned:.1f} % planned, {self.measured:.1f} % measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

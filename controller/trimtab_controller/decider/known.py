@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
+from trimtab_controller.decider.decision import PoolWorker, SizeVerdict
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY, Capacity
 from trimtab_controller.decider.hosts.levels import Levels, levels_of
@@ -12,8 +13,6 @@ from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.known import KnownRule
-from trimtab_controller.decider.size.pool import PoolWorker
-from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.decider.standbys.choice import Survival
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot

@@ -39,11 +39,11 @@ from trimtab_controller.decider.hosts.revoked import in_vain
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.observations import Observations, Recalled
 from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.planning.judgement import blocked_drains, noted
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.situation import Situation
 from trimtab_controller.decider.size.rounds import SizeRounds

@@ -7,7 +7,6 @@ from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.collocation.sends import local_sends
-from trimtab_controller.decider.collocation.trial import trial_in
 from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use, name_concerns
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
@@ -34,6 +33,7 @@ from trimtab_controller.decider.observing.observe import (
     placed_workers,
 )
 from trimtab_controller.decider.observing.readers import Readers
+from trimtab_controller.decider.observing.rule import Rule, in_force
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady, RestoreCost
 from trimtab_controller.decider.operators.maintenance import in_maintenance
@@ -41,11 +41,11 @@ from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.orphans.orphans import Orphans
 from trimtab_controller.decider.orphans.restoring import with_restores
 from trimtab_controller.decider.planning.judgement import still_free
+from trimtab_controller.decider.planning.trial import trial_in
 from trimtab_controller.decider.predictions.tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.concerns import rule_concerns
 from trimtab_controller.decider.rules.known import KnownRule, followed, known_rules
-from trimtab_controller.decider.rules.rule import Rule, in_force
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.size.pool import crash_concerns, startable
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds

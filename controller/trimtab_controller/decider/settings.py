@@ -26,7 +26,7 @@ class Settings:
     the mean load by `min_gain`, and pays back the restores of their state within `pay_back_s`.  What a tuple costs only
     because it goes to another worker is measured (`collocation/remote_costs.py`), unless an operator states it
     (`remote_tuple_cpu_s`, both ends together); without a significant cost there are only trials
-    (`collocation/trial.py`).  Reports do not tell what a tuple costs the broker: an operator may state it
+    (`planning/trial.py`).  Reports do not tell what a tuple costs the broker: an operator may state it
     (`broker_tuple_cpu_s`), and it counts in what pays back.
 
     `max_disk` = share of a disk that plans and standbys fill at most, `max_link` = share of a host's link, each way,

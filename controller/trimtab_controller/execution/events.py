@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
 from trimtab_controller.execution.guarding import GuardSettings, GuardStop
 from trimtab_controller.execution.lags import JobWindow
-from trimtab_controller.execution.restores.links import HostReport
 from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_controller.rows import Sites
@@ -207,6 +206,18 @@ class ReadersSeen:
     """Whether all workers of each app read placements in parts; an app of which that is not known is left out."""
 
     in_parts: Mapping[AppId, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostReport:
+    """A host in a window; None = unknown.
+
+    `link_bytes_s` = what plans and restores may fill of its link each way, `received_bytes_s` = what it received.
+    """
+
+    cores: float | None = None
+    link_bytes_s: float | None = None
+    received_bytes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
+from trimtab_controller.decider.observing.rule import covers, in_force
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
 from trimtab_controller.decider.rules.known import followed, known_rules
-from trimtab_controller.decider.rules.rule import covers, in_force
 from trimtab_controller.intents.change import (
     Asked,
     Change,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from trimtab_controller.decider.observing.rule import RuleKind, is_about, spreads
 from trimtab_controller.decider.observing.view import AppView, Worker
-from trimtab_controller.decider.rules.rule import RuleKind, is_about, spreads
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 

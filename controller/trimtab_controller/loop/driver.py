@@ -282,9 +282,9 @@ class ControlLoop:
                 case deciding.Decided(decision=decision, others=others):
                     self._carry_out(decision)
                     self._telemetry.others_wait(others)
-                case deciding.ReadersSeen(in_parts=in_parts):
+                case executing.ReadersSeen():
                     if self._begun:
-                        self._execute(executing.ReadersSeen(in_parts=in_parts))
+                        self._execute(action)
                 case deciding.RoundMeasured():
                     self._telemetry.round_measured(action)
                     if self._events is not None:

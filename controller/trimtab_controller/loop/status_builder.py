@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.concerns import Concern
-from trimtab_controller.decider.decision import Decision, Skip
+from trimtab_controller.decider.decision import Decision, SizeVerdict, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
@@ -17,7 +17,6 @@ from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule, still_wanted
-from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
 from trimtab_controller.loop.status_disruption import disruption_status

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.observing.rule import RuleKind, is_about, names
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.rules.rule import RuleKind, is_about, names
 from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.barred_standbys import BarredStandbys

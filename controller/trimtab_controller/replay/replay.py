@@ -155,8 +155,8 @@ class Replay:
                 case deciding.Decided(decision=decision):
                     if (event := realizing(decision)) is not None:
                         self._execute(now, event)
-                case deciding.ReadersSeen(in_parts=in_parts):
-                    self._execute(now, executing.ReadersSeen(in_parts=in_parts))
+                case executing.ReadersSeen() as seen:
+                    self._execute(now, seen)
                 case _:
                     pass  # told to operators only
 

@@ -7,8 +7,8 @@ from trimtab_controller.decider.decision import Adopted, Decision, Planned, Stan
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.solver.balance import answer

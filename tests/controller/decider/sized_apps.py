@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trimtab_controller.decider.decision import Direction, PoolWorker, SizeVerdict
 from trimtab_controller.decider.size.facts import SizedWorker, SizeFacts
-from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
+from trimtab_controller.decider.size.verdict import Need, judge
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId

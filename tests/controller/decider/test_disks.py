@@ -7,12 +7,11 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.sized_apps import facts, verdict, worker
-from trimtab_controller.decider.decision import Decision, Planned, StandbysPlaced
+from trimtab_controller.decider.decision import Decision, Direction, Planned, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.size.verdict import Direction
 from trimtab_controller.decider.standbys.rounds import WRITTEN_S
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.solver.answer import Method

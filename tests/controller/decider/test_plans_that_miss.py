@@ -12,6 +12,7 @@ from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
     IntentsChanged,
+    MispredictedWorker,
     RoundMeasured,
     SnapshotArrived,
     Solve,
@@ -20,7 +21,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.predictions.comparison import TRY_AGAIN_S, MispredictedWorker
+from trimtab_controller.decider.predictions.comparison import TRY_AGAIN_S
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, placement_of

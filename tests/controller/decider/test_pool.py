@@ -9,8 +9,9 @@ from tests.controller.decider.hosted_job import Machine
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
 from tests.controller.decider.test_hosts import H0, H1, W1, job, view_of
 from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.size.pool import PoolWorker, crash_concerns, restartable, startable, with_gains
+from trimtab_controller.decider.size.pool import crash_concerns, helps, restartable, startable, with_gains
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -56,7 +57,7 @@ def test_a_worker_adds_what_its_host_has_left_for_it() -> None:
         for number, host in ((5, H0), (6, H0), (7, H1), (8, elsewhere))
     ]
     found = with_gains(pool, view_of(decider), decider._situation.seen.hosts)
-    assert [(each.worker, each.gain, each.helps) for each in found] == [
+    assert [(each.worker, each.gain, helps(each)) for each in found] == [
         ("w7", 1.0, True),
         ("w8", 1.0, True),
         ("w5", pytest.approx(0.5), True),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_controller.decider.rules.reading import read_rules
-from trimtab_controller.decider.rules.rule import Rule, RuleKind
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import BadRule

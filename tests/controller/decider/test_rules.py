@@ -14,11 +14,11 @@ from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.placing import Places
+from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.planning.single_moves import SingleMoves
-from trimtab_controller.decider.rules.placing import Places
-from trimtab_controller.decider.rules.rule import Rule, RuleKind
 from trimtab_controller.loop.why import why_here
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Method

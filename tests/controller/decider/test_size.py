@@ -11,11 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
+from trimtab_controller.decider.decision import Direction
 from trimtab_controller.decider.operators.periods import BadPeriod, Period
 from trimtab_controller.decider.size.facts import Pool
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import bound_after_loss, can_be_spread, leavers
-from trimtab_controller.decider.size.verdict import Direction, Need, judge
+from trimtab_controller.decider.size.verdict import Need, judge
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.names import HostId, WorkerId
 

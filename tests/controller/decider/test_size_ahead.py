@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from tests.controller.decider.sized_apps import ACT, facts, verdict, word
+from trimtab_controller.decider.decision import Direction
 from trimtab_controller.decider.forecast.ahead import Ahead, Peak
-from trimtab_controller.decider.size.verdict import Direction, judge
+from trimtab_controller.decider.size.verdict import judge
 
 
 def ahead(soon: float | None = None, later: float | None = None) -> Ahead:

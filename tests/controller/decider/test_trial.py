@@ -6,11 +6,11 @@ import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, TAIL, TalkingJob
 from tests.controller.decider.test_measured_collocation import ALBIC, Watched
-from trimtab_controller.decider.collocation.trial import BAND_SHARE, trial_in
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.planning.trial import BAND_SHARE, trial_in
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution

@@ -6,10 +6,10 @@ import pytest
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, T0, kg
 from tests.controller.execution.test_restore_order import MB, SCHEDULED, SOURCE, TARGETS, plan, recovery
-from trimtab_controller.execution.events import HostsSeen, PlanDecided
+from trimtab_controller.execution.events import HostReport, HostsSeen, PlanDecided
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import BYTES_PER_S, PRIOR, RestoreCosts
-from trimtab_controller.execution.restores.links import FEW, HostReport, Link, Links
+from trimtab_controller.execution.restores.links import FEW, Link, Links
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_protocol.messages.names import Epoch, HostId
 

@@ -14,10 +14,10 @@ from tests.controller.execution.test_restore_order import (
     plan,
     recovery,
 )
-from trimtab_controller.execution.events import HostsSeen, PlanDecided, Publish, StandbysWanted
+from trimtab_controller.execution.events import HostReport, HostsSeen, PlanDecided, Publish, StandbysWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import UNIT_S
-from trimtab_controller.execution.restores.links import FEW, HostReport
+from trimtab_controller.execution.restores.links import FEW
 from trimtab_controller.execution.restores.of_standbys import LONGEST_S
 from trimtab_controller.execution.state import Execution, HandoverPhase, placement_of
 from trimtab_protocol.messages.commands import Phase

@@ -25,12 +25,13 @@ from trimtab_controller.decider.decision import (
     Resized,
     Restarted,
     Scaled,
+    SizeVerdict,
     Skip,
     StandbysPlaced,
     not_ready,
 )
 from trimtab_controller.decider.describe import ALL_NAMES, names_of
-from trimtab_controller.decider.events import RoundMeasured
+from trimtab_controller.decider.events import MispredictedWorker, RoundMeasured
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
@@ -40,10 +41,8 @@ from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import FixedWorker, NotReady
-from trimtab_controller.decider.predictions.comparison import MispredictedWorker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox

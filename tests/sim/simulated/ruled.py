@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.zoned import zone_of
-from trimtab_controller.decider.rules.rule import Rule, RuleKind
+from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 

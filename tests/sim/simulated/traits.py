@@ -7,9 +7,9 @@ from tests.sim.simulated.ruled import some_rules
 from tests.sim.simulated.zoned import ZONED_EVERY, is_zoned, zone_rules
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider.observing.observe import Requirements
+from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.plan_times import PlanTimes
-from trimtab_controller.decider.rules.rule import Rule
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import Limits

@@ -7,8 +7,8 @@ single such worker is enough for one record.  To change to parts, every owner in
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from trimtab_controller.decider.events import ReadersSeen
 from trimtab_controller.decider.observing.observe import placed_workers
+from trimtab_controller.execution.events import ReadersSeen
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.report import WorkerState

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.hosts.resources import ROUNDING, bottleneck_in, filled_by
+from trimtab_controller.decider.observing.rule import names
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.planning.chosen_moves import plan_for
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.execution.proposal import HandMoved
 from trimtab_controller.execution.state import Round
 from trimtab_controller.plan import Plan, PlanReason

@@ -10,11 +10,11 @@ from trimtab_controller.decider.concerns import FULL_PCT
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
+from trimtab_controller.decider.observing.placing import Places
+from trimtab_controller.decider.observing.rule import priorities
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import Chosen, choose
-from trimtab_controller.decider.rules.placing import Places
-from trimtab_controller.decider.rules.rule import priorities
 from trimtab_models.elastic import Demands, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
 from trimtab_models.solving import Never

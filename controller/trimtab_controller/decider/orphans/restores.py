@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.events import HostsSeen
+from trimtab_controller.execution.events import HostReport, HostsSeen
 from trimtab_controller.execution.restores.costs import LearnedRestores, slots_of
-from trimtab_controller.execution.restores.links import HostReport
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.rows import Site
 from trimtab_models.dyndl import pace_of

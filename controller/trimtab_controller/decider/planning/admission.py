@@ -6,9 +6,9 @@ import numpy as np
 
 from trimtab_controller.decider.decision import Skip, SolveWanted, not_ready
 from trimtab_controller.decider.observing.evaluate import Evaluation
+from trimtab_controller.decider.observing.rule import names
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.rules.rule import names
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, ScalingPhase
 from trimtab_controller.plan import PlanReason

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.collocation.worth import loads_foreseen
 from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.events import MispredictedWorker
 from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, evaluate
 from trimtab_controller.decider.observing.owned import Floats
 from trimtab_controller.decider.observing.view import AppView
@@ -56,18 +57,6 @@ class Prediction:
     decided_at: float
     view: AppView
     collocation: Collocation | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MispredictedWorker:
-    """A worker's load as the plan predicted it and as it was measured, in percent of its capacity."""
-
-    worker: WorkerId
-    planned: float
-    measured: float
-
-    def __str__(self) -> str:
-        return f"{self.worker} {self.planned:.1f} % planned, {self.measured:.1f} % measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

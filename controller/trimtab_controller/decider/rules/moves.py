@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from trimtab_controller.decider.observing.rule import names
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.rules.rule import names
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.wording import first_few
 

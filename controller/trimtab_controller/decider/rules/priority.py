@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from trimtab_controller.decider.observing.rule import priorities
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.rules.rule import priorities
 from trimtab_controller.plan import Plan
 
 

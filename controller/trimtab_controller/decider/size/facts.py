@@ -14,12 +14,12 @@ from statistics import median
 import numpy as np
 
 from trimtab_controller.decider.concerns import ClusterUse
+from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, Worker
-from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
 

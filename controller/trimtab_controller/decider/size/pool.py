@@ -2,42 +2,19 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.hosts.hosts import LEAST_SHARE, HostTracker
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import Absence
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.wording import first_few
 
 SHARE_DIGITS = 1
 """Of the share of its capacity that a worker would have: noise does not change the order of the pool."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolWorker:
-    """A worker that a START command would start.  `capacity` in cores.
-
-    `adds` = cores that the app would then have more, in the unit of loads: less where the workers of a host share it.
-    None = unknown; then its capacity stands for it.
-    """
-
-    worker: WorkerId
-    host: HostId
-    capacity: float
-    adds: float | None = None
-
-    @property
-    def gain(self) -> float:
-        """Cores that it adds."""
-        return self.capacity if self.adds is None else self.adds
-
-    @property
-    def helps(self) -> bool:
-        """Whether its host has CPU left for it."""
-        return self.gain >= LEAST_SHARE * self.capacity
 
 
 def startable(snapshot: Snapshot, draining: frozenset[WorkerId]) -> dict[AppId, tuple[PoolWorker, ...]]:
@@ -50,6 +27,11 @@ def startable(snapshot: Snapshot, draining: frozenset[WorkerId]) -> dict[AppId, 
         if row.absence is Absence.STOPPED and row.declared is not None and row.worker not in draining:
             pools[row.declared].append(PoolWorker(worker=row.worker, host=row.host, capacity=row.capacity))
     return {app: tuple(workers) for app, workers in sorted(pools.items())}
+
+
+def helps(worker: PoolWorker) -> bool:
+    """Whether its host has CPU left for it."""
+    return worker.gain >= LEAST_SHARE * worker.capacity
 
 
 def with_gains(pool: Sequence[PoolWorker], view: AppView, hosts: HostTracker) -> tuple[PoolWorker, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
-from trimtab_controller.decider.decision import Resized
+from trimtab_controller.decider.decision import Direction, PoolWorker, Resized, SizeVerdict
 from trimtab_controller.decider.forecast.rounds import Forecasts, Times
 from trimtab_controller.decider.hosts.hosts import HostTracker
 from trimtab_controller.decider.known import Known
@@ -14,11 +14,11 @@ from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
-from trimtab_controller.decider.size.pool import PoolWorker, restartable, with_gains
+from trimtab_controller.decider.size.pool import restartable, with_gains
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.starts import Starts
-from trimtab_controller.decider.size.verdict import Direction, Need, SizeVerdict, judge
+from trimtab_controller.decider.size.verdict import Need, judge
 from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.hosts.headroom import Capacity, times_placed
 from trimtab_controller.decider.hosts.resources import CPU
 from trimtab_controller.decider.hosts.speeds import Cost, TypeName
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.decider.size.pool import PoolWorker
 from trimtab_controller.decider.size.resources import (
     MAX_WORKERS,
     ResourceNeed,

@@ -7,16 +7,16 @@ word.  What is wanted is decided when it was wanted without a break for the dela
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from statistics import median
 
+from trimtab_controller.decider.decision import Direction, PoolWorker, SizeVerdict
 from trimtab_controller.decider.size.facts import SizeFacts
-from trimtab_controller.decider.size.pool import PoolWorker
+from trimtab_controller.decider.size.pool import helps
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import ROUNDING, cheapest, leavers, why_none
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.wording import counted, first_few
 
 HOUR_S = 3600.0
@@ -29,14 +29,6 @@ BEHIND = 0.05
 """The share of its capacity that an app must be behind for its rate to be expected to grow."""
 
 
-class Direction(StrEnum):
-    """How the number of workers should change."""
-
-    STAY = "stay"
-    OUT = "out"
-    IN = "in"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
     """A need without a break since the window that began at `since`; `seen` = end of the last such window."""
@@ -44,48 +36,6 @@ class Need:
     direction: Direction
     since: float
     seen: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeVerdict:
-    """What should become of the number of workers.
-
-    `workers` = how many stay now, `wanted` = how many there should be; None = unknown.  `desired` = the number for
-    whoever adds and removes workers from outside: it changes when a change is `due`, and does not fall before the
-    workers that leave are empty.  `asked` and `capacity` in cores.  `detail` = the reason.  A change that is due keeps
-    workers that were to leave (`keep`), starts some of the pool (`start`), or drains some (`drain`); `short` = how many
-    more are wanted than can be kept or started, and `crowded` = workers of the pool that would not help, because their
-    hosts have no CPU left.  `in_vain`: the last scale-out did not raise the rate.
-    `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the one that was seen.
-    `own` = the app's own settings, as text.
-    """
-
-    app: AppId
-    detail: str
-    direction: Direction = Direction.STAY
-    workers: int | None = None
-    wanted: int | None = None
-    desired: int | None = None
-    asked: float | None = None
-    capacity: float | None = None
-    rate: float | None = None
-    by_word: bool = False
-    due: bool = False
-    keep: tuple[WorkerId, ...] = ()
-    start: tuple[PoolWorker, ...] = ()
-    drain: tuple[WorkerId, ...] = ()
-    short: int = 0
-    crowded: tuple[WorkerId, ...] = ()
-    in_vain: bool = False
-    restart_s: float | None = None
-    measured_restart_s: float | None = None
-    own: tuple[str, ...] = ()
-
-    @property
-    def urgent(self) -> bool:
-        """Whether the change cannot wait: the app is asked for more than it can do, or it starts and stops nobody."""
-        overloaded = self.asked is not None and self.capacity is not None and self.asked > self.capacity
-        return self.direction is Direction.OUT and (overloaded or not (self.start or self.short))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +67,7 @@ def judge(
     obstacle = "" if now is None else _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain)
     due = now is not None and not obstacle
     anyone = word is not None or present < settings.min_workers
-    pool = tuple(each for each in facts.pool if each.helps or anyone)
+    pool = tuple(each for each in facts.pool if helps(each) or anyone)
     keep, start, short = _to_add(facts.leaving, pool, max(0, change) if due else 0)
     acts = word is not None or settings.mode is Mode.ACT
     wanted_outside = due and (change > 0 or not acts)
@@ -205,7 +155,7 @@ def _by_demand(facts: SizeFacts, settings: ScalingSettings) -> _Aim:
 def _to_target(facts: SizeFacts, settings: ScalingSettings, most: int) -> int:
     """How many workers bring the utilisation to the target, `most` at most."""
     capacities = [worker.capacity for worker in facts.workers if worker.id in facts.leaving]
-    capacities += [worker.gain for worker in facts.pool if worker.helps]
+    capacities += [worker.gain for worker in facts.pool if helps(worker)]
     usual = median([worker.capacity for worker in facts.staying] or capacities or [1.0])
     capacity, count = facts.capacity, len(facts.staying)
     for added in range(1, most + 1):

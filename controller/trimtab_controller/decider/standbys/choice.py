@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import Floats, Integers, OwnedTable
+from trimtab_controller.decider.observing.placing import Places
+from trimtab_controller.decider.observing.rule import spreads
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.rules.placing import Places
-from trimtab_controller.decider.rules.rule import spreads
 from trimtab_models.standbys import (
     HOST,
     UNPLACED,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trimtab_controller.execution.events import HostReport
 from trimtab_protocol.messages.names import HostId
 
 KEPT = 360
@@ -21,18 +22,6 @@ LEAST_SHARE = 0.05
 """Restores get this share of a full link all the same, since the network divides it."""
 FOREGROUND = 95.0
 """The percentile of the foreground's use that counts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostReport:
-    """A host in a window; None = unknown.
-
-    `link_bytes_s` = what plans and restores may fill of its link each way, `received_bytes_s` = what it received.
-    """
-
-    cores: float | None = None
-    link_bytes_s: float | None = None
-    received_bytes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from trimtab_controller.decider.collocation.worth import Together
+from trimtab_controller.decider.decision import SizeVerdict
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.size.verdict import SizeVerdict
 from trimtab_controller.loop.metrics.shown import Shown, Values, of_apps, ratio
 from trimtab_models.albic.fit import Cost
 from trimtab_protocol.messages.names import AppId

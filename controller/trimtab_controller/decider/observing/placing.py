@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.observing.owned import Integers, OwnedTable
-from trimtab_controller.decider.rules.rule import Rule, RuleKind, covers
+from trimtab_controller.decider.observing.rule import Rule, RuleKind, covers
 from trimtab_controller.solver.answer import Placing
 from trimtab_protocol.messages.names import HostId, WorkerId
 
