@@ -246,7 +246,8 @@ def started_again(play: Play, show: Show) -> None:
 
     play.until("who starts it is told", told)
     assert len(play.decided("stop", worker)) == 3
-    play.until("it is stopped once more", lambda _: len(play.starts) == 4)
+    play.until("it is stopped and started once more", lambda _: len(play.starts) == 4)
+    play.until("its stop is told", lambda _: len(play.decided("stop", worker)) == 4)
     stops = play.decided("stop", worker)
     waits = [after - before for before, after in pairwise(stops)]
     assert [wait >= least * SCALING_PATIENCE_S for wait, least in zip(waits, (1, 1, 2), strict=True)] == [True] * 3
