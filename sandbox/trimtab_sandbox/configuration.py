@@ -40,6 +40,8 @@ class SandboxSettings:
     those of each worker."""
     host_keys: bool = False
     """Each "host" has a key of its own, and nothing counts that it has not signed."""
+    pods: bool = False
+    """Each "host" is a pod: its agent cannot start its worker, and no host is expected by its name."""
     controller: Mapping[str, Table] = field(default_factory=dict)
     """Section -> keys of controller.toml that replace the sandbox's own."""
 
@@ -189,9 +191,8 @@ def agent_configuration(
         "workers": {
             worker_name(index): {
                 "capacity": settings.capacity_of(index),
-                "command": list(launch.command),
-                "environment": launch.environment,
                 "data_dir": launch.data,
+                **({} if settings.pods else {"command": list(launch.command), "environment": launch.environment}),
                 **({"app": settings.app_id} if index in settings.declared else {}),
             }
         },
@@ -214,7 +215,7 @@ def controller_configuration(
         "stream": {
             "window_s": 5.0,
             "watermark_s": 2.0,
-            "expected_hosts": [host_name(index) for index in range(settings.workers)],
+            **({} if settings.pods else {"expected_hosts": [host_name(index) for index in range(settings.workers)]}),
             "checkpoint_dir": checkpoints,
             "embedded": True,
             "spark": {"spark.master": "local[2]"},

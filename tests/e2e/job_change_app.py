@@ -1,6 +1,7 @@
 """The job of `test_job_change`: amounts per customer and per country.
 
-OPERATORS=named names its operators, PARTITIONS says how many key groups each has, APP_ID makes another app of it.
+OPERATORS=named names its operators, PARTITIONS says how many key groups each has, APP_ID makes another app of it, and
+so does APP_VERSION.
 """
 
 import os
@@ -11,8 +12,8 @@ import faust
 from trimtab_agent.engines.faust import install
 
 PARTITIONS = int(os.environ["PARTITIONS"])
-APP_ID = os.environ.get("APP_ID", "orders")
-PER_COUNTRY = "per_country" if APP_ID == "orders" else f"{APP_ID}_per_country"
+APP_ID, VERSION = os.environ.get("APP_ID", "orders"), int(os.environ.get("APP_VERSION", "1"))
+PER_COUNTRY = "per_country" if (APP_ID, VERSION) == ("orders", 1) else f"{APP_ID}{VERSION}_per_country"
 """It names the repartition topic, which two apps at once must not share: app.id is no part of that."""
 
 
@@ -26,6 +27,7 @@ class Order(faust.Record, serializer="json"):  # type: ignore[call-arg]
 
 app = faust.App(
     APP_ID,
+    version=VERSION,
     store="rocksdb://",
     topic_partitions=PARTITIONS,
     topic_replication_factor=1,

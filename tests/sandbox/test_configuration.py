@@ -124,3 +124,16 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object], messa
 def test_who_commands_ends_first_and_the_broker_last() -> None:
     names = ["broker", "h0", "w0", "h1", "w1", "controller", "console"]
     assert shutdown_order(names) == [["controller", "console"], ["w0", "w1"], ["h0", "h1"], ["broker"]]
+
+
+def test_the_agent_of_a_pod_cannot_start_its_worker_and_no_pod_is_expected_by_name() -> None:
+    pods = replace(SETTINGS, pods=True)
+    agent = agent_configuration(
+        pods, 1, bootstrap="127.0.0.1:9", metrics_port=1, socket=Path("/s"), trust=KEYS.trust, state=Path("/t"),
+        launch=LAUNCH,
+    )  # fmt: skip
+    assert agent["workers"] == {"w1": {"capacity": 0.25, "data_dir": Path("/d/w1")}}
+    controller = controller_configuration(
+        pods, bootstrap="127.0.0.1:9", metrics_port=1, keys=KEYS, checkpoints=Path("/c")
+    )
+    assert "expected_hosts" not in controller["stream"]

@@ -335,7 +335,7 @@ def _reasons(status: Status) -> Text | None:
     away: defaultdict[str, list[str]] = defaultdict(list)
     for row in status.nodes:
         if row.state is WorkerState.AWAY:
-            if row.absence and row.reason:
+            if row.reason:
                 away[row.reason].append(row.worker)
         elif not row.steering:
             reporting[row.reason or "no reason given, see the agents' logs"].append(row.worker)

@@ -94,7 +94,8 @@ def drain_concerns(
         if scaling.phase is ScalingPhase.FAILED:
             said = f"has not been stopped in {counted(scaling.times, 'attempt')} ({scaling.detail})"
         else:
-            said = f"something has started it {counted(scaling.times - 1, 'time')}: undrain it or disable its unit"
+            starts = scaling.times - (snapshot.start_ms / 1000.0 < scaling.at)  # the last one is not shown yet
+            said = f"something has started it {counted(starts, 'time')}: undrain it or disable its unit"
         wait_s = scaling.at + patience_s(scaling) - end_s
         detail = f"{row.worker} is drained{for_s}, and {said}; it is stopped again in {time_span(wait_s)}"
         yield Concern(kind=ConcernKind.DRAINED_RUNS, app=row.app, workers=(row.worker,), detail=detail)

@@ -18,14 +18,18 @@ from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule, still_wanted
 from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round
+from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round, ScalingPhase
 from trimtab_controller.loop.status_disruption import disruption_status
 from trimtab_controller.loop.status_forecast import forecast_status
 from trimtab_controller.loop.status_proposals import proposal_status
 from trimtab_models.albic.fit import Cost, Unknown
+from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.reason_text import reason_text
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.snapshot import NodeWindow
 from trimtab_protocol.messages.status import (
     AppStatus,
     BalanceStatus,
@@ -114,7 +118,7 @@ class StatusBuilder:
             paused=decider.paused,
             window_end=None if snapshot is None else snapshot.end_ms / 1000.0,
             coverage=None if snapshot is None else snapshot.coverage,
-            nodes=_nodes(decider),
+            nodes=_nodes(decider, execution),
             hosts=_hosts(decider),
             apps=_apps(now, decider, execution),
             decisions=tuple(self._decisions),
@@ -174,7 +178,7 @@ def round_status(row: Round) -> RoundStatus:
     )
 
 
-def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
+def _nodes(decider: Decider, execution: Execution) -> tuple[NodeStatus, ...]:
     snapshot = decider.known.snapshot
     if snapshot is None:
         return ()
@@ -200,13 +204,21 @@ def _nodes(decider: Decider) -> tuple[NodeStatus, ...]:
             demand_pct=used.demand_pct if used else None,
             backlog=used.backlog.now if used and used.backlog else None,
             memory_bytes=row.memory_bytes,
-            reason=row.reason,
+            reason=row.reason or _not_started(row, execution),
             absence=row.absence,
             level=levels[row.worker].value if row.worker in levels else None,
             startable=row.app is not None and row.app == row.declared,
         )
         for row in sorted(snapshot.nodes, key=lambda row: row.worker)
     )
+
+
+def _not_started(row: NodeWindow, execution: Execution) -> str | None:
+    """Why a worker is away that its agent was told to start."""
+    scaling = execution.scalings.get(row.worker)
+    if row.state is not WorkerState.AWAY or scaling is None or scaling.command.kind is not CommandKind.START:
+        return None
+    return reason_text(f"its start failed: {scaling.detail}") if scaling.phase is ScalingPhase.FAILED else None
 
 
 def _rule(known: KnownRule) -> RuleStatus:

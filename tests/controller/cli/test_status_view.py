@@ -253,18 +253,19 @@ def test_why_workers_only_report_or_what_they_lack_is_a_sentence_each() -> None:
     rows = (
         *(node(name, steering=False, reason=differ) for name in ("a", "b")),
         node("c", steering=False),
-        node("d", steering=False, state=WorkerState.AWAY, reason=differ),
+        node("d", steering=False, state=WorkerState.AWAY, reason="its start failed: no command"),
         node("g", steering=False, state=WorkerState.AWAY, absence=Absence.CRASHED, reason="crashed 10 times"),
         node("e", reason=missing),
         node("f"),
     )
     lines = shown(replace(STATUS, nodes=rows), width=120)
     where = lines.index("what workers report")
-    assert lines[where + 1 : where + 6] == [
+    assert lines[where + 1 : where + 7] == [
         "  c only reports: no reason given, see the agents' logs",
         f"  a, b only report: {differ}",
         f"  e runs, but {missing}",
         "  away: g: crashed 10 times",
+        "  away: d: its start failed: no command",
         "",
     ]
     assert "what workers report" not in shown(STATUS)

@@ -145,9 +145,11 @@ def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> Non
     [concern] = drain_concerns(present, snapshot, DRAINING, [drain])
     assert (concern.kind, concern.app, concern.workers) == (ConcernKind.DRAINED_RUNS, APP, (W1,))
     assert concern.detail == (
-        "w1 is drained for 10 min, and something has started it 3 times: undrain it or disable its unit; it is stopped "
+        "w1 is drained for 10 min, and something has started it 4 times: undrain it or disable its unit; it is stopped "
         "again in 4 min"
     )
+    later = Execution(generation=1, scalings={W1: replace(done, at=1101.0)})
+    assert "has started it 3 times:" in next(drain_concerns(later, snapshot, DRAINING, [drain])).detail
     twice = Execution(generation=1, scalings={W1: replace(done, times=2)})
     assert list(drain_concerns(twice, snapshot, DRAINING, [drain])) == []
     assert list(drain_concerns(present, replace(snapshot, nodes=snapshot.nodes[:1]), DRAINING, [drain])) == []

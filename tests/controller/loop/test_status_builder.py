@@ -13,7 +13,7 @@ from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.inheritance import Flaw, Hold
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, encode_ack
@@ -140,6 +140,12 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
         worker=WorkerId("w0"), host=HostId("h0"), app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0,
         cpu=0.3, complete=True, steering=True,
     )  # fmt: skip
+    away = replace(node, worker=WorkerId("w1"), app=None, state=WorkerState.AWAY, cpu=None, steering=False)
+    start = Command(
+        cluster="c", kind=CommandKind.START, epoch=Epoch(1, 2), host=node.host, worker=away.worker, app=None,
+        issued_at=NOW, deadline=NOW + 1,
+    )  # fmt: skip
+    refused = Scaling(command=start, phase=ScalingPhase.FAILED, at=NOW, detail="w1 on h0: not_configured")
     for number in range(3):
         at_ms = round(NOW * 1000) + 10_000 * number
         decider.on_event(
@@ -147,14 +153,16 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
             SnapshotArrived(
                 snapshot=Snapshot(
                     cluster="c", start_ms=at_ms, end_ms=at_ms + 10_000, published_ms=at_ms, hosts_seen=1,
-                    hosts_expected=1, watermark_ms=None, late_rows=0, nodes=(node,),
+                    hosts_expected=1, watermark_ms=None, late_rows=0, nodes=(node, away),
                 )
             ),
         )  # fmt: skip
 
-    status = StatusBuilder("c", acting=True).status(NOW, decider, Execution(generation=1), {})
+    present = Execution(generation=1, scalings={away.worker: refused})
+    status = StatusBuilder("c", acting=True).status(NOW, decider, present, {})
 
-    assert [row.used_pct for row in status.nodes] == [pytest.approx(120.0)]
+    assert [row.used_pct for row in status.nodes] == [pytest.approx(120.0), None]
+    assert [row.reason for row in status.nodes] == [None, "its start failed: w1 on h0: not_configured"]
     assert [(row.kind, row.app) for row in status.concerns] == [("over_capacity", APP)]
     assert decode_status(encode_status(status)) == status
 
