@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -66,14 +67,7 @@ CODECS: dict[str, Codec] = {
         lambda word: taken_back.encode_taken_back(word)[1],
         lambda payload: taken_back.taken_back_in([(taken_back.HEADER, payload)]),
     ),
-    **{
-        intent.key: (
-            intent,
-            intents.encode_intent,
-            lambda payload, key=intent.key: intents.decode_intent(key.encode(), payload),
-        )
-        for intent in INTENTS
-    },
+    **{each.key: (each, intents.encode_intent, partial(intents.decode_intent, each.key.encode())) for each in INTENTS},
     **{f"frame {type(frame).__name__}": (frame, local.encode_frame, local.decode_frame) for frame in FRAMES},
 }
 
