@@ -79,7 +79,7 @@ faults: $(INSTALLED) jars ## the fault matrix under load, judged by the recorded
 simulate-faults: $(INSTALLED) ## whole clusters on fake time, seeded faults, 100,000 rounds (SIMULATE="--seed N" replays one)
 	$(BIN)/python -m tests.sim.simulate $(or $(SIMULATE),--rounds 100000)
 
-fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack" for one, FUZZ=--atheris by coverage)
+fuzz: $(INSTALLED) ## 1,000,000 mutated records for every decoder (FUZZ="--only ack" for one)
 	$(BIN)/python -m tests.fuzz.fuzz $(FUZZ)
 
 docs: $(DOCS_INSTALLED) ## build the site from all Markdown pages into out/docs (strict: no broken link)

@@ -4,21 +4,17 @@ import argparse
 import json
 import logging
 import multiprocessing
-import os
-import subprocess
 import sys
-import venv
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from tests.fuzz.fuzzed import spark
 from tests.fuzz.fuzzed.registry import DECODERS, decoder_named
-from tests.fuzz.fuzzed.run import Tally, fuzz, tally_in
+from tests.fuzz.fuzzed.run import Tally, fuzz
 
 OUT = Path("out/fuzz")
 NAMES = [*(decoder.name for decoder in DECODERS), spark.NAME]
-ATHERIS, REQUIREMENT = OUT / "atheris", "atheris==3.0.0"
 
 
 def main() -> int:
@@ -27,14 +23,13 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_000_000, help="mutants per decoder")
     parser.add_argument("--only", action="append", choices=NAMES, metavar="NAME")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--atheris", action="store_true", help="guided by coverage (installs atheris under out/)")
     chosen = parser.parse_args()
     names = chosen.only or NAMES
     OUT.mkdir(parents=True, exist_ok=True)
     logging.disable()  # what is refused is said too
     print(HEAD, flush=True)
     sound = True
-    for tally in (guided if chosen.atheris else mutated)(names, chosen.records, chosen.seed):
+    for tally in mutated(names, chosen.records, chosen.seed):
         print(row(tally), flush=True)
         write(tally)
         sound &= not tally.faults
@@ -52,28 +47,6 @@ def run(name: str, *, records: int, seed: int) -> Tally:
     if name == spark.NAME:
         return spark.fuzz_stream(records=records, seed=seed, large=True)
     return fuzz(decoder_named(name), records=records, seed=seed, large=True)
-
-
-def guided(names: list[str], records: int, seed: int) -> Iterator[Tally]:
-    """A process for each decoder, with atheris, whose environment has nothing else: the rest is found in ours.
-
-    Not for the stream's: atheris sees into no other language.
-    """
-    python = ATHERIS / "bin" / "python"
-    if not python.exists():
-        venv.create(ATHERIS, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", REQUIREMENT], check=True)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for name in (name for name in names if name != spark.NAME):
-        out = OUT / "guided.json"
-        command = [python, "-m", "tests.fuzz.fuzzed.cover", name]
-        ended = subprocess.run(
-            [*command, str(records), str(seed), out], env=environment, capture_output=True, text=True
-        )
-        tally = tally_in(json.loads(out.read_text()))
-        if ended.returncode:
-            tally.faults["it ended: " + " ".join(ended.stderr.split())[-300:]] = b""
-        yield tally
 
 
 HEAD = f"{'decoder':27} {'records':>9} {'accepted':>9} {'CPU s':>6} {'worst ms':>8} {'grew MB':>7}  refused, by reason"

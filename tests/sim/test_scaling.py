@@ -14,12 +14,6 @@ def test_a_load_that_triples_and_falls_back_takes_the_workers_along_without_a_fl
     assert found.saturated < 30, "the first workers come before the load has outgrown those that are there"
 
 
-def test_half_an_hour_of_noise_changes_nothing() -> None:
-    found = play(hours=0.5, seed=1, noise=0.3, level=True)
-
-    assert (found.sizes, found.flaps) == (((0.0, WORKERS),), 0)
-
-
 def test_a_blocked_job_is_not_scaled() -> None:
     """It asks for a fifth of its CPU, and three times the inputs wait: neither is a reason."""
     found = play(hours=2.0, seed=2, noise=0.1, blocked=True)

@@ -9,31 +9,34 @@ import pytest
 from tests.paths import ROOT, python_path
 from tests.sim.simulated.simulation import simulating
 
-ROUNDS = 1_000
-"""At least; `make simulate-faults` plays 100,000."""
-SEEDS = 22
-AT_ONCE = 11
-"""So many seeds are one test: then both processes that run the fast tests have some of them."""
+ROUNDS = 40
+"""At least, of each seed; `make simulate-faults` plays 100,000."""
+SEEDS = (2, 5, 9, 11, 12), (3, 7, 14, 25, 29)
+"""Two halves, because two processes run the fast tests.
+
+Among them are a loss (2), older plug-ins (5, 29), operators who approve and move (9, 25), windows for plans (11), zones
+(12), a budget (3), rules (2, 14), and placements in parts (all odd ones).
+"""
 
 
 @pytest.mark.timeout(900)  # some tens of seconds of CPU
-@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
-def test_nothing_breaks_an_invariant_and_every_cluster_becomes_balanced_and_stays_so(first: int) -> None:
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_nothing_breaks_an_invariant_and_every_cluster_becomes_balanced_and_stays_so(seeds: tuple[int, ...]) -> None:
     with simulating() as run:
-        outcomes = [run(seed) for seed in range(first, first + AT_ONCE)]
+        outcomes = [run(seed) for seed in seeds]
     rounds, steps, plans, moved, faults = (
         sum(getattr(outcome, name) for outcome in outcomes) for name in ("rounds", "steps", "plans", "moved", "faults")
     )
     print(f"{len(outcomes)} seeds, {rounds} rounds, {steps} steps, {faults} faults, {plans} plans, {moved} moves")
-    assert rounds >= ROUNDS * AT_ONCE / SEEDS
+    assert rounds >= ROUNDS * len(outcomes)
     assert plans > len(outcomes), "too quiet: next to nothing was moved"
 
 
 def test_a_seed_replays_exactly_in_another_process() -> None:
     with simulating() as run:
-        run(6)
-        here = run(7)
-    command = [sys.executable, "-m", "tests.sim.simulate", "--seed", "7"]
+        run(1)
+        here = run(5)
+    command = [sys.executable, "-m", "tests.sim.simulate", "--seed", "5"]
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": python_path(ROOT)}
     there = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=240)
     assert there.stdout == f"{here}\n"

@@ -1,8 +1,6 @@
 """Wrong usage, an unreachable broker, and help without extras."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -92,16 +90,3 @@ def test_an_operator_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("getpass.getuser", nameless)
     assert operator.who().startswith(f"{os.getuid()}@")
-
-
-def test_help_needs_neither_kafka_nor_numpy(tmp_path: Path) -> None:
-    program = (
-        "import sys; from trimtab_controller.cli import main\n"
-        "try: main(['--help'])\n"
-        "except SystemExit: pass\n"
-        "found = {'confluent_kafka', 'numpy', 'pyspark', 'rich', 'zstandard'} & set(sys.modules)\n"
-        "sys.exit(str(found) if found else 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "what the controller would do now" in done.stdout

@@ -1,11 +1,13 @@
 """The wheel in an environment of its own without any extra: help works, and each command says what it needs."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tomllib
 import venv
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -82,14 +84,39 @@ def commands(help_text: str) -> set[str]:
     return set(re.findall(r"^    ([a-z-]+)(?: |$)", help_text, re.MULTILINE)) | {"sandbox"}
 
 
-@pytest.mark.parametrize("line", CALLS)
-def test_a_command_names_the_package_and_the_extra_to_install(bare: Path, line: str) -> None:
-    done = call(bare, "trimtab", *line.split())
-    name = line.split()[0]
-    extra = "console" if name == "console" else "controller"
-    expected = rf"trimtab {name}: the package [a-z-]+ is not installed: pip install 'trimtab\[{extra}\]'"
-    assert re.fullmatch(expected + "\n", done.stderr), done.stderr
-    assert (done.returncode, done.stdout) == (2, "")
+ASK = """
+import contextlib, io, json, sys
+from trimtab_controller.cli import main
+for line in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(line)
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+"""All calls in one process of the bare environment."""
+
+
+def answers(bare: Path, lines: Iterable[str]) -> Iterator[tuple[str, int, str, str]]:
+    """The first word of each line, the exit code of the command, and what it prints."""
+    calls = [line.split() for line in lines]
+    environment = {**os.environ, "COLUMNS": "100", "PYTHONPATH": ""}
+    done = subprocess.run(
+        [str(bare / "python"), "-c", ASK], input=json.dumps(calls), env=environment, cwd=bare, capture_output=True,
+        text=True, timeout=LIMIT_S, check=True,
+    )  # fmt: skip
+    for call_, answer in zip(calls, done.stdout.splitlines(), strict=True):
+        yield call_[0], *json.loads(answer)
+
+
+def test_a_command_names_the_package_and_the_extra_to_install(bare: Path) -> None:
+    for name, code, out, err in answers(bare, CALLS):
+        extra = "console" if name == "console" else "controller"
+        expected = rf"trimtab {name}: the package [a-z-]+ is not installed: pip install 'trimtab\[{extra}\]'"
+        assert re.fullmatch(expected + "\n", err), err
+        assert (code, out) == (2, "")
 
 
 @pytest.mark.parametrize("command", ["run", "check", "health"])
@@ -113,11 +140,10 @@ def test_help_lists_all_commands(bare: Path) -> None:
     assert commands(listed.stdout) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_works_for_each_command(bare: Path, name: str) -> None:
-    shown = call(bare, "trimtab", name, "--help")
-    assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.startswith(f"usage: trimtab {name} ")
+def test_help_works_for_each_command(bare: Path) -> None:
+    for name, code, out, err in answers(bare, [f"{each} --help" for each in COMMANDS]):
+        assert (code, err) == (0, "")
+        assert out.startswith(f"usage: trimtab {name} ")
 
 
 @pytest.mark.parametrize("line", ["--help", "run --help", "check --help", "health --help"])

@@ -5,10 +5,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
@@ -333,50 +329,6 @@ def test_the_moves_of_a_plan_know_their_priority() -> None:
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
-
-
-@st.composite
-def some_rules(draw: st.DrawFn) -> tuple[Rule, ...]:
-    """Up to 4 rules about 4 workers and 16 key groups."""
-    found = []
-    for number in range(draw(st.integers(0, 4))):
-        kind = draw(st.sampled_from(RuleKind))
-        first = draw(st.integers(0, 15))
-        workers = tuple(sorted(draw(st.sets(st.sampled_from(WORKERS), min_size=1, max_size=3))))
-        says: dict[RuleKind, dict[str, Any]] = {
-            RuleKind.POOL: {"workers": workers},
-            RuleKind.EXCLUDE: {"zones": ("a",)} if len(workers) == 3 else {"workers": workers},
-            RuleKind.FREEZE: {},
-            RuleKind.PIN: {"workers": workers[:1]},
-            RuleKind.ZONE: {"zones": ("b",)},
-            RuleKind.SPREAD: {},
-            RuleKind.PRIORITY: {"priority": len(workers) - 4},
-        }
-        few = {} if kind is RuleKind.SPREAD else {"key_groups": draw(st.sampled_from([(), ((first, 15),)]))}
-        found.append(Rule(name=f"r{number}", kind=kind, reason="r", **says[kind], **few))
-    return tuple(found)
-
-
-@settings(max_examples=10, deadline=None)
-@given(rules=some_rules(), seed=st.integers(0, 99))
-def test_no_decision_breaks_a_rule(rules: tuple[Rule, ...], seed: int) -> None:
-    """Loads change, and a worker is drained meanwhile; moves and new standbys go only where all rules allow it."""
-    random = np.random.default_rng(seed)
-    of = job(*rules, standbys=1)
-    decider = of.decider(load_distance=2.0)
-    drained = WORKERS[int(random.integers(4))]
-    for number in range(5):
-        of.rates = {each: float(random.exponential(20.0)) for each in of.owners}
-        if number == 2:
-            decider.on_event(0.0, intents(Drain(worker=drained, by="op", at=1.0, reason="kernel")))
-        before = dict(of.owners)
-        of.round(decider)
-        moved = {each for each, owner in of.owners.items() if before[each] != owner}
-        for each in moved:
-            for rule in rules:
-                if not rule.key_groups or any(low <= each.partition <= high for low, high in rule.key_groups):
-                    assert rule.kind is not RuleKind.FREEZE
-                    assert allows(of, rule, of.owners[each]), (each, rule)
 
 
 def test_key_groups_with_the_same_rules_form_a_class() -> None:

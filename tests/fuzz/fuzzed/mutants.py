@@ -75,10 +75,6 @@ class Mutants:
             chosen = self._random.randrange(len(self._samples))
             yield self._changed(self._samples[chosen], self._spans[chosen])
 
-    def of(self, data: bytes) -> bytes:
-        """A mutant of any text."""
-        return self._changed(data, self._find(data))
-
     def _find(self, data: bytes) -> tuple[Span, ...]:
         return self._spans_of(data) if self._spans_of else ()
 

@@ -48,20 +48,6 @@ class Tally:
         }
 
 
-def tally_in(document: dict[str, Any]) -> Tally:
-    """The tally of a document, but for the ends of long records."""
-    return Tally(
-        name=document["decoder"],
-        records=document["records"],
-        accepted=document["accepted"],
-        refused=Counter(document["refused"]),
-        worst_s=document["worst_ms"] / 1000,
-        cpu_s=document["cpu_s"],
-        growth_bytes=round(document["growth_mb"] * 1e6),
-        faults={fault: bytes.fromhex(record) for fault, record in document["faults"].items()},
-    )
-
-
 def fuzz(decoder: Decoder, *, records: int, seed: int, large: bool = False) -> Tally:
     """Give the decoder so many mutants, `large`: before them the giants; every true sample must be accepted."""
     tally = Tally(name=decoder.name)

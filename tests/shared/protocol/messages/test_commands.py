@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.shared.protocol.messages.message_samples import ACK, EPOCH, PREPARE
+from tests.fuzz.fuzzed.samples import PREPARE, STOP, STOP_OWNING, TOOK
 from trimtab_protocol.messages import commands
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -17,21 +17,14 @@ def test_a_command_that_was_tampered_with_does_not_match_its_id():
 
 
 def test_the_same_step_has_the_same_id_and_another_epoch_another():
-    later = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"issued_at": 101.0})
+    later = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"issued_at": 1001.0})
     assert later.id == PREPARE.id
     newer = Command(**{name: getattr(PREPARE, name) for name in PREPARE.__slots__} | {"epoch": Epoch(2, 10)})
     assert newer.id != PREPARE.id
 
 
 def test_the_stops_of_two_workers_in_one_publication_are_two_commands():
-    first, second = (
-        Command(
-            cluster="demo", kind=CommandKind.STOP, epoch=EPOCH, host="h1", worker=worker, app=None, issued_at=1.0,
-            deadline=2.0,
-        )
-        for worker in ("w1", "w2")
-    )  # fmt: skip
-    assert first.id != second.id
+    assert STOP.id != replace(STOP, worker="w1").id
 
 
 @pytest.mark.parametrize(
@@ -40,7 +33,7 @@ def test_the_stops_of_two_workers_in_one_publication_are_two_commands():
         {"key_groups": ()},
         {"source": None},
         {"generation": 4},
-        {"deadline": 100.0},
+        {"deadline": 1000.0},
         {"key_groups": (KeyGroup("other", "sums", 1),)},
         {"kind": CommandKind.STOP},
         {"owning": True},
@@ -52,19 +45,12 @@ def test_a_command_that_makes_no_sense_cannot_exist(change):
 
 
 def test_a_stop_of_a_worker_with_key_groups_says_so_and_all_other_commands_are_as_before():
-    empty = Command(
-        cluster="demo", kind=CommandKind.STOP, epoch=EPOCH, host="h1", worker="w1", app=None, issued_at=1.0,
-        deadline=2.0,
-    )  # fmt: skip
-    owning = replace(empty, owning=True)
-    for stop in (empty, owning):
-        assert commands.decode_command(commands.encode_command(stop)) == stop
-    assert "owning" not in empty.document()
-    assert owning.document() == empty.document() | {"owning": True}
+    assert "owning" not in STOP.document()
+    assert STOP_OWNING.document() == STOP.document() | {"owning": True}
 
 
 def test_a_refusal_has_a_reason_and_nothing_else_has_one():
-    values = {name: getattr(ACK, name) for name in ACK.__slots__}
+    values = {name: getattr(TOOK, name) for name in TOOK.__slots__}
     with pytest.raises(BadMessage):
         Ack(**values | {"phase": Phase.REFUSED})
     with pytest.raises(BadMessage):
@@ -72,8 +58,8 @@ def test_a_refusal_has_a_reason_and_nothing_else_has_one():
 
 
 def test_an_ack_is_short():
-    payload = commands.encode_ack(ACK)
-    assert commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES - len(payload))) == ACK
+    payload = commands.encode_ack(TOOK)
+    assert commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES - len(payload))) == TOOK
     with pytest.raises(BadMessage) as caught:
         commands.decode_ack(payload + b" " * (commands.MAX_ACK_BYTES + 1 - len(payload)))
     assert caught.value.fault is Fault.OVERSIZED

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.shared.protocol.messages.message_samples import PLACEMENT
+from tests.fuzz.fuzzed.samples import PLACEMENT
 from trimtab_protocol.messages import placement
 from trimtab_protocol.messages.decode import BadMessage, Fault
 

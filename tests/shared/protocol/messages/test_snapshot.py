@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from tests.shared.protocol.messages.message_samples import SNAPSHOT
+from tests.fuzz.fuzzed.samples import SNAPSHOT
 from trimtab_protocol.messages import snapshot
 from trimtab_protocol.messages.decode import BadMessage, Fault
 
-COLUMNS = {"partition", "worker", "covered_s", "tuples_in_s"}
+COLUMNS = {"partition", "worker", "covered_s", "tuples_in_s", "backlog"}
 """Of the snapshot's one key group, those that are known."""
 
 
