@@ -80,8 +80,8 @@ that begin after all that were closed before, of whatever partition. A recovery 
 `str`. | The owner of a partition closes each of its windows once, in its database and changelog. | \
 `tables/windows.py`, `transport/steered.py` |
 | `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
-another partition, of a standby, or of what was given away. | An event deletes in its own partition, and active \
-partitions answer. | `tables/own_partitions.py` |
+another partition, of a standby, or of what was given away. `keys()` and `items()` fail when one is opened or closed \
+meanwhile. | An event deletes in its own partition, and active partitions answer. | `tables/own_partitions.py` |
 """
 
 from enum import StrEnum

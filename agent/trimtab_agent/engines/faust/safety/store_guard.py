@@ -84,6 +84,7 @@ class StoreGuard:
                 self._watch_changelog(table)
                 # Faust's own sends the records of all keys before it writes the first, so an error leaves half of it.
                 table.update = functools.partial(MutableMapping.update, table)
+                table.clear = store._clear  # raises NotImplementedError, as Faust's own does after many tombstones
 
     def _watch_store(self, table: Any, store: Any) -> None:
         replace_damaged(store)

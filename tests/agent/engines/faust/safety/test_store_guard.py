@@ -1,8 +1,10 @@
 """A table that cannot or must not be written: nothing of the worker counts from then on, and it ends."""
 
 import asyncio
+import functools
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -338,6 +340,33 @@ def test_an_event_whose_key_group_has_left_writes_nothing_and_ends_no_worker(
             assert "event events/0 offset 12" in str(told.value)
 
     asyncio.run(leave())
+
+
+@pytest.mark.parametrize("where", ["a task, timer or page", "a thread"])
+@pytest.mark.parametrize("how", ["set", "delete", "pop", "update", "default"])
+def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, where: str) -> None:
+    async def outside() -> None:
+        app, consumer, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        do = functools.partial(WRITES[how], app.tables["sums"])
+        with ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="outside of stream iteration"):
+            threads.submit(do).result() if where == "a thread" else do()
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+        assert (consumer.fence.broken, app.crashed) == (False, False)
+
+    asyncio.run(outside())
+
+
+def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> None:
+    async def clear() -> None:
+        app, _, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        app.assignor.assigned_actives = lambda: {SUMS}
+        with pytest.raises(NotImplementedError):
+            within(Event(SOURCE, 13), app.tables["sums"].clear)
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+
+    asyncio.run(clear())
 
 
 def test_late_writes_are_counted_and_told_once_a_minute(tmp_path: Path) -> None:
