@@ -190,6 +190,19 @@ def test_a_rebalance_leaves_a_table_that_is_restored_and_an_event_that_is_read_a
         await asyncio.sleep(0.1)
         assert len(rig.broker.records) == sent
 
+        refused_records, consumer = rig.consumer.transport.guard.refused, rig.consumer
+        consumer.start_at({SOURCE: 11})
+        rig.app.tables["sums"].data._db_for_partition(0)
+        consumer.unblock([SOURCE])
+        refused_records.delivered(SOURCE, 12)  # of another partition, or after it
+        assert SOURCE not in consumer.blocked
+        refused_records.delivered(SOURCE, 11)
+        assert SOURCE in consumer.blocked, "events follow before it is known whether it stands again"
+        rig.refusing.clear()
+        await rig.event(11, "bad")
+        await until(lambda: SOURCE not in consumer.blocked)
+        assert await rig.committed() == 12
+
     asyncio.run(play())
 
 
