@@ -369,6 +369,21 @@ def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> No
     asyncio.run(clear())
 
 
+def test_another_event_loop_that_keeps_an_event_writes_nothing_late(tmp_path: Path) -> None:
+    async def leave() -> None:
+        async def write_there() -> None:
+            write(app, SOURCE)
+
+        app, consumer, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        await given_away(consumer)
+        with ThreadPoolExecutor(1) as threads, pytest.raises(LateWrite):
+            threads.submit(lambda: asyncio.run(write_there())).result()
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+
+    asyncio.run(leave())
+
+
 def test_late_writes_are_counted_and_told_once_a_minute(tmp_path: Path) -> None:
     told: list[tuple[Trouble, str | None]] = []
 
