@@ -20,11 +20,11 @@ async def move_and_ask(cluster: AnswersCluster, count: int) -> tuple[list[Reply]
     """Move key groups while all workers are asked for all keys; the wrong answers, and those missing not in a pause."""
     moves: list[tuple[float, float]] = []
     async with cluster.asking():
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.0)
         began = time.time()
         for number in range(count):
             moves.append(await cluster.move(number))
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(2.0)
         ended = time.time()
     views = [await cluster.get(name, "/router/totals/") for name in cluster.workers]
     pauses = [(took - pause - BEFORE_S, took + LATE_S) for took, pause in moves]

@@ -22,7 +22,7 @@ from tests.e2e.steering.verdict import read_topic, steps_back
 TOO_SMALL, LARGE = 2000, 1_048_588
 MOVES, LATEST_S = 4, 2.5
 """Hand-overs, and how long a late write may take (seconds)."""
-AHEAD = 30
+AHEAD = 60
 """So many inputs later than the newest one comes the one at which an agent does what it must not."""
 
 
@@ -67,7 +67,7 @@ async def goes_on_but_for(cluster: Cluster, partition: int) -> bool:
 
     def only_one_waits() -> bool:
         found = backlogs()
-        return found.get(partition, 0) > 10 and all(n < 10 for p, n in found.items() if p != partition)
+        return found.get(partition, 0) > 20 and all(n < 20 for p, n in found.items() if p != partition)
 
     return await until(only_one_waits, 60.0)
 
@@ -77,7 +77,7 @@ async def is_handed_over(cluster: Cluster, partition: int) -> bool:
     key_group = next(k for k in cluster.key_groups if (k.operator, k.partition) == ("source", partition))
     (owner,) = cluster.owners()[key_group]
     target = next(name for name in cluster.alive if name != owner)
-    moved = await cluster.hand_over((key_group,), owner, target, took_limit_s=1.0)
+    moved = await cluster.hand_over((key_group,), owner, target, took_limit_s=3.0)
     assert any("stands, because Kafka refuses a record" in (ack.detail or "") for ack in cluster.agent.acks)
     cluster.place([key_group], (owner, target))
     await cluster.publish()
@@ -93,7 +93,7 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, TOO_SMALL)
         await begin(cluster)
         before = cluster.generations()
-        assert await hand_overs(cluster, MOVES, most=3, rest_s=0.5) == MOVES
+        assert await hand_overs(cluster, MOVES, most=3, rest_s=1.0) == MOVES
 
         await careless(cluster, "none")
         partition = await careless(cluster, "large")

@@ -118,7 +118,7 @@ class RefusedRecords:
     def delivered(self, tp: TP, offset: int) -> None:
         """Let nothing follow an event at which its partition stood, until it is known whether it stands again."""
         if self._stood.get(tp) == offset:
-            self._app.consumer.hold(tp, offset)
+            self._app.consumer.hold(TP(*tp), offset)  # it is aiokafka's own type
             self._look_after()
 
     def _look_after(self) -> None:
