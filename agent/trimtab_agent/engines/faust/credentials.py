@@ -1,6 +1,5 @@
 """Broker settings of a Faust app, from the same `[kafka]` section that agent and controller use."""
 
-import asyncio
 import base64
 import json
 import ssl
@@ -14,6 +13,7 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
+from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.settings.kafka import KafkaSettings, Sasl, Tls, for_faust, read_kafka
@@ -68,7 +68,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         """A token that is valid.  Raises OSError; aiokafka tries again."""
         if time.monotonic() >= self._renew_at:
             asked_at = time.monotonic()
-            self._token, life_s = await asyncio.to_thread(self._ask)
+            self._token, life_s = await in_own_thread(self._ask)
             self._renew_at = asked_at + 0.8 * life_s
         return self._token
 

@@ -35,9 +35,11 @@ done. Reading a whole table ends at the damage, as if nothing came after it. | T
 restores what is damaged. | `safety/store_guard.py`, `safety/damaged.py` |
 | `stand-at-refused-record` | A changelog record that the broker refuses is lost: the state is on one disk only. | Its \
 partition stands and sends it again; all others go on. | `safety/refused.py`, `transport/consumer.py` |
-| `impossible-record-refused` | A record without a key is written to the disk, not to the changelog. One that is \
-larger than a request, or not bytes, ends the producer and the worker. | An error of the app's event, before anything \
-is written. | `safety/store_guard.py`, `transport/producer.py` |
+| `impossible-record-refused` | A changelog record that is larger than a request, or not bytes, ends the producer and \
+the worker. | An error of the app's event, before anything is written. | `transport/producer.py` |
+| `key-none-kept` | A table's key None is written to the disk, and to the changelog as a record without a key. The \
+broker refuses that, and all records of other keys in the same batch. | It has the key that it has on the disk. | \
+`safety/store_guard.py` |
 | `late-write-refused` | A task that has kept its event writes a table after its partition has left, and overwrites \
 the new owner's values. | An error in the task. | `safety/store_guard.py`, `transport/consumer.py` |
 | `go-on-after-refusal` | The broker refuses all records of a partition after one that it has refused, because an \
@@ -78,8 +80,8 @@ that begin after all that were closed before, of whatever partition. A recovery 
 `str`. | The owner of a partition closes each of its windows once, in its database and changelog. | \
 `tables/windows.py`, `transport/steered.py` |
 | `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
-another partition, of a standby, or of what was given away. | An event deletes in its own partition, and active \
-partitions answer. | `tables/own_partitions.py` |
+another partition, of a standby, or of what was given away. `keys()` and `items()` fail when one is opened or closed \
+meanwhile. | An event deletes in its own partition, and active partitions answer. | `tables/own_partitions.py` |
 """
 
 from enum import StrEnum
@@ -101,6 +103,7 @@ class Patch(StrEnum):
     STATE_FAILS = "end-when-state-fails"
     STANDS = "stand-at-refused-record"
     IMPOSSIBLE = "impossible-record-refused"
+    KEY_NONE = "key-none-kept"
     LATE_WRITE = "late-write-refused"
     AFTER_REFUSAL = "go-on-after-refusal"
     LEADERS_KEPT = "leaders-not-forgotten"

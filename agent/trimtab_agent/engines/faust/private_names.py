@@ -191,6 +191,8 @@ PRIVATES: tuple[Private, ...] = (
             ("_visible_items", ("db",)),
             ("_dbs_for_key", ("key",)),
             ("_get_bucket_for_key", ("key",)),
+            ("_dbs_for_actives", ()),
+            ("_clear", ()),
             ("_db_for_partition", ("partition",)),
             ("apply_changelog_batch", ("batch", "to_key", "to_value")),
             ("on_rebalance", ("assigned", "revoked", "newly_assigned", "generation_id")),

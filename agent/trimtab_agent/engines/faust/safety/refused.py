@@ -88,6 +88,8 @@ class RefusedRecords:
         self._tell = tell
         self.waiting: dict[tuple[TP, bytes], Refused] = {}
         """By changelog partition and key."""
+        self._stood: dict[TP, int] = {}
+        """Where partitions stood when the group left a generation: what came after it there would be done once more."""
         self._task: asyncio.Future[None] | None = None
         self._told: frozenset[str] = frozenset()
 
@@ -111,6 +113,15 @@ class RefusedRecords:
         mark(found.database)
         if found.tp is not None:
             self._app.consumer.hold(found.tp, found.offset)
+        self._look_after()
+
+    def delivered(self, tp: TP, offset: int) -> None:
+        """Let nothing follow an event at which its partition stood, until it is known whether it stands again."""
+        if self._stood.get(tp) == offset:
+            self._app.consumer.hold(TP(*tp), offset)  # it is aiokafka's own type
+            self._look_after()
+
+    def _look_after(self) -> None:
         if self._task is None:
             self._task = asyncio.ensure_future(self._send_again())
 
@@ -131,6 +142,9 @@ class RefusedRecords:
             if database is not None:
                 database.close()
             recovery.revoke(changelog)  # or Faust would restore from where the closed database was
+        for found in sorted(self.waiting.values(), key=lambda each: -each.offset):  # the first one remains
+            if found.tp is not None:
+                self._stood[found.tp] = found.offset
         self.waiting.clear()
         if self._task is not None:
             self._task.cancel()

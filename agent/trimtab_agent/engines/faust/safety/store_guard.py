@@ -6,9 +6,12 @@ Three faults are the app's, like any exception of its agents.  Nothing is writte
 
 - A late write: the key group of the event has left this worker, or is just leaving (patch late-write-refused).  A task
   that has kept its event, for example.  The new owner would lose what it has written.
-- A record that Kafka can never take, such as one whose key is None (patch impossible-record-refused).  Faust would
-  write it to the disk, where no other worker ever sees it.  `SteeredProducer.send_soon` looks at sizes and types.
+- A record that Kafka can never take (patch impossible-record-refused): `SteeredProducer.send_soon` looks at sizes and
+  types.
 - A table partition is written by an event of an in-memory channel, or by nobody's event, and is another worker's.
+
+The key None of a table has a name on the disk, and gets the same one in the changelog (patch key-none-kept).  Kafka
+takes no record without a key there: Faust would log a warning, and the state would be on one disk only.
 
 A changelog record that the broker refuses for good makes its partition stand still: `refused.py`.
 
@@ -32,9 +35,7 @@ The group sees a worker that was killed.  Other workers process its last events 
 
 import asyncio
 import functools
-import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from faust.exceptions import PartitionsMismatch
@@ -46,13 +47,7 @@ from trimtab_agent.engines.faust.safety.damaged import DAMAGED, UNREADABLE, foun
 from trimtab_agent.engines.faust.safety.ending import break_off
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
 from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
-from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
-from trimtab_protocol.messages.decode import printable
-
-log = logging.getLogger(__name__)
-
-TOLD_EVERY_S = 60.0
-"""How often late writes are told; their number is exact."""
+from trimtab_agent.engines.faust.safety.troubles import Repeated, Tell, Trouble
 
 
 class StateBreach(Exception):
@@ -74,13 +69,11 @@ class StoreGuard:
         self._app = app
         self._fence = fence
         self._on_breach = on_breach
-        self._tell = tell
         self._tables: dict[Any, Any] = {}
         """By changelog topic."""
         self.refused = RefusedRecords(app, fence, tell)
-        self.late_writes = 0
-        """Number of late writes refused since the start."""
-        self._told_at = -TOLD_EVERY_S
+        self.late_writes = Repeated(Trouble.LATE_WRITE, tell)
+        self._lost_outputs = Repeated(Trouble.OUTPUTS_LOST, tell)
 
     def watch(self) -> None:
         """Start to watch every table of the app."""
@@ -91,6 +84,7 @@ class StoreGuard:
                 self._watch_changelog(table)
                 # Faust's own sends the records of all keys before it writes the first, so an error leaves half of it.
                 table.update = functools.partial(MutableMapping.update, table)
+                table.clear = store._clear  # raises NotImplementedError, as Faust's own does after many tombstones
 
     def _watch_store(self, table: Any, store: Any) -> None:
         replace_damaged(store)
@@ -145,7 +139,8 @@ class StoreGuard:
     def let_pass(self, future: Any) -> None:
         """Look at a record before it is buffered, and before the local table is written, if it is a changelog's.
 
-        Raises LateWrite, ImpossibleRecord, Fenced, and StateBreach, after which the worker ends.
+        Raises LateWrite, TypeError for a key None that no table can have, Fenced, and StateBreach, after which the
+        worker ends.
         """
         record = future.message
         if (table := self._tables.get(record.channel)) is None:
@@ -158,10 +153,7 @@ class StoreGuard:
             if tp not in self._app.assignor._active_tps:
                 self._refuse_foreign(table, message, tp, record.key)
         if record.key is None:
-            raise ImpossibleRecord(
-                f"table {table.name}: found key None, expected a key: Kafka takes no record without one for "
-                f"changelog {tp.topic}/{tp.partition}{_of(message)}"
-            )
+            record = future.message = record._replace(key=table.data._encode_key(None))
         if self.refused.waiting:
             self.refused.written(tp, record.key)
 
@@ -185,14 +177,15 @@ class StoreGuard:
         raise breach
 
     def _late(self, what: str) -> LateWrite:
-        self.late_writes += 1
-        late = f"a late write is refused: {what}. The key group has left this worker"
-        if (now := time.monotonic()) >= self._told_at + TOLD_EVERY_S:
-            self._told_at = now
-            log.warning("%s (%d since the start; told once a minute)", late, self.late_writes)
-            seen = f"late writes were refused, {self.late_writes} until {minute(time.time())}: {what}"
-            self._tell(Trouble.LATE_WRITE, printable(seen)[:200])
-        return LateWrite(late)
+        self.late_writes.seen("late writes were refused", what)
+        return LateWrite(f"a late write is refused: {what}. The key group has left this worker")
+
+    def outputs_lost(self, topic: str, partition: int | None, error: BaseException, keys: Collection[Any]) -> None:
+        """The broker has refused records; what is no changelog's is lost, as without the plug-in."""
+        if topic not in self._app.tables.changelog_topics:
+            where = topic if partition is None else f"{topic}/{partition}"
+            detail = f"Kafka refuses {where} ({refusal(error)}), first key {next(iter(keys), None)!r:.40}"
+            self._lost_outputs.seen("outputs are lost", detail, len(keys))
 
     def _published_or_end(self, table: Any, on_published: Callable[..., None]) -> Callable[..., None]:
         changelog = table.changelog_topic_name

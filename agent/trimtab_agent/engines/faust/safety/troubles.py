@@ -1,10 +1,16 @@
 """What has gone wrong with a worker's inputs or state: told in its reports for a while, as operators read no logs."""
 
+import logging
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from trimtab_protocol.messages.decode import printable
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 60.0
 TOLD_S = 3600.0
 """How long a trouble is told after it was last seen."""
 
@@ -20,6 +26,8 @@ class Trouble(StrEnum):
     """Inputs were deleted before this worker read them."""
     STATE_LOST = "state_lost"
     """Records of a changelog were deleted that a table here has not seen."""
+    OUTPUTS_LOST = "outputs_lost"
+    """Kafka has refused records that the app has sent, other than those of its tables."""
     MAY_READ_AGAIN = "may_read_again"
     """Inputs begin at the first records that their topics have: read again, or what was before them was deleted."""
     LATE_WRITE = "late_write"
@@ -51,6 +59,25 @@ class Troubles:
             if told is not None and now < told[1] and (not among or trouble in among):
                 return told[0]
         return None
+
+
+class Repeated:
+    """A trouble that may come often: logged and told once a minute, with its number since the start."""
+
+    def __init__(self, trouble: Trouble, tell: Tell) -> None:
+        self.count = 0
+        self._trouble = trouble
+        self._tell = tell
+        self._told_at = -EVERY_S
+
+    def seen(self, what: str, detail: str, count: int = 1) -> None:
+        """It has come `count` times more: `what`, such as "late writes were refused"."""
+        self.count += count
+        if (now := time.monotonic()) >= self._told_at + EVERY_S:
+            self._told_at = now
+            told = printable(f"{what}, {self.count} until {minute(time.time())}: {detail}")
+            log.warning("%s (told once a minute)", told)
+            self._tell(self._trouble, told[:200])
 
 
 def minute(at: float) -> str:

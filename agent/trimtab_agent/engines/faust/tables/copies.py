@@ -23,6 +23,7 @@ from rocksdict import AccessType, Options, Rdict
 from trimtab_agent.engines.faust.group.operators import Operator
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
+from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_protocol.messages.copies import Copy, largest
 
 log = logging.getLogger(__name__)
@@ -109,12 +110,11 @@ class Copies:
 
     async def _read(self) -> bool:
         """Read databases, and keep what is found; whether some are still unread."""
-        loop = asyncio.get_running_loop()
         operators = list(self._ownership.operators().values())
         found: dict[TP, Database] = {}
         for topic in {topic for each in operators for topic in each.changelogs}:
             store = self._ownership.table(TP(topic, 0)).data
-            present = await loop.run_in_executor(None, databases, store.partition_path(0), time.time() - MAX_AGE_S)
+            present = await in_own_thread(databases, store.partition_path(0), time.time() - MAX_AGE_S)
             found |= {TP(topic, partition): database for partition, database in present.items()}
         closed = {tp: database for tp, database in found.items() if not self._is_open(tp)}
         same = {tp for tp, database in closed.items() if self._read_at.get(tp) == database.written_at}
@@ -122,7 +122,7 @@ class Copies:
         unread = sorted(closed.keys() - self._offsets.keys())
         for tp in unread[:READ_AT_ONCE]:
             key = self._ownership.table(tp).data.offset_key
-            offset = await loop.run_in_executor(None, stored_offset, closed[tp].path, key)
+            offset = await in_own_thread(stored_offset, closed[tp].path, key)
             if not self._is_open(tp):
                 self._offsets[tp], self._read_at[tp] = offset, closed[tp].written_at
         self._read_at = {tp: self._read_at[tp] for tp in self._offsets}
@@ -183,7 +183,7 @@ def written_at(path: Path) -> float:
 def open_database(
     store: Any, partition: int, *, end: int, since: int | None, oldest_s: float, begins: int | None = None
 ) -> Any:
-    """Open a partition's database, in an executor.
+    """Open a partition's database, in a thread.
 
     It is deleted first if it is of another changelog than the one that is there, which has `since` as its first record
     since the database was written (None: none, or unknown); see `other_logs`.  So is one that was written last before

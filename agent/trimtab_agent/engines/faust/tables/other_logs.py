@@ -23,6 +23,7 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
+from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
 from trimtab_agent.engines.faust.tables.copies import BEHIND, OF_ANOTHER_LOG, written_at
 from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
@@ -48,7 +49,7 @@ def _open_or_begin_anew(
     async def open_or_begin_anew(assigned: Collection[TP], *others: Any, **options: Any) -> None:
         tables = {tp: table for tp in assigned if tp.topic == table.changelog_topic_name}
         closed = [tp for tp in tables if tp.partition not in table.data._dbs]
-        written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
+        written = await in_own_thread(last_writes, tables)
         await on_rebalance(assigned, *others, **options)
         opened = [tp for tp in closed if tp.partition in table.data._dbs]
         stored = {tp: at for tp in tables if (at := _stored(table, tp)) is not None}
@@ -85,9 +86,9 @@ async def ends_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
 
 async def _set_aside_those_ahead(table: Any, ahead: Mapping[TP, tuple[int, int]], tell: Tell) -> None:
     """Let databases begin anew that have offsets which their changelogs do not have; say so."""
-    loop, store = asyncio.get_running_loop(), table.data
+    store = table.data
     for tp, (offset, end) in sorted(ahead.items()):
-        store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition)
+        store._dbs[tp.partition] = await in_own_thread(_begin_anew, store, tp.partition)
         what = f"{tp.topic}/{tp.partition} ends at {end}, this worker had written up to {offset}"
         tell(Trouble.STATE_LOST, f"state is lost, seen {minute(time.time())}: the changelog {what}")
         log.critical(
@@ -124,25 +125,22 @@ async def first_since(consumer: Any, written: Mapping[TP, float]) -> dict[TP, in
 
 async def _replace_those_of_other_logs(tables: Mapping[TP, Any], firsts: Mapping[TP, int]) -> None:
     """Replace open databases that are of other changelogs; `firsts` = the first record since each was written."""
-    loop = asyncio.get_running_loop()
     for tp, first in sorted(firsts.items()):
         offset = tables[tp].persisted_offset(tp)
         if offset is not None and first <= offset:
             store = tables[tp].data
-            store._dbs[tp.partition] = await loop.run_in_executor(
-                None, _begin_anew, store, tp.partition, OF_ANOTHER_LOG
-            )
+            store._dbs[tp.partition] = await in_own_thread(_begin_anew, store, tp.partition, OF_ANOTHER_LOG)
 
 
 async def _replace_those_behind(app: Any, table: Any, starts: Mapping[TP, int]) -> None:
     """Replace databases of a windowed table that end before its changelog begins: see `open_database`."""
-    store, loop = table.data, asyncio.get_running_loop()
+    store = table.data
     offsets = {tp: table.persisted_offset(tp) for tp in starts}
     behind = [tp for tp, at in sorted(offsets.items()) if starts[tp] > (0 if at is None else at + 1)]
     ends = await app.consumer.highwaters(*behind) if behind else {}
     for tp in behind:
         if starts[tp] < (ends.get(tp) or 0):
-            store._dbs[tp.partition] = await loop.run_in_executor(None, _begin_anew, store, tp.partition, BEHIND)
+            store._dbs[tp.partition] = await in_own_thread(_begin_anew, store, tp.partition, BEHIND)
 
 
 def _begin_anew(store: Any, partition: int, why: str | None = None) -> Any:

@@ -6,6 +6,9 @@ for it, in two cases: reads outside of an event (a page, a timer), and the delet
 
 Here an event deletes in its own partition, and whoever reads outside of an event is answered by partitions that are
 active here.  Of several that have the key, the one answers that an event used last.
+
+Whoever goes through a whole table may wait in between, and key groups come and go meanwhile.  Faust fails when a
+database is opened or closed then.
 """
 
 import contextlib
@@ -32,6 +35,7 @@ class OwnPartitions:
         self._store = store
         self._only: int | None = None
         store._dbs_for_key, store._get_bucket_for_key = self.databases, self.find
+        store._dbs_for_actives = self.active
 
     @contextlib.contextmanager
     def only(self, partition: int) -> Iterator[None]:
@@ -47,6 +51,12 @@ class OwnPartitions:
         if (event := current_event()) is not None:
             return [self._store._db_for_partition(event.message.partition)]
         return [database for _, database in self._own(key)]
+
+    def active(self) -> Iterator[Any]:
+        """The databases of own partitions, for whoever goes through a whole table: what has left is left out."""
+        for partition, database in list(self._store._dbs.items()):
+            if TP(self._changelog, partition) in self._app.assignor._active_tps:
+                yield database
 
     def find(self, key: bytes) -> _DBValueTuple | None:
         """Database and raw value of a raw key, outside of an event."""

@@ -1,7 +1,6 @@
 """Warm standbys on this worker: opens local tables, follows their changelogs, and measures their lag."""
 
 import asyncio
-import functools
 import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_agent.engines.faust.safety.troubles import Tell
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
@@ -42,7 +42,7 @@ class Standbys:
         if not todo:
             return
         consumer, tables = self._app.consumer, {tp: self._ownership.table(tp) for tp in todo}
-        written = await asyncio.get_running_loop().run_in_executor(None, last_writes, tables)
+        written = await in_own_thread(last_writes, tables)
         starts, ends, since = await asyncio.gather(
             consumer.earliest_offsets(*todo), consumer.highwaters(*todo), first_since(consumer, written)
         )
@@ -68,13 +68,11 @@ class Standbys:
         report(gaps, self._tell)
 
     async def _open(self, table: Any, partition: int, log_of: dict[str, Any], check: Check) -> None:
-        """Open one database in an executor: it takes 35 to 70 ms, and longer if an old one is deleted first."""
+        """Open one database in a thread: it takes 35 to 70 ms, and longer if an old one is deleted first."""
         store = table.data
         if partition not in store._dbs:
-            loop = asyncio.get_running_loop()
             oldest_s = time.time() - MAX_AGE_S
-            opening = functools.partial(open_database, store, partition, oldest_s=oldest_s, **log_of)
-            opened = await loop.run_in_executor(None, opening)
+            opened = await in_own_thread(open_database, store, partition, oldest_s=oldest_s, **log_of)
             check()
             store._dbs.setdefault(partition, opened)
 

@@ -21,6 +21,7 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
+from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_agent.engines.faust.safety.fence import uptime
 from trimtab_agent.engines.faust.tables.own_partitions import OwnPartitions
 
@@ -192,10 +193,10 @@ class Expiry:
         return caught_up
 
     async def _indexed(self, partition: int, windows: OpenWindows) -> bool:
-        """Index a database in an executor; False if it cannot be read, as when it is closed meanwhile."""
-        applied, loop = windows.applied, asyncio.get_running_loop()
+        """Index a database in a thread; False if it cannot be read, as when it is closed meanwhile."""
+        applied = windows.applied
         try:
-            windows.index(await loop.run_in_executor(None, self._stored, partition), applied)
+            windows.index(await in_own_thread(self._stored, partition), applied)
         except Exception as fault:  # rocksdict raises Exception itself; damage ends the worker where it is found
             log.warning("%s: the windows of partition %d are looked for again: %r", self._table.name, partition, fault)
             return False

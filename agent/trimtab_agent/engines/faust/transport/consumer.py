@@ -201,6 +201,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             self._delivering = tp
             try:
                 await give(self._to_message(tp, record))
+                if tp not in changelogs:
+                    self.transport.guard.refused.delivered(tp, offset)
             finally:
                 self._read_offset[tp] = offset
                 self._delivering = None

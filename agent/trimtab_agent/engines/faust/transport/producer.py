@@ -16,6 +16,7 @@ import aiokafka
 from aiokafka.errors import KafkaError, NoError, for_code
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
@@ -39,9 +40,16 @@ BASE_SEQUENCE_AT = 53
 class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
     """Sends nothing while the fence is closed.  Once membership is lost, it never sends again."""
 
-    def __init__(self, fence: Fence, on_fatal: Callable[[KafkaError], None], **settings: Any) -> None:
+    def __init__(
+        self,
+        fence: Fence,
+        on_fatal: Callable[[KafkaError], None],
+        on_refused: Callable[[str, int, KafkaError, list[bytes | None]], None],
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
         self.fence = fence
+        self._on_refused = on_refused
         self.condemned = False
         self._on_fatal = on_fatal
         self._unsure: set[TopicPartition] = set()
@@ -93,9 +101,11 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             self._unsure.discard(tp)
         if code in FATAL or (code in REFUSALS and unsure):
             self._on_fatal(for_code(code)(f"{tp.topic}/{tp.partition} takes no more records of this worker"))
-        elif code in REFUSALS and self._txn_manager is not None:
-            (first,) = struct.unpack_from(">i", batch, BASE_SEQUENCE_AT)
-            self._txn_manager._sequence_numbers[tp] = first
+        elif code in REFUSALS:
+            self._on_refused(tp.topic, tp.partition, for_code(code)(), _keys(batch))
+            if self._txn_manager is not None:
+                (first,) = struct.unpack_from(">i", batch, BASE_SEQUENCE_AT)
+                self._txn_manager._sequence_numbers[tp] = first
 
     async def _pass_fence(self) -> None:
         while not self.condemned and self.fence.closed(uptime()):
@@ -146,6 +156,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
                 if refusal(error) is not None:  # the client knows already what the broker would say
+                    self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
                     sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     sent.set_exception(error.__cause__ or error)
                     record.channel._on_published(sent, message=message, producer=self, state=defaultdict(lambda: None))
@@ -186,7 +197,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"
         settings = {**self._settings_default(), **self._settings_auth(), **self._settings_extra()}
-        return FencedProducer(self.transport.fence, self._end, **settings)
+        return FencedProducer(self.transport.fence, self._end, self.transport.guard.outputs_lost, **settings)
 
     def _settings_extra(self) -> Mapping[str, Any]:
         """Settings of an idempotent producer: a retry after a broker restart writes no record twice."""
@@ -213,6 +224,14 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             await fresh.start()
             self._producer = fresh
             await old.stop()
+
+
+def _keys(batch: bytes) -> list[bytes | None]:
+    """The keys of the records in a batch."""
+    records, found = MemoryRecords(bytes(batch)), list[bytes | None]()
+    while (each := records.next_batch()) is not None:
+        found += [record.key for record in each]
+    return found
 
 
 def _what(record: Any) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from trimtab_agent.engines.faust.own_threads import in_own_thread
+
 Result = TypeVar("Result")
 
 CLIENT_LOGS = ("aiokafka.consumer.consumer", "aiokafka.consumer.subscription_state")
@@ -52,7 +54,7 @@ class SideLoop:
         for log in CLIENT_LOGS:
             logging.getLogger(log).removeFilter(self._is_news)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        await in_own_thread(self._thread.join)
         self._loop.close()
 
     def _is_news(self, record: logging.LogRecord) -> bool:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import MessageSizeTooLargeError, TopicAuthorizationFailedError, for_code
+from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
+from faust.types import TP
 
 from tests.agent.engines.faust.safety.test_store_guard import OWN, SOURCE, SUMS, Event, Sent, within, writing
 from trimtab_agent.engines.faust.safety import refused
@@ -189,6 +191,20 @@ def test_a_rebalance_leaves_a_table_that_is_restored_and_an_event_that_is_read_a
         sent = len(rig.broker.records)
         await asyncio.sleep(0.1)
         assert len(rig.broker.records) == sent
+
+        refused_records, consumer = rig.consumer.transport.guard.refused, rig.consumer
+        consumer.start_at({SOURCE: 11})
+        rig.app.tables["sums"].data._db_for_partition(0)
+        consumer.unblock([SOURCE])
+        refused_records.delivered(SOURCE, 12)  # of another partition, or after it
+        assert SOURCE not in consumer.blocked
+        refused_records.delivered(TopicPartition(*SOURCE), 11)  # type: ignore[arg-type]
+        assert all(type(tp) is TP for tp in consumer.blocked)
+        assert SOURCE in consumer.blocked, "events follow before it is known whether it stands again"
+        rig.refusing.clear()
+        await rig.event(11, "bad")
+        await until(lambda: SOURCE not in consumer.blocked)
+        assert await rig.committed() == 12
 
     asyncio.run(play())
 

@@ -1,8 +1,10 @@
 """A table that cannot or must not be written: nothing of the worker counts from then on, and it ends."""
 
 import asyncio
+import functools
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from faust.streams import _current_event
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
-from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord, LateWrite, StateBreach
+from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
@@ -340,6 +342,48 @@ def test_an_event_whose_key_group_has_left_writes_nothing_and_ends_no_worker(
     asyncio.run(leave())
 
 
+@pytest.mark.parametrize("where", ["a task, timer or page", "a thread"])
+@pytest.mark.parametrize("how", ["set", "delete", "pop", "update", "default"])
+def test_outside_of_an_event_nothing_is_written(tmp_path: Path, how: str, where: str) -> None:
+    async def outside() -> None:
+        app, consumer, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        do = functools.partial(WRITES[how], app.tables["sums"])
+        with ThreadPoolExecutor(1) as threads, pytest.raises(TypeError, match="outside of stream iteration"):
+            threads.submit(do).result() if where == "a thread" else do()
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+        assert (consumer.fence.broken, app.crashed) == (False, False)
+
+    asyncio.run(outside())
+
+
+def test_a_table_that_cannot_be_cleared_gets_no_tombstones(tmp_path: Path) -> None:
+    async def clear() -> None:
+        app, _, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        app.assignor.assigned_actives = lambda: {SUMS}
+        with pytest.raises(NotImplementedError):
+            within(Event(SOURCE, 13), app.tables["sums"].clear)
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+
+    asyncio.run(clear())
+
+
+def test_another_event_loop_that_keeps_an_event_writes_nothing_late(tmp_path: Path) -> None:
+    async def leave() -> None:
+        async def write_there() -> None:
+            write(app, SOURCE)
+
+        app, consumer, sent = writing(tmp_path, active=OWN)
+        write(app, SOURCE)
+        await given_away(consumer)
+        with ThreadPoolExecutor(1) as threads, pytest.raises(LateWrite):
+            threads.submit(lambda: asyncio.run(write_there())).result()
+        assert (len(sent.records), stored(app)) == (1, {"k": 1})
+
+    asyncio.run(leave())
+
+
 def test_late_writes_are_counted_and_told_once_a_minute(tmp_path: Path) -> None:
     told: list[tuple[Trouble, str | None]] = []
 
@@ -351,7 +395,7 @@ def test_late_writes_are_counted_and_told_once_a_minute(tmp_path: Path) -> None:
         for _ in range(3):
             with pytest.raises(LateWrite):
                 write(app, SOURCE)
-        return int(consumer.transport.guard.late_writes)
+        return int(consumer.transport.guard.late_writes.count)
 
     assert asyncio.run(leave()) == 3
     assert [trouble for trouble, _ in told] == [Trouble.LATE_WRITE]
@@ -399,16 +443,25 @@ def test_a_deletion_leaves_the_same_key_of_other_partitions_alone(tmp_path: Path
     assert asyncio.run(delete()) == b"7"
 
 
-def test_a_key_that_is_none_is_refused_before_anything_is_written_and_all_else_goes_on(tmp_path: Path) -> None:
+def test_the_key_none_is_in_the_changelog_as_it_is_on_the_disk(tmp_path: Path) -> None:
     async def none() -> None:
         app, consumer, sent = writing(tmp_path, active=OWN)
         table = app.tables["sums"]
-        for do in (lambda: table.__setitem__(None, 1), lambda: table.update({"good": 1, None: 1, "never": 1})):
-            with pytest.raises(ImpossibleRecord, match=r"found key None.*sums-changelog/0, event events/0 offset 12"):
-                within(Event(SOURCE, 12), do)
-        write(app, SOURCE)
-        assert (sent.keys, stored(app)) == ([b'"good"', b'"k"'], {"good": 1, "k": 1})
+        within(Event(SOURCE, 12), lambda: table.update({"good": 1, None: 2}))
+        assert (sent.keys, stored(app)) == ([b'"good"', b"null"], {"good": 1, None: 2})
+        within(Event(SOURCE, 13), lambda: table.pop(None))
+        assert (sent.keys[2:], sent.records[2].message.value, stored(app)) == ([b"null"], None, {"good": 1})
         assert (consumer.fence.broken, app.crashed) == (False, False)
+
+    asyncio.run(none())
+
+
+def test_a_table_of_raw_keys_has_no_key_none(tmp_path: Path) -> None:
+    async def none() -> None:
+        app, _, sent = writing(tmp_path, active=OWN, prepare=lambda table: setattr(table, "key_serializer", "raw"))
+        with pytest.raises(TypeError, match="Table key cannot be None"):
+            within(Event(SOURCE, 12), lambda: app.tables["sums"].__setitem__(None, 1))
+        assert (sent.keys, stored(app)) == ([], {})
 
     asyncio.run(none())
 
@@ -461,6 +514,23 @@ def test_a_changelog_record_that_is_not_written_ends_the_worker_without_a_commit
     assert [text.split(",")[0] for text in told] == (
         ["a record of changelog ks-sums-changelog/0 was not written"] if ends else []
     )
+
+
+def test_outputs_that_are_refused_are_counted_and_told_and_changelog_records_are_not(tmp_path: Path) -> None:
+    async def refuse() -> list[tuple[Trouble, str | None]]:
+        app, consumer, _ = worker(tmp_path, FullDisk())
+        told: list[tuple[Trouble, str | None]] = []
+        guard = StoreGuard(app, consumer.fence, on_breach=lambda: None, tell=lambda *what: told.append(what))
+        guard.outputs_lost("ks-sums-changelog", 0, InvalidTimestampError(), [b"k"])
+        guard.outputs_lost("out", 1, InvalidTimestampError(), [b"k", b"n"])
+        guard.outputs_lost("out", 1, InvalidTimestampError(), [b"k"])
+        return told
+
+    [(trouble, text)] = asyncio.run(refuse())
+    assert trouble is Trouble.OUTPUTS_LOST
+    assert str(text).startswith("outputs are lost, 2 until")
+    why = "Kafka refuses out/1 (InvalidTimestamp: its time is too far from the broker's), first key b'k'"
+    assert str(text).endswith(why)
 
 
 def test_an_output_that_is_refused_is_the_app_s_own_loss(tmp_path: Path) -> None:

@@ -460,6 +460,23 @@ async def test_an_event_reads_and_deletes_in_its_own_partition(tmp_path: Path, c
 
 
 @in_a_loop
+async def test_who_goes_through_a_table_gets_what_is_here_while_key_groups_come_and_go(
+    tmp_path: Path, clock: Any
+) -> None:
+    worker = Worker(tmp_path, "a").own(0, 1, 2)
+    for partition in range(3):
+        worker.event(partition, f"k{partition}", NOW)
+
+    keys = iter(worker.table.keys())
+    assert next(keys)[0] == "k0"
+    worker.own(0, 2, 3)  # 1 has left, 3 has come
+    del worker.table.data._dbs[1]
+
+    assert [key for key, _ in keys] == ["k2"]
+    assert len(worker.table) == 2
+
+
+@in_a_loop
 async def test_outside_of_an_event_only_active_partitions_answer(tmp_path: Path, clock: Any) -> None:
     worker = Worker(tmp_path, "a").own(0, 1)
     for partition, times in ((0, 2), (1, 3)):

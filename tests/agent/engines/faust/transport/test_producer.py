@@ -93,6 +93,7 @@ class Unsendable:
     """A message that the client refuses, for example because it is too large."""
 
     value = b"a large value"
+    partition = key = None
 
     def __init__(self) -> None:
         self.message = self.channel = self
@@ -149,7 +150,9 @@ def test_a_refused_batch_does_not_make_the_broker_refuse_all_that_follow(
     ends: list[Exception] = []
 
     async def send() -> tuple[int, int]:
-        producer = FencedProducer(Fence(10.0), ends.append, bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
+        producer = FencedProducer(
+            Fence(10.0), ends.append, print, bootstrap_servers="127.0.0.1:1", enable_idempotence=True
+        )
         manager = producer._txn_manager
         manager._sequence_numbers.update({OUT: 5, OTHER: 11})  # counted when the batches were taken from the queue
         request = ProduceRequest(None, -1, 1000, [("out", [(0, batch(3)), (1, batch(9))])])
@@ -183,7 +186,7 @@ def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def write() -> list[int | None]:
-        producer = FencedProducer(Fence(10.0), lambda _: None, bootstrap_servers="127.0.0.1:1")
+        producer = FencedProducer(Fence(10.0), lambda _: None, print, bootstrap_servers="127.0.0.1:1")
         client = producer.client
         client.cluster.update_metadata(metadata(*TOLD_AT_START))  # a client asks for all topics when it starts
 
@@ -236,6 +239,7 @@ def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_o
 
 def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:
     told: list[BaseException | None] = []
+    lost: list[tuple[Any, ...]] = []
 
     class Unauthorized(Unsendable):
         async def publish_message(self, _: Any, *, wait: bool) -> None:
@@ -246,8 +250,10 @@ def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_en
 
     async def send() -> bool:
         producer = made()
+        producer.transport.guard.outputs_lost = lambda *row: lost.append(row)
         await producer.buffer._send_pending(Unauthorized())
         return producer.transport.fence.broken
 
     assert asyncio.run(send()) is False
     assert [type(error) for error in told] == [TopicAuthorizationFailedError]
+    assert [row[:2] for row in lost] == [("out", None)]
