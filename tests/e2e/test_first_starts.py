@@ -1,4 +1,4 @@
-"""Whoever starts first on an empty Kafka waits and says so; in the end the topics are the same, with the same settings."""
+"""Whoever starts first on an empty Kafka waits and says so; in the end the topics and their settings are the same."""
 
 import functools
 import time
@@ -13,8 +13,8 @@ from tests.paths import ROOT
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_sandbox.broker import Broker, Topic
-from trimtab_sandbox.cluster import BROKER, Cluster
-from trimtab_sandbox.configuration import CONSOLE, CONTROLLER, SandboxSettings
+from trimtab_sandbox.cluster import Cluster
+from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, SandboxSettings
 from trimtab_sandbox.cpu import Part
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]
@@ -30,7 +30,7 @@ WITHOUT_BROKER = {
 }
 """What each says while there is no broker."""
 WITHOUT_TOPICS = {CONSOLE: "no topic", WORKER: "missing topics"}
-"""And while there is a broker without the topics of Trimtab's; the agent says that only if it has met no other trouble."""
+"""And while there is a broker without topics of Trimtab's.  An agent says so only if it has met no trouble before."""
 ORDERS = (
     (BROKER, CONTROLLER, AGENT, WORKER, CONSOLE),
     (BROKER, WORKER, AGENT, CONSOLE, CONTROLLER),

@@ -22,6 +22,7 @@ def written(topic: str, *, by: Producer, transactions: int, each: int, abort: bo
         by.begin_transaction()
         for _ in range(each):
             by.produce(topic, b"{}", b"k", 0)
+        by.flush(30.0)  # an abort drops what has not been sent
         (by.abort_transaction if abort else by.commit_transaction)(30.0)
 
 

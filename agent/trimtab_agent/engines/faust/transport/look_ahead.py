@@ -10,8 +10,8 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 INTERVAL_S = 5.0
-LIMIT_S = 5.0
-"""How long one look may take, at all partitions together."""
+LIMIT_S, WAIT_S = 5.0, 1.0
+"""How long one look may take, at all partitions together, and how long one of them is waited for."""
 BYTES = 16_384
 """Of each partition; a broker sends one batch at least."""
 RECORDS = 200
@@ -20,7 +20,7 @@ RECORDS = 200
 async def densities_at(consumer: Any, places: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
     """Records per offset from each of these places on; of those that nobody answers for it is missing."""
     state = SubscriptionState()
-    state.assign_from_user(places)
+    state.assign_from_user(list(places))
     for tp, offset in places.items():
         state.seek(tp, offset)
     fetcher = Fetcher(
@@ -30,16 +30,14 @@ async def densities_at(consumer: Any, places: Mapping[TopicPartition, int]) -> d
         auto_offset_reset="earliest",
         isolation_level=consumer._isolation_level,
     )
-    found: dict[TopicPartition, float] = {}
+    records: dict[TopicPartition, int] = {}
     try:
         async with asyncio.timeout(LIMIT_S):
-            for tp, offset in places.items():
-                records = (await fetcher.fetched_records([tp], LIMIT_S, RECORDS)).get(tp, ())
-                passed = (records[-1].offset + 1 if records else state._assigned_state(tp).position) - offset
-                if passed > 0:
-                    found[tp] = len(records) / passed
+            for tp in places:
+                records[tp] = len((await fetcher.fetched_records([tp], WAIT_S, RECORDS)).get(tp, ()))
     except (KafkaError, TimeoutError):
         pass
     finally:
         await fetcher.close()
-    return found
+    passed = {tp: (state._assigned_state(tp).position or 0) - offset for tp, offset in places.items()}
+    return {tp: count / passed[tp] for tp, count in records.items() if passed[tp] > 0}
