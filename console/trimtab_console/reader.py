@@ -148,5 +148,6 @@ class Reader:
                 admin = admin or AdminClient(self._connection.client("trimtab-console-admin"))
                 self._watch.set_controllers(members(admin, self._topics.cluster))
             except (KafkaException, TimeoutError):
+                admin = None  # librdkafka ends the process when the answer comes later (its issue 4605)
                 self._watch.set_controllers(None)
             pause(CONTROLLERS_EVERY_S, self._stopping)

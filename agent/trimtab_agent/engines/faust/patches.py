@@ -66,6 +66,8 @@ it writes old state. | The queue is emptied once for each assignment, before any
 | `bootstrap-again` | A client never asks its bootstrap servers again. After all brokers that it knows have got new \
 addresses, it tries the old ones for ever. | When none of them answers, it asks the bootstrap servers. | \
 `transport/client.py` |
+| `brokers-awaited` | A worker that starts before Kafka ends with a traceback. | It waits, and says so. | \
+`transport/producer.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -114,6 +116,7 @@ class Patch(StrEnum):
     ASKING = "asking-not-waited-for"
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
+    AWAITED = "brokers-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     NOT_ABORTED = "no-aborted-state"

@@ -15,7 +15,7 @@ from mode import Service
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport import log_ends
+from trimtab_agent.engines.faust.transport import density, log_ends, look_ahead
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.log_ends import LogEnds
@@ -555,14 +555,19 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def backlog(self, tp: TP) -> int | None:
         """About how many records in the log agents have not begun, fetched or not; None if that is unknown.
 
-        What has not been fetched is estimated by what was read before.  What an agent holds without acknowledging it
-        does not wait for the worker.
+        What has not been fetched is estimated by what was read before, and what is found far ahead.  What an agent
+        holds without acknowledging it does not wait for the worker.
         """
-        if (end := self.log_end(tp)) is None:
+        if (unread := self._unread(tp)) is None:
             return None
         unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ())) - self.in_work.counts[tp]
-        waiting = self._density.records(tp, end - max(self.next_offset(tp), self._passed.get(tp, 0)))
+        waiting = self._density.records(tp, len(unread))
         return None if waiting is None else waiting + max(0, unfinished)
+
+    def _unread(self, tp: TP) -> range | None:
+        """The offsets that have not been fetched; None if that is unknown."""
+        end = self.log_end(tp)
+        return None if end is None else range(max(self.next_offset(tp), self._passed.get(tp, 0)), end)
 
     def log_end(self, tp: TP) -> int | None:
         """The offset at which the log ends, as far as is known; None if that is unknown, or it is not fetched here."""
@@ -581,6 +586,15 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
             await self.sleep(log_ends.INTERVAL_S)
             self.in_work.see(self._all_begun(), time.monotonic())
             await self._ends.refresh(self._thread, list(self._position))
+
+    @Service.task  # type: ignore[untyped-decorator]
+    async def _look_ahead(self) -> None:
+        while not self.should_stop:
+            await self.sleep(look_ahead.INTERVAL_S)
+            unread = {tp: offsets for tp in list(self._position) if (offsets := self._unread(tp))}
+            far = {tp: offsets[len(offsets) // 2] for tp, offsets in unread.items() if len(offsets) > density.FAR}
+            for tp, found in (await self._thread.densities_at(far)).items() if far else ():
+                self._density.look(tp, found)
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
         """Continue at these offsets and count them as committed: everything before them is done."""

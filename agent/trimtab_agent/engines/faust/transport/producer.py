@@ -3,17 +3,18 @@
 It goes on after a refused record, and no offset is committed after it has failed.
 
 (patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-fails,
-patch impossible-record-refused, patch leaders-not-forgotten)
+patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited)
 """
 
 import asyncio
+import logging
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import aiokafka
-from aiokafka.errors import KafkaError, NoError, for_code
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -26,7 +27,11 @@ from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.transport.guarded_socket import guard
 
+log = logging.getLogger(__name__)
+
 POLL_S = 0.001
+RETRY_S = 3.0
+"""Pause between two attempts to reach a broker."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
@@ -88,6 +93,16 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             return await known(topic)
 
         self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
+
+    async def start(self) -> None:
+        """Connect, as soon as a broker answers (patch brokers-awaited).  An app connects its producer first."""
+        while True:
+            try:
+                await super().start()
+                return
+            except KafkaConnectionError as error:
+                log.warning("waiting for Kafka, the next attempt is in %g s: %s", RETRY_S, error)
+                await asyncio.sleep(RETRY_S)
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())

@@ -17,10 +17,12 @@ from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import IllegalGenerationError, KafkaError, NoError, RebalanceInProgressError
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
+from trimtab_agent.engines.faust.transport.look_ahead import densities_at
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
@@ -288,6 +290,14 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             return {TP(*tp): ends.get(tp) for old, ends in zip(by_leader.values(), answers, strict=True) for tp in old}
 
         return await self._in_thread(ask())
+
+    async def densities_at(self, places: Mapping[TP, int]) -> dict[TP, float]:
+        """Records per offset from each of these places on; of those that nobody answers for it is missing."""
+        try:
+            found = await self._in_thread(densities_at(self._ensure_consumer(), _keys(places)))
+        except (ConsumerNotStarted, RuntimeError):  # at the end
+            return {}
+        return {TP(*tp): density for tp, density in found.items()}
 
     def position(self, tp: TP) -> int | None:
         """The offset behind what has been taken of this partition; None if unknown.  Callable from any thread."""

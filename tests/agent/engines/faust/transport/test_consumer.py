@@ -448,20 +448,26 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
 
 
 @pytest.mark.parametrize(
-    ("read", "end", "waiting"),
+    ("read", "end", "ahead", "waiting"),
     [
-        pytest.param(range(60, 10_060, 50), 1_510_010, 29_997, id="compacted: one record on 50 offsets"),
-        pytest.param(range(10, 410, 2), 1_010, 301, id="one record per transaction, and its marker"),
-        pytest.param([*range(10, 20), *range(1_000_000, 1_000_300)], 1_000_500, 200, id="behind deleted records"),
-        pytest.param(range(10, 30), 110, 80, id="every offset is a record"),
-        pytest.param([], 1_000_000, None, id="nothing was read yet"),
-        pytest.param([], 10, 0, id="nothing was read, and nothing is there"),
+        pytest.param(range(60, 10_060, 50), 1_510_010, 0.02, 29_997, id="compacted: one record on 50 offsets"),
+        pytest.param(range(10, 410, 2), 1_010, None, 301, id="one record per transaction, and its marker"),
+        pytest.param([*range(10, 20), *range(1_000_000, 1_000_300)], 1_000_500, None, 200, id="behind deleted records"),
+        pytest.param(range(10, 30), 110, None, 80, id="every offset is a record"),
+        pytest.param(range(10, 1_010), 1_001_010, 1.0, 1_000_000, id="far behind"),
+        pytest.param(range(10, 1_010), 1_001_010, 0.001, 1_000, id="far behind, and fewer records ahead"),
+        pytest.param(range(10, 10_010, 50), 1_010_010, 1.0, 20_099, id="far behind, and more records ahead"),
+        pytest.param(range(10, 1_010), 1_001_010, None, None, id="far behind, and nobody has looked"),
+        pytest.param([], 1_000_000, 1.0, None, id="nothing was read yet"),
+        pytest.param([], 10, None, 0, id="nothing was read, and nothing is there"),
     ],
 )
 def test_a_difference_of_offsets_is_no_count_of_records(
-    consumer: SteeredConsumer, read: Collection[int], end: int, waiting: int | None
+    consumer: SteeredConsumer, read: Collection[int], end: int, ahead: float | None, waiting: int | None
 ) -> None:
     consumer._thread = Thread({ONE: end}, {})  # type: ignore[assignment]
+    if ahead is not None:
+        consumer._density.look(ONE, ahead)
     give(consumer, ONE, *read)
     finish(consumer, ONE, *read)
     assert consumer.backlog(ONE) == waiting
