@@ -26,6 +26,7 @@ from trimtab_agent.engines.faust.transport.watcher import Watcher
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
+COMMITS_WAIT = "the broker that takes the commits of its group does not answer"
 
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]
@@ -177,7 +178,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _fetch(self, active: frozenset[TP]) -> dict[TP, list[Any]]:
         self.not_waiting_next_records.clear()
         try:
-            if active:
+            if active and not (self._open and self._thread.commit_waits):
                 return dict(await self._getmany(active_partitions=active, timeout=self.settings.fetch_round_s))
             await self._thread.run(self._thread.touch)  # (patch idle-worker-stays-member)
             await self.sleep(IDLE_S)
@@ -569,9 +570,17 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return self._ends.newest(tp, self.highwater(tp))
 
     def out_of_reach(self, tps: Collection[TP] | None = None) -> str | None:
-        """Which broker does not answer that has one of these (all) partitions; None: all answer, as far as is known."""
+        """Which broker does not answer that has one of these (all) partitions, or takes the commits; None: all do."""
         silent = self._ends.out_of_reach() if tps is None else self._ends.out_of_reach().intersection(tps)
-        return f"{self._thread.leader(min(silent))} does not answer" if silent else None
+        if silent:
+            return self._thread.silence(min(silent))
+        return COMMITS_WAIT if self._thread.commit_waits else None
+
+    async def check_leaders(self, tps: Collection[TP]) -> str | None:
+        """Ask the leaders of partitions that are not fetched here; why one does not answer, None: all do."""
+        ends = await self._thread.ends_by_leader(tps, log_ends.LIMIT_S)
+        silent = [tp for tp, end in ends.items() if end is None]
+        return self._thread.silence(min(silent)) if silent else None
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _follow_ends(self) -> None:

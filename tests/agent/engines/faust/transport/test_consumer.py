@@ -14,7 +14,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
+from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
@@ -393,6 +393,8 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
 class Thread:
     """Partitions with the ends that fetches (`highwater`) and questions to the broker (`asked`) tell."""
 
+    commit_waits = False
+
     def __init__(self, highwater: dict[TP, int], asked: dict[TP, int | None]) -> None:
         self.seen, self.asked = highwater, asked
         self.fault: Exception | None = None
@@ -409,8 +411,8 @@ class Thread:
             raise self.fault
         return {tp: self.asked[tp] for tp in tps if tp in self.asked}
 
-    def leader(self, tp: TP) -> str:
-        return "broker 2 at kafka-2:9092"
+    def silence(self, tp: TP) -> str:
+        return "broker 2 at kafka-2:9092 does not answer"
 
     def position(self, tp: TP) -> int | None:
         return self.passed.get(tp)
@@ -445,6 +447,8 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
     assert (consumer.backlog(ONE), consumer.backlog(OTHER)) == (None, 1)
     assert consumer.out_of_reach([OTHER, ONE]) == "broker 2 at kafka-2:9092 does not answer"
     assert consumer.out_of_reach([OTHER]) is None
+    thread.commit_waits = True
+    assert consumer.out_of_reach([OTHER]) == COMMITS_WAIT
 
 
 @pytest.mark.parametrize(
