@@ -5,6 +5,7 @@ refused if the group has moved on.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from aiokafka.errors import (
     NoError,
     NotLeaderForPartitionError,
     RebalanceInProgressError,
+    TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
@@ -32,6 +34,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
 COMMIT_LIMIT_S = 5.0
@@ -178,6 +181,9 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         try:
             committed: bool = not self.fence.broken and await super().commit(offsets)
             return committed
+        except TopicAuthorizationFailedError as error:
+            log.warning("not committed, because Kafka does not let the app read %s", error)
+            return False
         finally:
             self._committing_since = None
 

@@ -8,6 +8,7 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
 
@@ -411,6 +412,11 @@ class Thread:
             raise self.fault
         return {tp: self.asked[tp] for tp in tps if tp in self.asked}
 
+    def touch(self) -> None: ...
+
+    async def run(self, step: Callable[[], None]) -> None:
+        step()
+
     def silence(self, tp: TP) -> str:
         return "broker 2 at kafka-2:9092 does not answer"
 
@@ -449,6 +455,44 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
     assert consumer.out_of_reach([OTHER]) is None
     thread.commit_waits = True
     assert consumer.out_of_reach([OTHER]) == COMMITS_WAIT
+
+
+def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer._thread = Thread({}, {})  # type: ignore[assignment]
+    answers = iter([TopicAuthorizationFailedError(ONE.topic), {OTHER: ["record"]}])
+
+    async def fetch(active_partitions: Collection[TP], timeout: float) -> Any:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(consumer, "_getmany", fetch)
+    run = asyncio.get_event_loop().run_until_complete
+    assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {}
+    assert consumer.out_of_reach() == f"Kafka does not let the app read {ONE.topic}"
+    assert consumer.out_of_reach([TP("another", 0)]) is None
+    assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {OTHER: ["record"]}
+
+
+def test_nothing_new_is_begun_while_a_commit_waits_for_long(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done meanwhile is done again, if the group goes on without this worker."""
+    thread = Thread({}, {})
+    thread.commit_waits, consumer._thread, consumer._open = True, thread, True  # type: ignore[assignment]
+
+    async def fetch(active_partitions: Collection[TP], timeout: float) -> Any:
+        return {ONE: ["record"]}
+
+    monkeypatch.setattr(consumer, "_getmany", fetch)
+    run = asyncio.get_event_loop().run_until_complete
+    assert run(consumer._fetch(frozenset([ONE]))) == {}
+    consumer._open = False
+    assert run(consumer._fetch(frozenset([ONE]))) == {ONE: ["record"]}, "a table is restored"
+    thread.commit_waits, consumer._open = False, True
+    assert run(consumer._fetch(frozenset([ONE]))) == {ONE: ["record"]}
 
 
 @pytest.mark.parametrize(
