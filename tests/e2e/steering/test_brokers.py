@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import APP, Setup
 from tests.e2e.steering.scenarios import begin, hand_overs
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, _done, judge, read_topic
-from tests.faults.played.faults import elect_preferred_leaders
+from tests.faults.played.faults import demand_copies, elect_preferred_leaders
 from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -25,6 +25,9 @@ from trimtab_sandbox.processes import Processes
 
 FAR, OTHER = worker(0), worker(1)
 """FAR reaches each broker over a cable of its own."""
+Told = tuple[list[str], list[float]]
+Act = Callable[["TwoBrokers"], Awaitable[None]]
+Judged = Callable[[Act, int], Told]
 SETUP = Setup(session_s=10.0, commit_interval_s=1.0, rate=40.0, preload=200)
 
 
@@ -122,35 +125,81 @@ async def the_coordinator_is_away(cluster: TwoBrokers, broker: int) -> None:
     await cluster.settled()
 
 
-@pytest.mark.e2e
-def test_a_worker_lacks_one_of_two_brokers_and_leaders_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def too_few_copies(cluster: TwoBrokers) -> None:
+    """All topics demand two copies, and broker 2 is away for longer than a session: nobody can write or commit."""
+    await asyncio.to_thread(demand_copies, cluster.brokers.address, 2)
+    await asyncio.to_thread(cluster.brokers.members[1].stop)
+    await asyncio.sleep(1.5 * SETUP.session_s)
+    states = {name: str(told.state) for name, (_, told) in cluster.agent.statistics.items()}
+    print(states, {name: told.unknown for name, (_, told) in cluster.agent.statistics.items()})
+    assert all(child.alive for child in cluster.alive.values())
+    await asyncio.to_thread(cluster.brokers.start)
+    await asyncio.to_thread(cluster.brokers.until_in_sync)
+    await asyncio.to_thread(demand_copies, cluster.brokers.address, 1)
+    await cluster.settled()
+    assert await hand_overs(cluster, 2) == 2
+
+
+async def brokers_end(cluster: TwoBrokers) -> None:
+    """Broker 2 is killed amid hand-overs, then both are restarted in turn."""
+    moving = asyncio.create_task(hand_overs(cluster, 6))
+    await asyncio.to_thread(cluster.brokers.members[1].kill)
+    await asyncio.to_thread(cluster.brokers.start)
+    await moving
+    for member in cluster.brokers.members:
+        await asyncio.to_thread(cluster.brokers.until_in_sync)
+        await asyncio.to_thread(member.restart)
+    await asyncio.to_thread(cluster.brokers.until_in_sync)
+    await cluster.settled()
+    assert await hand_overs(cluster, 2) == 2
+
+
+@pytest.fixture
+def on_two_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judged]:
+    """Runs a play on two brokers; what the oracle says against it, and when what was done again was done first."""
     monkeypatch.setenv("TOPIC_REPLICATION_FACTOR", "2")
     behind = free_ports(2)
     cables = [Proxy(port) for port in behind]
     detours = [Detour(proxy=cable.port, behind=port) for cable, port in zip(cables, behind, strict=True)]
 
-    async def run(brokers: Brokers) -> list[str]:
+    async def run(brokers: Brokers, play: Act, faults: int) -> Told:
         cluster = TwoBrokers(SETUP, tmp_path / "run", brokers)  # type: ignore[arg-type]
         cluster.brokers, cluster.cables = brokers, cables
         async with cluster:
             await play(cluster)
             await cluster.load.stop()
             verdict = await judge(cluster)
-            again = [
-                first - cluster.cut_at
-                for first, *others in _done(await asyncio.to_thread(read_topic, cluster, "outputs")).values()
-                if others
-            ]
-        print(f"done again: {len(again)}, done first {min(again):.1f} to {max(again):.1f} s after the cut")
-        assert max(again) < SETUP.commit_interval_s + COMMIT_LIMIT_S + COMMIT_TAKES_S
-        return verdict.complaints(SETUP.commit_interval_s + 2 * SETUP.session_s, SETUP.rate, 1)
+            done = _done(await asyncio.to_thread(read_topic, cluster, "outputs"))
+        again = [first - cluster.cut_at for first, *others in done.values() if others]
+        return verdict.complaints(SETUP.commit_interval_s + 2 * SETUP.session_s, SETUP.rate, faults), again
 
-    try:
+    def judged(play: Act, faults: int) -> Told:
         with (
             Processes(tmp_path / "broker-logs") as processes,
             Brokers(tmp_path / "brokers", processes, 2, detours=[detours]) as brokers,
         ):
-            assert asyncio.run(run(brokers)) == []
-    finally:
-        for cable in cables:
-            cable.close()
+            return asyncio.run(run(brokers, play, faults))
+
+    yield judged
+    for cable in cables:
+        cable.close()
+
+
+@pytest.mark.e2e
+def test_a_worker_lacks_one_of_two_brokers_and_leaders_move(on_two_brokers: Judged) -> None:
+    complaints, again = on_two_brokers(play, 1)
+
+    print(f"done again: {len(again)}, first between {min(again):.1f} and {max(again):.1f} s after the cut")
+    assert max(again) < SETUP.commit_interval_s + COMMIT_LIMIT_S + COMMIT_TAKES_S
+    assert complaints == []
+
+
+@pytest.mark.e2e
+@pytest.mark.scenario
+@pytest.mark.parametrize("trouble", [too_few_copies, brokers_end])
+def test_brokers_that_end_and_lack_copies_cost_no_record(on_two_brokers: Judged, trouble: Act) -> None:
+    async def suffer(cluster: TwoBrokers) -> None:
+        await begin(cluster)
+        await trouble(cluster)
+
+    assert on_two_brokers(suffer, 0) == ([], [])
