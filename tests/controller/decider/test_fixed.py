@@ -71,6 +71,7 @@ def look(seen: Snapshot, placement: Placement | None = PLACEMENT, liveness: Live
         ({"steering": False}, OWNERS, {}, SkipReason.WORKER_NOT_STEERING, 0),
         ({"complete": False}, OWNERS, {}, SkipReason.WORKER_INCOMPLETE, 2),
         ({}, OWNERS, {LAST: None}, SkipReason.LOAD_UNKNOWN, 2),
+        ({"unknown": "broker 2 at kafka-2:9092 does not answer"}, OWNERS, {}, SkipReason.LOAD_UNKNOWN, 0),
     ],
 )
 def test_one_worker_costs_its_own_key_groups_only(

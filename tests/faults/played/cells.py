@@ -51,6 +51,18 @@ MEANINGFUL: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "host cut off, taken for lost": (("idle",), "110 s: every round has ended long before"),
     "40 % of the hosts lost": (("idle", "prepare"), "two of five: that one of them moves something is one case"),
+    "one broker away from one worker": (
+        ("idle", "prepare", "released"),
+        "the worker that has the next thing to do; what it does with the other broker goes on",
+    ),
+    "leaders moved": (
+        ("idle", "prepare", "release", "released"),
+        "who writes next meets it: windows, decisions and acks are written as commands are",
+    ),
+    "too few copies in sync": (
+        ("idle", "prepare", "released"),
+        "for longer than sessions: nobody can write, whatever was under way",
+    ),
     "worker never ready": (("idle",), "a worker that is not ready takes no part in a round"),
     "disk full under an agent's journal": (("idle",), "the load shifts meanwhile: it meets every step of the round"),
     "disk full under a worker's store": (("idle",), "the load shifts meanwhile: it meets every step of the round"),

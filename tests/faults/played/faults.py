@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.faults.played.moments import Target
 from tests.faults.played.stage import UNSEEN, Stage
@@ -24,6 +26,12 @@ SILENT_WORKER = "skip worker_incomplete|command_refusals (generation|commit_refu
 MISSING_WORKER = "skip worker_(not_running|missing)"
 NO_LEASE = "the lease expired|acting as generation"
 CUT_OFF = "broker away|the lease expired|report dropped"
+TWO_BROKERS = "two brokers"
+SECOND_BROKER = f"{BROKER}-2"
+ELECTION_LIMIT_S = 30.0
+SILENT_BROKER = r"broker 2 at \S+ does not answer"
+LEADERS_MOVED = "leaders moved"
+TOO_FEW_COPIES = "NotEnoughReplicas|NOT_ENOUGH_REPLICAS|[Nn]ot enough in-sync"
 
 Strike = Callable[[Stage, Target], AbstractContextManager[None]]
 Victims = Callable[[Stage, Target], tuple[str, ...]]
@@ -215,6 +223,52 @@ def _lose_hosts(stage: Stage, target: Target) -> Iterator[None]:
         revive(stage, Target(worker=worker))
 
 
+# ---------------------------------------------------------------------- one of two brokers
+@fault("one broker away from one worker", 40.0, SILENT_BROKER, victims=the_worker, stage=TWO_BROKERS)
+def _cut_one_broker(stage: Stage, target: Target) -> Iterator[None]:
+    """The worker and its agent reach the other broker, and all others reach both."""
+    with cut(stage, target.host, broker=1):
+        yield
+
+
+@fault("leaders moved", DOWN_S, LEADERS_MOVED, stage=TWO_BROKERS)
+def _move_leaders(stage: Stage, target: Target) -> Iterator[None]:
+    """One broker is stopped in order and started; then the leaders that it had are elected again, while all run."""
+    stage.cluster.stop(SECOND_BROKER)
+    yield
+    stage.cluster.start_broker()
+    stage.cluster.broker.until_in_sync()
+    stage.notes[LEADERS_MOVED] = len(elect_preferred_leaders(stage.bootstrap))
+
+
+@fault("too few copies in sync", STOPPED_S, TOO_FEW_COPIES, stage=TWO_BROKERS)
+def _lack_copies(stage: Stage, target: Target) -> Iterator[None]:
+    """All topics demand two copies in sync, and one broker is away: nothing can be written, all can be read."""
+    demand_copies(stage.bootstrap, 2)
+    stage.cluster.stop(SECOND_BROKER)
+    yield
+    stage.cluster.start_broker()
+    stage.cluster.broker.until_in_sync()
+    demand_copies(stage.bootstrap, 1)
+
+
+def elect_preferred_leaders(bootstrap: str) -> list[TopicPartition]:
+    """Let the first broker of each partition lead it; returns the partitions that another one led."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    elected = admin.elect_leaders(ElectionType.PREFERRED).result(ELECTION_LIMIT_S)
+    return [partition for partition, error in elected.items() if error is None]
+
+
+def demand_copies(bootstrap: str, count: int) -> None:
+    """Set `min.insync.replicas` of all topics, Kafka's own too."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
+    topics = admin.list_topics(timeout=ELECTION_LIMIT_S).topics
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry]) for name in topics]
+    for done in admin.incremental_alter_configs(resources).values():
+        done.result(ELECTION_LIMIT_S)
+
+
 # ---------------------------------------------------------------------- disks, clocks
 @fault("disk full under an agent's journal", STOPPED_S, "the journal cannot be written",
        spares_job=True, needs_round=True, needs_disk=True)  # fmt: skip
@@ -289,12 +343,13 @@ def stopped(processes: list[psutil.Process]) -> Iterator[None]:
 
 
 @contextmanager
-def cut(stage: Stage, *names: str) -> Iterator[None]:
-    """Nothing passes over these cables."""
-    for name in names:
-        stage.cables[name].cut()
+def cut(stage: Stage, *names: str, broker: int | None = None) -> Iterator[None]:
+    """Nothing passes over these cables to the broker with this number, from 0, or to any."""
+    cables = [cable for name in names for number, cable in enumerate(stage.cables[name]) if broker in (None, number)]
+    for cable in cables:
+        cable.cut()
     try:
         yield
     finally:
-        for name in names:
-            stage.cables[name].mend()
+        for cable in cables:
+            cable.mend()

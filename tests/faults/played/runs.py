@@ -8,6 +8,7 @@ from flights.steered_run import Viewer
 from tests.faults.played.campaign import Campaign, Played
 from tests.faults.played.cells import Cell
 from tests.faults.played.disks import obstacle
+from tests.faults.played.faults import TWO_BROKERS
 from tests.faults.played.halt import Halt
 from tests.faults.played.moments import NEW_APP
 from tests.faults.played.stage import Stage, StageSettings
@@ -22,6 +23,7 @@ STAGES: Mapping[str, StageSettings] = {
     "five hosts": StageSettings(workers=5, key_groups=30),
     "host keys": StageSettings(host_keys=True),
     NEW_APP: StageSettings(new_app=True),
+    TWO_BROKERS: StageSettings(brokers=2),
 }
 STARTS = 2
 """A stage that does not come up is started once more: on a crowded machine somebody else may take a port."""

@@ -12,11 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flights.watch import read_snapshots
 from tests.faults.played.stage import UNSEEN, Stage
-from trimtab_sandbox.configuration import host_name
+from trimtab_sandbox.configuration import BROKER, host_name
 
 COUNTED = ("bad_commands", "command_refusals", "worker_refused_records", "journal_faults")
 """Of the agents' metrics: what they, and their workers, refused."""
-BROKER_LOG = "broker.log"
 
 
 class Ear:
@@ -70,7 +69,7 @@ def _lacks_hosts(stage: Stage, since: float) -> bool:
 
 
 def _logs(stage: Stage) -> list[Path]:
-    return [path for path in sorted(stage.cluster.logs.glob("*.log")) if path.name != BROKER_LOG]
+    return [path for path in sorted(stage.cluster.logs.glob("*.log")) if not path.name.startswith(BROKER)]
 
 
 def _counted(stage: Stage) -> Counter[str]:

@@ -24,11 +24,11 @@ from tests.faults.played.gate import TAMPERED, Gate
 from tests.faults.recorded.dump import dump
 from tests.faults.recorded.history import Strike, write_files
 from tests.paths import EXAMPLES, ROOT, python_path
-from trimtab_sandbox.broker import SETTINGS as BROKER_SETTINGS
 from trimtab_sandbox.broker import Detour, free_ports
+from trimtab_sandbox.brokers import Brokers
 from trimtab_sandbox.cluster import Cluster, ClusterError
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
-from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name, worker_name
+from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings, host_name, worker_name
 from trimtab_sandbox.marks import marked
 
 RECOVERY_LIMIT_S = 240.0
@@ -58,6 +58,7 @@ class StageSettings:
     band: float = 5.0
     lost_worker_s: float = 75.0
     host_keys: bool = False
+    brokers: int = 1
     new_app: bool = False
     """The app has no state, and is left alone: it is placed when the controller is told to resume."""
     phase_limit_s: float = 15.0
@@ -78,6 +79,8 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
         workers=settings.workers,
         capacity_cores=0.25,
         host_keys=settings.host_keys,
+        brokers=settings.brokers,
+        heap_mb=384 if settings.brokers == 1 else 300,
         environment={
             **FLIGHTS_ENVIRONMENT,
             "PYTHONPATH": python_path(EXAMPLES),
@@ -85,6 +88,7 @@ def sandbox_settings(settings: StageSettings) -> SandboxSettings:
             "FLIGHTS_WORK": str(settings.work),
             "FLIGHTS_COMMIT_S": f"{settings.commit_s:g}",
             "FLIGHTS_SESSION_S": f"{settings.session_s:g}",
+            "TOPIC_REPLICATION_FACTOR": str(min(settings.brokers, 2)),
         },
         controller={
             "stream": {"window_s": settings.window_s, "watermark_s": 2.0},
@@ -140,11 +144,16 @@ class Stage:
     def _start(self, opening: ExitStack) -> None:
         settings = self.settings
         names = [CONTROLLER, *map(host_name, range(settings.workers))]
-        behind = dict(zip(names, free_ports(len(names)), strict=True))
-        self.cables = {name: Proxy(port) for name, port in behind.items()}
-        for cable in self.cables.values():
-            opening.callback(cable.close)
-        detours = {name: Detour(proxy=cable.port, behind=behind[name]) for name, cable in self.cables.items()}
+        self.cables: dict[str, list[Proxy]] = {}
+        """By name of the host, or the controller: one to each broker."""
+        detours: dict[str, list[Detour]] = {}
+        for name in names:
+            behind = free_ports(settings.brokers)
+            self.cables[name] = [Proxy(port) for port in behind]
+            for cable in self.cables[name]:
+                opening.callback(cable.close)
+            pairs = zip(self.cables[name], behind, strict=True)
+            detours[name] = [Detour(proxy=cable.port, behind=port) for cable, port in pairs]
         self.cluster = Cluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
         opening.enter_context(self.cluster)
         self._age_the_broker()
@@ -161,8 +170,8 @@ class Stage:
     def _age_the_broker(self) -> None:
         """Clients are deaf by themselves to a topic that is made anew after a restart: it counts its leaders lower."""
         self.cluster.start_broker()
-        forbid_compaction(self.bootstrap)
-        self.cluster.stop(BROKER)
+        forbid_compaction(self.cluster.broker)
+        self.cluster.broker.stop()
 
     def _mount(self, opening: ExitStack) -> None:
         for index, worker in enumerate(self.workers):
@@ -195,7 +204,7 @@ class Stage:
     # ------------------------------------------------------------------ its parts
     @property
     def bootstrap(self) -> str:
-        """The broker, not over a cable."""
+        """The brokers, not over a cable."""
         return self.cluster.broker.address
 
     @property
@@ -273,12 +282,13 @@ class Stage:
                     start()
 
 
-def forbid_compaction(bootstrap: str) -> None:
-    """Of all topics of the broker, for good: what is compacted away cannot be judged."""
+def forbid_compaction(brokers: Brokers) -> None:
+    """Of all topics, for good: what is compacted away cannot be judged."""
     kept = ConfigEntry("log.cleaner.min.compaction.lag.ms", str(KEPT_MS), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.BROKER, BROKER_SETTINGS["node.id"], incremental_configs=[kept])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(timeout=CONFIGURE_LIMIT_S)
+    admin = AdminClient({"bootstrap.servers": brokers.address})
+    for member in brokers.members:
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(member.node), incremental_configs=[kept])
+        admin.incremental_alter_configs([resource])[resource].result(timeout=CONFIGURE_LIMIT_S)
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

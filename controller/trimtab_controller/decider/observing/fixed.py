@@ -189,7 +189,7 @@ def _fixed_workers(reported: Reported) -> dict[WorkerId, FixedWorker]:
             found[row.worker] = SkipReason.WORKER_NOT_STEERING, row.reason or "no reason is given"
         elif not row.complete:
             found[row.worker] = SkipReason.WORKER_INCOMPLETE, ""
-        elif row.worker in unmeasured:
+        elif row.worker in unmeasured or row.unknown is not None:
             found[row.worker] = SkipReason.LOAD_UNKNOWN, row.unknown or "it does not say why"
     for worker in owners - {row.worker for row in reported.rows} - set(reported.absent):
         found[worker] = SkipReason.OWNER_UNKNOWN, ""

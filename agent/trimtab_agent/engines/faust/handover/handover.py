@@ -92,6 +92,11 @@ class Handover:
         if generation != self.generation or not self.is_stable:
             raise GenerationOver(f"not stable in generation {generation}")
 
+    async def check_inputs(self, key_groups: Collection[KeyGroup]) -> None:
+        """Raises Denied unless this worker could read the inputs, of which it may have read none so far."""
+        if (silent := await self._app.consumer.check_leaders(self._ownership.sources(key_groups))) is not None:
+            raise Denied(Refusal.FAILED, f"the inputs are out of reach: {silent}")
+
     async def request_rejoin(self) -> None:
         """Ask the group for a rebalance."""
         thread = self._app.consumer.thread

@@ -92,6 +92,7 @@ class FaustCommandExecutor:
         parts = self._parts
         limit_s = min(parts.settings.prepare_limit_s, command.deadline - time.time())
         deadline = time.monotonic() + limit_s
+        await parts.handover.check_inputs(command.key_groups)
         await parts.reconciler.warm(command.key_groups, generation)
         while (lag := await parts.standbys.lag_records(command.key_groups)) > self._prepared_lag:
             parts.handover.check(generation)

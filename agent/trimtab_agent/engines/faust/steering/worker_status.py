@@ -54,6 +54,9 @@ class FaustWorkerStatus:
     @property
     def state(self) -> WorkerState:
         """What this worker is doing."""
+        fence = getattr(self._app.consumer, "fence", None)  # a worker that only reports has Faust's own consumer
+        if fence is not None and fence.closed_now():
+            return WorkerState.REBALANCING  # the group has gone on without this worker, or soon will
         if self._handover.is_stable:
             return WorkerState.RUNNING
         return WorkerState.RECOVERING if self._app.tables.recovery.in_recovery else WorkerState.REBALANCING

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Collection, Coroutine, Mapping, MutableMapping
 from typing import Any
 
+from aiokafka.errors import TopicAuthorizationFailedError
 from faust.streams import current_event
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.transport.drivers.aiokafka import Consumer
@@ -26,6 +27,9 @@ from trimtab_agent.engines.faust.transport.watcher import Watcher
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
+FORBIDDEN_S = 5.0
+"""How long after a refusal to read a topic it is told."""
+COMMITS_WAIT = "its commits do not get through to the broker of its group"
 
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]
@@ -38,6 +42,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.fence: Fence = transport.fence
         self.settings: SteeringSettings = transport.settings
         self.watcher: Watcher = transport.watcher
+        self._forbidden, self._forbidden_at = "", float("-inf")
+        """The topic that Kafka refused to let it read last, and when."""
         self.blocked: set[TP] = set()
         self.withheld: set[TP] = set()
         """Partitions left out of periodic commits, because a hand-over commits them itself."""
@@ -177,13 +183,16 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _fetch(self, active: frozenset[TP]) -> dict[TP, list[Any]]:
         self.not_waiting_next_records.clear()
         try:
-            if active:
+            if active and not (self._open and self._thread.commit_waits):
                 return dict(await self._getmany(active_partitions=active, timeout=self.settings.fetch_round_s))
             await self._thread.run(self._thread.touch)  # (patch idle-worker-stays-member)
-            await self.sleep(IDLE_S)
-            return {}
+        except TopicAuthorizationFailedError as error:  # else all workers would end, also after each start
+            (self._forbidden,) = error.args
+            self._forbidden_at = time.monotonic()
         finally:
             self.not_waiting_next_records.set()
+        await self.sleep(IDLE_S)
+        return {}
 
     async def _deliver(self, records: Mapping[TP, list[Any]], rebalances: int) -> None:
         """Give a round to the streams, alternating topics and partitions.  Agents may run after every message."""
@@ -576,9 +585,20 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         return self._ends.newest(tp, self.highwater(tp))
 
     def out_of_reach(self, tps: Collection[TP] | None = None) -> str | None:
-        """Which broker does not answer that has one of these (all) partitions; None: all answer, as far as is known."""
+        """Why one of these (all) partitions is not read, or nothing committed; None: all is well, as far as known."""
         silent = self._ends.out_of_reach() if tps is None else self._ends.out_of_reach().intersection(tps)
-        return f"{self._thread.leader(min(silent))} does not answer" if silent else None
+        if silent:
+            return self._thread.silence(min(silent))
+        concerned = tps is None or any(tp.topic == self._forbidden for tp in tps)
+        if concerned and time.monotonic() - self._forbidden_at < FORBIDDEN_S:
+            return f"Kafka does not let the app read {self._forbidden}"
+        return COMMITS_WAIT if self._thread.commit_waits else None
+
+    async def check_leaders(self, tps: Collection[TP]) -> str | None:
+        """Ask the leaders of partitions that are not fetched here; why one does not answer, None: all do."""
+        ends = await self._thread.ends_by_leader(tps, log_ends.LIMIT_S)
+        silent = [tp for tp, end in ends.items() if end is None]
+        return self._thread.silence(min(silent)) if silent else None
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _follow_ends(self) -> None:

@@ -5,6 +5,7 @@ refused if the group has moved on.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
@@ -14,8 +15,17 @@ from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
 from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.coordinator.protocol import ConsumerProtocol
-from aiokafka.errors import IllegalGenerationError, KafkaError, NoError, RebalanceInProgressError
+from aiokafka.errors import (
+    IllegalGenerationError,
+    KafkaError,
+    NoError,
+    NotLeaderForPartitionError,
+    RebalanceInProgressError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+from aiokafka.protocol.offset import OffsetResetStrategy
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.exceptions import ConsumerNotStarted
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
@@ -26,8 +36,13 @@ from trimtab_agent.engines.faust.transport.look_ahead import densities_at
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
+COMMIT_LIMIT_S = 5.0
+"""What is done while no commit gets through is done again by another worker, if the session ends meanwhile."""
+NO_LEADER = -1
+"""In the metadata of a partition whose brokers are all away."""
 COMMITTED_HERE = "trimtab"
 """Metadata of each offset that a worker commits.  Whoever sets offsets by a tool of Kafka writes other metadata."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
@@ -54,6 +69,7 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
     """Faust's consumer thread with a fence, in-place assignment and commits that prove membership."""
 
     _topics: TopicMetadata | None = None
+    _committing_since: float | None = None
     committed_here: frozenset[TP] = frozenset()
     """Partitions whose offset a worker had committed, when this worker was told the offsets last."""
 
@@ -163,8 +179,21 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         (patch end-when-state-fails)
         """
-        committed: bool = not self.fence.broken and await super().commit(offsets)
-        return committed
+        self._committing_since = uptime()
+        try:
+            committed: bool = not self.fence.broken and await super().commit(offsets)
+            return committed
+        except TopicAuthorizationFailedError as error:
+            log.warning("not committed, because Kafka does not let the app read %s", error)
+            return False
+        finally:
+            self._committing_since = None
+
+    @property
+    def commit_waits(self) -> bool:
+        """Whether a commit has waited for so long for the broker that nothing new should be begun."""
+        since = self._committing_since
+        return since is not None and uptime() - since > COMMIT_LIMIT_S
 
     async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
         """Wait until the broker knows these topics; returns those that are still unknown after `limit_s`."""
@@ -263,31 +292,51 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
             return await self._in_thread(ask())
 
     async def ends_not_fetched(self, tps: Collection[TP], after_s: float, limit_s: float) -> dict[TP, int | None]:
-        """The end offsets of those partitions whose last fetch was answered more than `after_s` seconds ago.
+        """`ends_by_leader` of those partitions whose last fetch was answered more than `after_s` seconds ago.
 
-        None where the partition's leader does not answer within `limit_s`.  While a batch of a partition waits to be
-        taken, aiokafka does not fetch the partition again, and its high water mark stands still.
+        While a batch of a partition waits to be taken, aiokafka does not fetch the partition again, and its high water
+        mark stands still.
         """
 
-        async def ask_one(consumer: Any, old: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        async def old() -> list[TP]:
+            consumer = self._ensure_consumer()
+            now_ms, assigned = time.time() * 1000.0, consumer.assignment()
+            polled = {tp: consumer.last_poll_timestamp(_key(tp)) for tp in tps if _key(tp) in assigned}
+            return [tp for tp, at_ms in polled.items() if at_ms is None or now_ms - at_ms > 1000.0 * after_s]
+
+        return await self.ends_by_leader(await self._in_thread(old()), limit_s)
+
+    async def ends_by_leader(self, tps: Collection[TP], limit_s: float) -> dict[TP, int | None]:
+        """The end offsets of partitions; None where there is no leader, or it does not answer within `limit_s`.
+
+        Those that have just got another leader are missing.
+        """
+
+        async def ask_one(client: Any, fetcher: Any, leader: int | None, its: list[TP]) -> dict[TP, int | None]:
+            if leader in (None, NO_LEADER):
+                client.force_metadata_update()
+                return dict.fromkeys(its)
+            asked: dict[str, list[tuple[int, int]]] = {}
+            for tp in its:
+                asked.setdefault(tp.topic, []).append((tp.partition, OffsetResetStrategy.LATEST))
             try:
+                # Not `end_offsets`: it may wait for metadata, and the client for a silent broker that it has asked.
                 async with asyncio.timeout(limit_s):
-                    ends: Mapping[TopicPartition, int] = await consumer.end_offsets(list(old))
-                    return ends
-            except (KafkaError, TimeoutError):
+                    found = await fetcher._proc_offset_request(leader, asked)
+                    return {TP(*tp): offset for tp, (offset, _) in found.items()}
+            except (NotLeaderForPartitionError, UnknownTopicOrPartitionError):
+                client.force_metadata_update()
                 return {}
+            except (KafkaError, TimeoutError):
+                return dict.fromkeys(its)
 
         async def ask() -> dict[TP, int | None]:
             consumer = self._ensure_consumer()
-            now_ms, assigned = time.time() * 1000.0, consumer.assignment()
-            by_leader: dict[object, list[TopicPartition]] = {}
-            for tp in map(_key, tps):
-                if tp in assigned and (
-                    (at_ms := consumer.last_poll_timestamp(tp)) is None or now_ms - at_ms > 1000.0 * after_s
-                ):
-                    by_leader.setdefault(consumer._client.cluster.leader_for_partition(tp), []).append(tp)
-            answers = await asyncio.gather(*(ask_one(consumer, old) for old in by_leader.values()))
-            return {TP(*tp): ends.get(tp) for old, ends in zip(by_leader.values(), answers, strict=True) for tp in old}
+            by_leader: dict[int | None, list[TP]] = {}
+            for tp in tps:
+                by_leader.setdefault(consumer._client.cluster.leader_for_partition(_key(tp)), []).append(tp)
+            asking = (ask_one(consumer._client, consumer._fetcher, *each) for each in by_leader.items())
+            return {tp: end for ends in await asyncio.gather(*asking) for tp, end in ends.items()}
 
         return await self._in_thread(ask())
 
@@ -305,12 +354,14 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         state: Any = None if assignment is None else assignment._tp_state.get(_key(tp))
         return None if state is None else state._position
 
-    def leader(self, tp: TP) -> str:
-        """The broker that has this partition, as operators know it.  Callable from any thread."""
+    def silence(self, tp: TP) -> str:
+        """Why nothing is heard of this partition, as operators know its broker.  Callable from any thread."""
         cluster = self._ensure_consumer()._client.cluster
         number = cluster.leader_for_partition(_key(tp))
         broker = None if number is None else cluster.broker_metadata(number)
-        return "no broker" if broker is None else f"broker {number} at {broker.host}:{broker.port}"
+        if broker is None:
+            return f"{tp.topic}/{tp.partition} has no leader"
+        return f"broker {number} at {broker.host}:{broker.port} does not answer"
 
     def positions(self, tps: Collection[TP]) -> dict[TP, int]:
         """The offsets that are read next, of those partitions of which that is known."""

@@ -35,7 +35,7 @@ def test_an_app_without_placement_offsets_and_changelogs_is_fresh_for_a_while(mo
     worker = joined(empty=True)
     assert worker.status.fresh
     assert worker.shared.empty_at is not None
-    now = worker.shared.empty_at + worker_status.FRESH_S
+    now = worker.shared.empty_at + worker_status.FRESH_S + 1.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     assert not worker.status.fresh
 

@@ -43,6 +43,8 @@ class Handover:
     fault: Exception | None = None
     rejoins = 0
 
+    async def check_inputs(self, key_groups: Any) -> None: ...
+
     async def request_rejoin(self) -> None:
         self.rejoins += 1
 

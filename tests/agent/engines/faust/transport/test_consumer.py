@@ -8,13 +8,14 @@ from typing import Any
 import faust
 import faust.transport.drivers.aiokafka
 import pytest
+from aiokafka.errors import TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
+from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
@@ -393,6 +394,8 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
 class Thread:
     """Partitions with the ends that fetches (`highwater`) and questions to the broker (`asked`) tell."""
 
+    commit_waits = False
+
     def __init__(self, highwater: dict[TP, int], asked: dict[TP, int | None]) -> None:
         self.seen, self.asked = highwater, asked
         self.fault: Exception | None = None
@@ -409,8 +412,13 @@ class Thread:
             raise self.fault
         return {tp: self.asked[tp] for tp in tps if tp in self.asked}
 
-    def leader(self, tp: TP) -> str:
-        return "broker 2 at kafka-2:9092"
+    def touch(self) -> None: ...
+
+    async def run(self, step: Callable[[], None]) -> None:
+        step()
+
+    def silence(self, tp: TP) -> str:
+        return "broker 2 at kafka-2:9092 does not answer"
 
     def position(self, tp: TP) -> int | None:
         return self.passed.get(tp)
@@ -445,6 +453,46 @@ def test_a_backlog_whose_broker_is_out_of_reach_is_unknown_and_not_what_it_was(c
     assert (consumer.backlog(ONE), consumer.backlog(OTHER)) == (None, 1)
     assert consumer.out_of_reach([OTHER, ONE]) == "broker 2 at kafka-2:9092 does not answer"
     assert consumer.out_of_reach([OTHER]) is None
+    thread.commit_waits = True
+    assert consumer.out_of_reach([OTHER]) == COMMITS_WAIT
+
+
+def test_a_worker_that_may_not_read_a_topic_says_so_and_tries_again(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer._thread = Thread({}, {})  # type: ignore[assignment]
+    answers = iter([TopicAuthorizationFailedError(ONE.topic), {OTHER: ["record"]}])
+
+    async def fetch(active_partitions: Collection[TP], timeout: float) -> Any:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(consumer, "_getmany", fetch)
+    run = asyncio.get_event_loop().run_until_complete
+    assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {}
+    assert consumer.out_of_reach() == f"Kafka does not let the app read {ONE.topic}"
+    assert consumer.out_of_reach([TP("another", 0)]) is None
+    assert run(consumer._fetch(frozenset([ONE, OTHER]))) == {OTHER: ["record"]}
+
+
+def test_nothing_new_is_begun_while_a_commit_waits_for_long(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done meanwhile is done again, if the group goes on without this worker."""
+    thread = Thread({}, {})
+    thread.commit_waits, consumer._thread, consumer._open = True, thread, True  # type: ignore[assignment]
+
+    async def fetch(active_partitions: Collection[TP], timeout: float) -> Any:
+        return {ONE: ["record"]}
+
+    monkeypatch.setattr(consumer, "_getmany", fetch)
+    run = asyncio.get_event_loop().run_until_complete
+    assert run(consumer._fetch(frozenset([ONE]))) == {}
+    consumer._open = False
+    assert run(consumer._fetch(frozenset([ONE]))) == {ONE: ["record"]}, "a table is restored"
+    thread.commit_waits, consumer._open = False, True
+    assert run(consumer._fetch(frozenset([ONE]))) == {ONE: ["record"]}
 
 
 @pytest.mark.parametrize(
