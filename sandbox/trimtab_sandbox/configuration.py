@@ -93,10 +93,10 @@ LOAD = "load"
 
 
 def shutdown_order(names: Iterable[str]) -> list[list[str]]:
-    """Process names in the order of shutdown: [controller, console, load], [workers], [agents], [broker]."""
+    """Process names in the order of shutdown: [controllers, console, load], [workers], [agents], [broker]."""
 
     def rank(name: str) -> int:
-        if name in (CONTROLLER, CONSOLE, LOAD, BROKER):
+        if name in (CONSOLE, LOAD, BROKER) or name.startswith(CONTROLLER):
             return 3 if name == BROKER else 0
         return 1 if name.startswith("w") else 2
 
