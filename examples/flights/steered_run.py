@@ -23,8 +23,8 @@ from trimtab_sandbox.cluster import Cluster, program
 from trimtab_sandbox.configuration import worker_name
 
 TICK_S = 0.2
-READY_LIMIT_S = 150.0
-FINISH_LIMIT_S = 90.0
+READY_LIMIT_S = 300.0
+FINISH_LIMIT_S = 240.0
 
 
 class RunError(Exception):
