@@ -1,4 +1,4 @@
-"""An Apache Kafka broker on one machine, with KRaft broker and controller in one process."""
+"""Apache Kafka brokers on one machine, with KRaft broker and controller in one process."""
 
 import base64
 import os
@@ -20,6 +20,7 @@ from trimtab_controller.jars import class_archive
 from trimtab_controller.jars.fetching import jars_of
 from trimtab_controller.jars.java import java_command
 from trimtab_protocol.settings.kafka import KafkaSettings, for_librdkafka
+from trimtab_sandbox.configuration import BROKER
 from trimtab_sandbox.marks import can_bind
 from trimtab_sandbox.processes import Child, Processes
 from trimtab_sandbox.security import LISTENER, BrokerSecurity
@@ -36,8 +37,6 @@ PORTS = range(15_000, 32_000)
 connect to itself, and keep the broker from starting again."""
 
 SETTINGS: Mapping[str, str] = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -116,6 +115,7 @@ class Broker:
     """One broker with its data in `folder`.  It keeps its ports and data when it is stopped, killed or restarted.
 
     `settings` override SETTINGS.  Without `java_options` it starts with the class archive, if there is one.
+    Several of one cluster are made and first started by `Brokers`.
     """
 
     def __init__(
@@ -128,9 +128,14 @@ class Broker:
         detours: Sequence[Detour] = (),
         settings: Mapping[str, str] = SETTINGS,
         java_options: Sequence[str] | None = None,
+        node: int = 1,
+        cluster_id: str | None = None,
     ) -> None:
+        self.node = node
+        self.voters: Sequence[Broker] = (self,)
+        """The brokers of its cluster that are controllers too."""
         self.ports: tuple[int, ...] = ()
-        """(client port, port of its own KRaft controller); empty before the first start."""
+        """(client port, port of its KRaft controller); empty before the first start."""
         self._folder = folder.absolute()
         self._processes = processes
         self._heap_mb = heap_mb
@@ -139,8 +144,15 @@ class Broker:
         self._settings = {**SETTINGS, **settings}
         self._java_options = java_options
         self._jars: Sequence[Path] = ()
-        self._cluster_id = new_id()
+        self._cluster_id = cluster_id or new_id()
         self._child: Child | None = None
+        self._seen = 0
+        """Where the output of the process that was started last begins in its log."""
+
+    @property
+    def name(self) -> str:
+        """Of its process and its log."""
+        return BROKER if self.node == 1 else f"{BROKER}-{self.node}"
 
     @property
     def address(self) -> str:
@@ -166,17 +178,21 @@ class Broker:
             raise BrokerError("the broker has not been started yet")
         return self._child
 
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._child is not None and self._child.alive
+
     def start(self) -> None:
         """Start it and wait until it answers a metadata request.  Raises BrokerError with the end of its log."""
         fresh = not self.ports
-        self._jars = jars_of("broker")
         if fresh:
-            self._format()
+            self.format()
         for attempt in range(PORT_TRIES):
             if fresh:
-                self.ports = free_ports(2)
-                self._write_settings(self.ports)
-            if self._run_until_ready():
+                self.settle(free_ports(2))
+            self.launch()
+            if self.until_ready():
                 return
             if not fresh:
                 time.sleep(0.2 * (attempt + 1))  # clients know its port, so wait until the port is free
@@ -207,7 +223,7 @@ class Broker:
             return
         # Silent: what goes wrong is raised, and what the client says of its own end is nothing to act on.
         admin = AdminClient({**for_librdkafka(self.kafka), "log_level": 0})
-        new = [NewTopic(topic.name, topic.partitions, 1, config=dict(topic.settings)) for topic in topics]
+        new = [NewTopic(topic.name, topic.partitions, config=dict(topic.settings)) for topic in topics]
         for name, created in admin.create_topics(new, operation_timeout=limit_s).items():
             try:
                 created.result(limit_s)
@@ -228,14 +244,22 @@ class Broker:
     ) -> None:
         self.stop()
 
-    def _write_settings(self, ports: tuple[int, ...]) -> None:
-        client, controller = ports
+    def settle(self, ports: tuple[int, ...]) -> None:
+        """Give it its ports, before its first start."""
+        self.ports = ports
+        self._write_settings()
+
+    def _write_settings(self) -> None:
+        client, controller = self.ports
         listener = LISTENER if self._security else "PLAINTEXT"
+        votes = self in self.voters
         settings = {
             **self._settings,
             **(self._security.broker_settings() if self._security else {}),
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"{listener}://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+            "node.id": str(self.node),
+            "process.roles": "broker,controller" if votes else "broker",
+            "controller.quorum.voters": ",".join(f"{each.node}@127.0.0.1:{each.ports[1]}" for each in self.voters),
+            "listeners": f"{listener}://127.0.0.1:{client}" + f",CONTROLLER://127.0.0.1:{controller}" * votes,
             "advertised.listeners": f"{listener}://127.0.0.1:{client}",
             "log.dirs": str(self.data),
         }
@@ -248,8 +272,9 @@ class Broker:
         path.touch(mode=0o600)  # it may hold passwords
         path.write_text(lines, encoding="utf-8")
 
-    def _format(self) -> None:
+    def format(self) -> None:
         """Format the data folder for a new cluster, as Kafka's own tool does."""
+        self._jars = jars_of("broker")
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
         kept = broker_archive(self._jars).with_suffix(BOOTSTRAP)
@@ -258,11 +283,11 @@ class Broker:
             return
         self.data.mkdir()
         shutil.copy(kept, self.data / f"bootstrap{BOOTSTRAP}")
-        properties = f"version=1\ncluster.id={self._cluster_id}\nnode.id=1\ndirectory.id={new_id()}\n"
+        properties = f"version=1\ncluster.id={self._cluster_id}\nnode.id={self.node}\ndirectory.id={new_id()}\n"
         (self.data / "meta.properties").write_text(properties, encoding="utf-8")
 
     def _format_by_tool(self) -> None:
-        self._write_settings((PORTS[0], PORTS[1]))  # any ports: the format does not depend on them
+        self.settle(self.ports or (PORTS[0], PORTS[1]))  # any ports: the format does not depend on them
         formatting = self._java("format", "kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", options=())
         try:
             code = formatting.wait(READY_LIMIT_S)
@@ -271,24 +296,29 @@ class Broker:
         if code != 0:
             raise BrokerError(f"the data folder could not be formatted:\n{log_end(formatting.log)}")
 
-    def _run_until_ready(self) -> bool:
-        """Start the process and wait until it answers; False if another process took one of its ports."""
-        log = self._processes.logs / "broker.log"
-        seen = log.stat().st_size if log.exists() else 0
-        self._child = self._java("broker", "kafka.Kafka", options=self._options())
+    def launch(self) -> None:
+        """Start the process only."""
+        log = self._processes.logs / f"{self.name}.log"
+        self._seen = log.stat().st_size if log.exists() else 0
+        self._child = self._java(self.name, "kafka.Kafka", options=self._options())
+
+    def until_ready(self) -> bool:
+        """Wait until it answers; False if another process took one of its ports.  Raises BrokerError."""
+        child = self.process
         # Silent, because connections are refused until it listens.
         silent = {"log_level": 0, "reconnect.backoff.max.ms": 200}
         admin = AdminClient({**for_librdkafka(self.kafka), **silent})
         deadline = time.monotonic() + READY_LIMIT_S
         while time.monotonic() < deadline:
-            if not self._child.alive:
-                if "BindException" in _text_from(log, seen):
+            if not child.alive:
+                if "BindException" in _text_from(child.log, self._seen):
                     return False
-                raise BrokerError(f"the broker ended with exit code {self._child.exit_code}:\n{log_end(log)}")
-            if _answering_cluster(admin) == self._cluster_id:  # otherwise another broker has the port
+                raise BrokerError(f"{self.name} ended with exit code {child.exit_code}:\n{log_end(child.log)}")
+            # Otherwise another broker has the port, or the others of the cluster do not see this one yet.
+            if (self._cluster_id, True) == _answer(admin, self.node):
                 return True
-        self._child.stop(STOP_LIMIT_S)
-        raise BrokerError(f"the broker did not answer within {READY_LIMIT_S:g} s:\n{log_end(log)}")
+        child.stop(STOP_LIMIT_S)
+        raise BrokerError(f"{self.name} did not answer within {READY_LIMIT_S:g} s:\n{log_end(child.log)}")
 
     def _options(self) -> Sequence[str]:
         if self._java_options is not None:
@@ -352,13 +382,13 @@ def _text_from(log: Path, offset: int) -> str:
         return content.read().decode("utf-8", errors="replace")
 
 
-def _answering_cluster(admin: AdminClient) -> str | None:
-    """Id of the cluster that answers; None without an answer or without a registered broker."""
+def _answer(admin: AdminClient, node: int) -> tuple[str, bool] | None:
+    """Id of the cluster that answers, and whether that broker is registered there; None without an answer."""
     try:
         metadata = admin.list_topics(timeout=0.5)
     except KafkaException:
         return None
-    return str(metadata.cluster_id) if metadata.brokers else None
+    return str(metadata.cluster_id), node in metadata.brokers
 
 
 def _without_leader(admin: AdminClient, topics: Sequence[Topic]) -> list[str]:

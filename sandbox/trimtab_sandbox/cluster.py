@@ -17,7 +17,8 @@ from trimtab_controller.kafka.key_changes import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings
-from trimtab_sandbox.broker import Broker, Detour, Topic, free_ports, log_end
+from trimtab_sandbox.broker import Detour, Topic, free_ports, log_end
+from trimtab_sandbox.brokers import Brokers
 from trimtab_sandbox.configuration import (
     BROKER,
     CONSOLE,
@@ -61,11 +62,11 @@ class Cluster:
     """
 
     def __init__(
-        self, settings: SandboxSettings, folder: Path, *, detours: Mapping[str, Detour] = MappingProxyType({})
+        self, settings: SandboxSettings, folder: Path, *, detours: Mapping[str, Sequence[Detour]] = MappingProxyType({})
     ) -> None:
         """Starts nothing yet.  `folder` receives data, configuration and logs.
 
-        `detours`: host name or `controller` -> the proxy through which it reaches the broker.  All others connect
+        `detours`: host name or `controller` -> the proxies through which it reaches the brokers.  All others connect
         directly.
         """
         self.settings = settings
@@ -73,8 +74,12 @@ class Cluster:
         self.logs = self.folder / "logs"
         self.topics = Topics(settings.cluster)
         self.processes = Processes(self.logs)
-        self.broker = Broker(
-            self.folder / "broker", self.processes, heap_mb=settings.heap_mb, detours=tuple(detours.values())
+        self.broker = Brokers(
+            self.folder / "broker",
+            self.processes,
+            settings.brokers,
+            heap_mb=settings.heap_mb,
+            detours=tuple(detours.values()),
         )
         self.environments: dict[str, Mapping[str, str]] = {}
         """Process name -> additional environment variables, from the next start of that process on."""
@@ -99,10 +104,11 @@ class Cluster:
         self.start_controller(act=act)
 
     def start_broker(self) -> None:
-        """Start the broker, also again after `stop` or `kill`.  The first start creates Trimtab's topics."""
+        """Start the brokers that do not run, also after `stop` or `kill`.  The first start creates Trimtab's topics."""
         fresh = not self.broker.ports
         self.broker.start()
-        self._adopt(BROKER, self.broker.process, Part.BROKER)
+        for member in self.broker.members:
+            self._adopt(member.name, member.process, Part.BROKER)
         if fresh:
             self.broker.create_topics([_own_topic(settings) for settings in topic_settings(self.topics)])
             if self.settings.host_keys:
@@ -324,9 +330,9 @@ class Cluster:
         )
 
     def _bootstrap_of(self, name: str) -> str:
-        """`host:port` at which this host, or the controller, reaches the broker."""
-        detour = self._detours.get(name)
-        return self.broker.address if detour is None else f"{LOOPBACK}:{detour.proxy}"
+        """`host:port` at which this host, or the controller, reaches each broker."""
+        detours = self._detours.get(name, ())
+        return ",".join(f"{LOOPBACK}:{each.proxy}" for each in detours) or self.broker.address
 
     def _socket(self, index: int) -> Path:
         return self.sockets / f"{host_name(index)}.sock"

@@ -33,8 +33,9 @@ class SandboxSettings:
     """Type of each "host"; empty: as each agent finds it, so all are alike."""
     interval_s: float = 1.0
     """Seconds between two reports of an agent."""
+    brokers: int = 1
     heap_mb: int = 384
-    """Heap limit of the broker, in MiB."""
+    """Heap limit of each broker, in MiB."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the workers' environment.  `{broker}`, `{data}`, `{web_port}` and `{worker}` in a value are replaced by
     those of each worker."""
@@ -96,8 +97,10 @@ def shutdown_order(names: Iterable[str]) -> list[list[str]]:
     """Process names in the order of shutdown: [controllers, console, load], [workers], [agents], [broker]."""
 
     def rank(name: str) -> int:
-        if name in (CONSOLE, LOAD, BROKER) or name.startswith(CONTROLLER):
-            return 3 if name == BROKER else 0
+        if name.startswith(BROKER):
+            return 3
+        if name in (CONSOLE, LOAD) or name.startswith(CONTROLLER):
+            return 0
         return 1 if name.startswith("w") else 2
 
     present = list(names)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from trimtab_controller.jars.fetching import cache_folder, jars_of
 from trimtab_sandbox.broker import BOOTSTRAP, Broker, BrokerError, Topic, broker_archive, free_ports
+from trimtab_sandbox.brokers import Brokers
 from trimtab_sandbox.marks import bound
 from trimtab_sandbox.processes import Processes
 
@@ -111,3 +112,17 @@ def test_it_starts_from_what_make_jars_has_prepared_and_without_it_too(
         produce(plain, unique, ["a"])
         assert read(plain, unique, 1) == ["a"]
     assert list(tmp_path.glob("logs/format.log"))
+
+
+def test_brokers_of_one_cluster_are_killed_and_started_alone(tmp_path: Path, unique: str) -> None:
+    with Processes(tmp_path / "logs") as processes, Brokers(tmp_path / "brokers", processes, 2) as both:
+        first, second = both.members
+        both.create_topics([Topic(name=unique, partitions=4)])
+        second.kill()
+        produce(first, unique, ["a"])
+        both.start()
+        both.until_in_sync()
+        assert (first.process.alive, second.process.alive) == (True, True)
+        assert read(second, unique, 1) == ["a"]
+        placed = AdminClient({"bootstrap.servers": both.address}).list_topics(unique, timeout=5).topics[unique]
+        assert [sorted(each.isrs) for each in placed.partitions.values()] == [[1, 2]] * 4

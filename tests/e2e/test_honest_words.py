@@ -261,7 +261,7 @@ def test_a_broker_out_of_reach_is_named_and_a_worker_reads_on_at_its_new_address
 
                 await asyncio.to_thread(broker.stop)
                 broker._detours = (Detour(proxy=second.port, behind=behind),)
-                broker._write_settings(broker.ports)
+                broker._write_settings()
                 await asyncio.to_thread(broker.start)
                 first.close()
                 await job.done(80)

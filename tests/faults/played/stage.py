@@ -144,7 +144,7 @@ class Stage:
         self.cables = {name: Proxy(port) for name, port in behind.items()}
         for cable in self.cables.values():
             opening.callback(cable.close)
-        detours = {name: Detour(proxy=cable.port, behind=behind[name]) for name, cable in self.cables.items()}
+        detours = {name: [Detour(proxy=cable.port, behind=behind[name])] for name, cable in self.cables.items()}
         self.cluster = Cluster(sandbox_settings(settings), self.folder / "sandbox", detours=detours)
         opening.enter_context(self.cluster)
         self._age_the_broker()
