@@ -28,7 +28,7 @@ from trimtab_protocol.messages.status import AppStatus, Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT
-from trimtab_sandbox.configuration import CONTROLLER, SandboxSettings, host_name
+from trimtab_sandbox.configuration import BROKER, CONTROLLER, SandboxSettings, host_name
 from trimtab_sandbox.toml import Table
 
 KEY_GROUPS = 24
@@ -38,9 +38,10 @@ POOL = 2
 RATE, WORK_US = 20.0, 1500
 COMMIT_S, SESSION_S, WINDOW_S = 1.0, 10.0, 5.0
 BAND_PP = 6.0
-LIMIT_S = 400.0
+LIMIT_S = 600.0
 """For whatever a chapter waits for.  On a quiet machine most takes seconds; nobody promises how long it takes."""
 OTHER = f"{CONTROLLER}-2"
+SECOND_BROKER = f"{BROKER}-2"
 STANDS_BY = "standby: waiting"
 HOT, HEAT = 3, 8.0
 """So many key groups of a worker flow so many times as fast."""
@@ -101,6 +102,7 @@ def sandbox_settings() -> DaySettings:
         app_folder=ROOT,
         cluster="day",
         workers=len(CAPACITIES),
+        brokers=2,
         pool=POOL,
         app_id=APP,
         capacity_cores=CAPACITIES,

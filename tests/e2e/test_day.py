@@ -2,8 +2,8 @@
 
     python -m pytest tests/e2e/test_day.py -n0 -s
 
-Two controllers, Spark beside each, a console, six workers on hosts of their own, of which four run in the morning.  The
-job has two operators, two tables, one of them windowed, and a local topic; real flights flow through it.
+Two brokers, two controllers, Spark, a console, and six workers on hosts of their own, of which four run in the morning.
+The job has two operators, two tables, one of them windowed, and a local topic; real flights flow through it.
 """
 
 import sys
@@ -17,14 +17,14 @@ from rich.console import Console
 
 from flights.demo.view import View
 from flights.wire import APP, EXTRACT, SUMS
-from tests.e2e.day_run import LIMIT_S, OTHER, RATE, Day, app_of, busy, running
+from tests.e2e.day_run import LIMIT_S, OTHER, RATE, SECOND_BROKER, Day, app_of, busy, running
 from tests.faults.recorded.history import Strike
 from trimtab_client import Client, ProblemError
 from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.status import Status
-from trimtab_sandbox.configuration import BROKER, CONTROLLER
+from trimtab_sandbox.configuration import CONTROLLER
 
-pytestmark = pytest.mark.timeout(3600)
+pytestmark = [pytest.mark.day, pytest.mark.timeout(3600)]
 
 MORNING = {"w0", "w1", "w2", "w3"}
 FACTOR = 3.0
@@ -129,10 +129,10 @@ def collocation(day: Day, console: Client) -> None:
 
     def together(status: Status) -> bool:
         app = app_of(status)
-        return (app.collocation or 0.0) > 0.95 and (app.local_sends or 0.0) > 0.4
+        return (app.collocation or 0.0) > 0.8 and (app.local_sends or 0.0) > 0.3
 
     day.at_rest("what talks is together", together)
-    assert any(row.reason.startswith("collocation") for row in day.watch.rounds.values())
+    assert any((row.saved_planned_pp or 0.0) > 0.0 for row in day.watch.rounds.values())
     day.balanced()
 
 
@@ -254,13 +254,15 @@ def stop(day: Day, console: Client) -> None:
 
 
 def restarted_broker(day: Day, console: Client) -> None:
-    """The broker is restarted: all come back by themselves."""
+    """A broker of two is restarted: the other one goes on with the copies, and all comes back by itself."""
+    day.cluster.broker.until_in_sync(LIMIT_S)
     at = time.time()
-    day.cluster.stop(BROKER)
+    day.cluster.stop(SECOND_BROKER)
     day.cluster.start_broker()
+    day.cluster.broker.until_in_sync(LIMIT_S)
     over_at = time.time()
     day.at_rest("it is steered")
-    day.strikes.append(Strike(case="the broker restarted", at=at, over_at=over_at, steered_at=time.time()))
+    day.strikes.append(Strike(case="a broker restarted", at=at, over_at=over_at, steered_at=time.time()))
 
 
 def night(day: Day, console: Client) -> None:
@@ -285,6 +287,6 @@ CHAPTERS: dict[str, Callable[[Day, Client], None]] = {
     "a worker is killed": killed_worker,
     "a rolling restart, and the leader is killed amid it": rolling_restart,
     "a plan is stopped": stop,
-    "the broker is restarted": restarted_broker,
+    "a broker is restarted": restarted_broker,
     "the night": night,
 }
