@@ -36,7 +36,7 @@ CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
 POOL = 2
 """The last ones are started when the load has grown."""
 RATE, WORK_US = 20.0, 1500
-COMMIT_S, SESSION_S, WINDOW_S = 1.0, 10.0, 5.0
+COMMIT_S, SESSION_S, WINDOW_S = 1.0, 10.0, 10.0
 BAND_PP = 6.0
 LIMIT_S = 600.0
 """For whatever a chapter waits for.  On a quiet machine most takes seconds; nobody promises how long it takes."""

@@ -122,5 +122,6 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object], messa
 
 
 def test_who_commands_ends_first_and_the_broker_last() -> None:
-    names = ["broker", "h0", "w0", "h1", "w1", "controller", "console"]
-    assert shutdown_order(names) == [["controller", "console"], ["w0", "w1"], ["h0", "h1"], ["broker"]]
+    names = ["broker", "broker-2", "h0", "w0", "h1", "w1", "controller", "controller-2", "console"]
+    commanding, brokers = ["controller", "controller-2", "console"], ["broker", "broker-2"]
+    assert shutdown_order(names) == [commanding, ["w0", "w1"], ["h0", "h1"], brokers]
