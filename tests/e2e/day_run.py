@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from flights.backlog import Backlog
 from flights.steered_run import RunError, SteeredRun, Viewer
-from flights.wire import APP
+from flights.wire import APP, DELAYS, SOURCE
 from tests.e2e.in_process import trimtab
 from tests.faults.played.rounds import tapped
 from tests.faults.played.stage import processes_of
@@ -68,9 +69,9 @@ ASKING: Mapping[str, Table] = {
     "scaling": {
         "mode": "act",
         "min_workers": len(CAPACITIES) - POOL,
-        "min_utilisation": 0.4,
-        "target_utilisation": 0.55,
-        "max_utilisation": 0.55,
+        "min_utilisation": 0.35,
+        "target_utilisation": 0.5,
+        "max_utilisation": 0.5,
         "scale_up_delay_s": 5.0,
         "scale_down_delay_s": 10.0,
         "restart_s": 30.0,
@@ -135,6 +136,11 @@ class Day(SteeredRun):
         self.strikes: list[Strike] = []
         self.chapters: list[tuple[str, float]] = []
         self.coldest, self.rejected = 0, ""
+
+    def _start(self, opening: ExitStack) -> None:
+        super()._start(opening)
+        inputs = dict.fromkeys((SOURCE, DELAYS, NOTED), KEY_GROUPS)
+        self.backlog = Backlog(self.cluster.broker.address, APP, inputs)
 
     # ------------------------------------------------------------------ waiting
     @contextmanager
@@ -236,8 +242,10 @@ class Day(SteeredRun):
     def start_standby(self, name: str) -> None:
         """A controller of the afternoon, once it stands by."""
         self.cluster.settings = replace(self.cluster.settings, controller=ACTING)
-        log = self.cluster.start_controller(act=True, name=name).log
-        self.until(lambda: log.read_text().count(STANDS_BY) > 0, LIMIT_S, f"{name} stands by")
+        log = self.cluster.logs / f"{name}.log"
+        before = log.read_text() if log.exists() else ""
+        self.cluster.start_controller(act=True, name=name)
+        self.until(lambda: STANDS_BY in log.read_text()[len(before) :], LIMIT_S, f"{name} stands by")
 
     def standby(self) -> str:
         """The name of the controller that does not lead."""
@@ -251,8 +259,10 @@ class Day(SteeredRun):
     def kill_worker(self, worker: str) -> None:
         """kill -9, whoever has started it."""
         self.cluster.child(worker).ended_here = True
-        for process in self.processes_of(worker):
+        processes = self.processes_of(worker)
+        for process in processes:
             process.kill()
+        psutil.wait_procs(processes, LIMIT_S)
 
     # ------------------------------------------------------------------ judging
     def judge(self) -> list[Violation]:

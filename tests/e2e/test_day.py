@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,8 @@ def less_load(day: Day, console: Client) -> None:
     day.producer.set_rate(RATE)
     day.at_rest("as many workers as in the morning", lambda status: len(running(status)) == len(MORNING))
     assert len(day.last.pool) == 2
+    turns = [key for key, _ in groupby(row.reason for row in day.last.decisions if row.kind == "resize")]
+    assert turns[-2:] == ["out", "in"]
 
 
 # ---------------------------------------------------------------------- the evening: what goes wrong
@@ -204,7 +207,6 @@ def killed_worker(day: Day, console: Client) -> None:
     victim = max(sorted(busy(day.last)), key=lambda worker: len(day.key_groups_of(worker)))
     at = time.time()
     day.kill_worker(victim)
-    day.seen("its death", lambda status: victim not in running(status))
     over_at = time.time()
     day.at_rest("redundancy", lambda status: len(busy(status)) >= len(MORNING))
     day.strikes.append(Strike(case="a worker killed", at=at, over_at=over_at, steered_at=time.time(), dead=(victim,)))
