@@ -87,8 +87,8 @@ class Cluster:
         self.sockets = make_socket_folder(self.folder)
         self.keys = make_keys(self.folder / "keys")
         self._web_ports = free_ports(settings.workers)
-        ports = free_ports(settings.workers + 2)
-        self._metrics_ports, self._console_port = ports[:-1], ports[-1]
+        *self._metrics_ports, controller_port, self._console_port = free_ports(settings.workers + 2)
+        self._controller_ports = {CONTROLLER: controller_port}
         self._children: dict[str, Child] = {}
         self._released = False
         self._meter = CpuMeter().start()
@@ -155,11 +155,11 @@ class Cluster:
         _wait_for_socket(child, socket)
         return child
 
-    def start_controller(self, *, act: bool) -> Child:
-        """Start the controller; `act` False = dry run."""
-        path = self.write_controller_toml()
+    def start_controller(self, *, act: bool, name: str = CONTROLLER) -> Child:
+        """Start the controller, or another one of this name beside it; `act` False = dry run."""
+        path = self.write_controller_toml(name)
         command = program("trimtab_controller.cli", "controller", "run", "--config", str(path))
-        return self._run(CONTROLLER, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
+        return self._run(name, Part.DECIDER, [*command, "--act"] if act else command, _PYTHON)
 
     def start_console(self) -> ConsoleAccess:
         """Start the console; its pages are there a second later."""
@@ -194,17 +194,20 @@ class Cluster:
         """Path of the controller's configuration, also for `trimtab status`; `write_controller_toml` creates it."""
         return self.folder / CONTROLLER_TOML
 
-    def write_controller_toml(self) -> Path:
-        """Write the controller's configuration; returns its path."""
+    def write_controller_toml(self, name: str = CONTROLLER) -> Path:
+        """Write the configuration of a controller; returns its path."""
+        if name not in self._controller_ports:
+            (self._controller_ports[name],) = free_ports(1)
         table = controller_configuration(
             self.settings,
-            bootstrap=self._bootstrap_of(CONTROLLER),
-            metrics_port=self._metrics_ports[-1],
+            bootstrap=self._bootstrap_of(name),
+            metrics_port=self._controller_ports[name],
             keys=self.keys,
-            checkpoints=self._folder(self.folder / CONTROLLER / "checkpoints"),
+            checkpoints=self._folder(self.folder / name / "checkpoints"),
         )
-        self.controller_toml.write_text(to_toml(table), encoding="utf-8")
-        return self.controller_toml
+        path = self.folder / name / CONTROLLER_TOML.name
+        path.write_text(to_toml(table), encoding="utf-8")
+        return path
 
     def stop(self, name: str) -> int:
         """Stop the process of this name (`broker`, `w0`, `h0`, `controller`) by SIGTERM; returns its exit code."""
@@ -250,9 +253,10 @@ class Cluster:
     @property
     def ports(self) -> dict[str, tuple[int, ...]]:
         """The ports on which each process listens, by its name."""
-        hosts = {host_name(index): (port,) for index, port in enumerate(self._metrics_ports[:-1])}
+        hosts = {host_name(index): (port,) for index, port in enumerate(self._metrics_ports)}
         console = {CONSOLE: (self._console_port,)} if CONSOLE in self._children else {}
-        return {BROKER: self.broker.ports, **hosts, CONTROLLER: self._metrics_ports[-1:], **console}
+        controllers = {name: (port,) for name, port in self._controller_ports.items()}
+        return {BROKER: self.broker.ports, **hosts, **controllers, **console}
 
     def cpu_seconds(self) -> dict[Part, float]:
         """CPU seconds per part so far, including processes that have ended."""

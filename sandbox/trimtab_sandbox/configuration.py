@@ -96,12 +96,12 @@ LOAD = "load"
 
 
 def shutdown_order(names: Iterable[str]) -> list[list[str]]:
-    """Process names in the order of shutdown: [controller, console, load], [workers], [agents], [broker]."""
+    """Process names in the order of shutdown: [controllers, console, load], [workers], [agents], [broker]."""
 
     def rank(name: str) -> int:
         if name.startswith(BROKER):
             return 3
-        if name in (CONTROLLER, CONSOLE, LOAD):
+        if name in (CONSOLE, LOAD) or name.startswith(CONTROLLER):
             return 0
         return 1 if name.startswith("w") else 2
 

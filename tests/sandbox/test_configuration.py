@@ -122,8 +122,9 @@ def test_settings_that_make_no_sense_are_refused(wrong: dict[str, object], messa
 
 
 def test_who_commands_ends_first_and_the_broker_last() -> None:
-    names = ["broker", "h0", "w0", "h1", "w1", "controller", "console"]
-    assert shutdown_order(names) == [["controller", "console"], ["w0", "w1"], ["h0", "h1"], ["broker"]]
+    names = ["broker", "broker-2", "h0", "w0", "h1", "w1", "controller", "controller-2", "console"]
+    commanding, brokers = ["controller", "controller-2", "console"], ["broker", "broker-2"]
+    assert shutdown_order(names) == [commanding, ["w0", "w1"], ["h0", "h1"], brokers]
 
 
 def test_the_agent_of_a_pod_cannot_start_its_worker_and_no_pod_is_expected_by_name() -> None:

@@ -142,6 +142,6 @@ class Campaign:
 
     def _play_a_round(self) -> None:
         """Undisturbed: from then on there is something in every topic."""
-        with tapped(self._stage, self._stage.cluster.topics.handover) as handovers:
+        with tapped(self._stage.bootstrap, self._stage.cluster.topics.handover) as handovers:
             self._load.provoke(lambda limit_s: handovers.first(decode_handover, lambda _: True, limit_s))
         self._stage.until_steered("a round")

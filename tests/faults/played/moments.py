@@ -111,13 +111,16 @@ def _decided(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target
 
 @_moment("prepare", "prepare is commanded, the new owner has not answered")
 def _prepare(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
-    with tapped(stage, stage.cluster.topics.commands) as commands:
+    with tapped(stage.bootstrap, stage.cluster.topics.commands) as commands:
         yield _new_owner(_provoked(load, commands, CommandKind.PREPARE))
 
 
 @_moment("prepared", "the new owner is prepared, release is not yet commanded")
 def _prepared(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
-    with tapped(stage, stage.cluster.topics.commands) as commands, tapped(stage, stage.cluster.topics.acks) as acks:
+    with (
+        tapped(stage.bootstrap, stage.cluster.topics.commands) as commands,
+        tapped(stage.bootstrap, stage.cluster.topics.acks) as acks,
+    ):
         prepare = _provoked(load, commands, CommandKind.PREPARE)
         if acks.first(decode_ack, lambda ack: ack.phase is Phase.PREPARED, HANDOVER_LIMIT_S) is None:
             raise RunError("nobody was prepared")
@@ -126,13 +129,13 @@ def _prepared(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targe
 
 @_moment("release", "release is commanded, the old owner has not given away")
 def _release(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
-    with tapped(stage, stage.cluster.topics.commands) as commands:
+    with tapped(stage.bootstrap, stage.cluster.topics.commands) as commands:
         yield _old_owner(_provoked(load, commands, CommandKind.RELEASE))
 
 
 @_moment("released", "the old owner has given away, the new one has not taken")
 def _released(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
-    with tapped(stage, stage.cluster.topics.handover) as handovers:
+    with tapped(stage.bootstrap, stage.cluster.topics.handover) as handovers:
 
         def begun(limit_s: float) -> HandoverRecord | None:
             return handovers.first(decode_handover, lambda record: record.kind is HandoverKind.RELEASED, limit_s)
@@ -143,7 +146,7 @@ def _released(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targe
 @_moment("scale-in", "a worker is being drained, its first key groups are commanded away")
 def _scale_in(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
     drained = chance.choice(stage.workers)
-    with tapped(stage, stage.cluster.topics.commands) as commands:
+    with tapped(stage.bootstrap, stage.cluster.topics.commands) as commands:
         stage.run.trimtab("drain", drained, "--reason", "a scale-in to be disturbed")
         if _next(commands, CommandKind.PREPARE, SET_UP_LIMIT_S) is None:
             raise RunError(f"the drain of {drained} led to no round")
@@ -156,7 +159,7 @@ def _scale_in(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targe
 @_moment("standby change", "a worker that is not drained is to become a standby, because another one is drained")
 def _standby_change(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
     drained = chance.choice(stage.workers)
-    with tapped(stage, stage.cluster.topics.placement, whole=True) as placements:
+    with tapped(stage.bootstrap, stage.cluster.topics.placement, whole=True) as placements:
         seen = Standbys(WorkerId(drained))
         placements.first(decode_placement, seen.note, BASELINE_S)
         stage.run.trimtab("drain", drained, "--reason", "a change of standbys to be disturbed")
@@ -171,7 +174,7 @@ def _standby_change(stage: Stage, load: Load, chance: random.Random) -> Iterator
 @_moment("scale-out", "a stopped worker is commanded to start, it has not joined the group")
 def _scale_out(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
     worker = chance.choice(stage.workers)
-    with tapped(stage, stage.cluster.topics.commands) as commands:
+    with tapped(stage.bootstrap, stage.cluster.topics.commands) as commands:
         _stop_and_start(stage, worker, commands)
         yield Target(worker=worker)
     _until_back(stage, worker)
@@ -180,7 +183,7 @@ def _scale_out(stage: Stage, load: Load, chance: random.Random) -> Iterator[Targ
 @_moment("restore", "a worker with an empty disk restores its first key groups")
 def _restore(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
     worker = chance.choice(stage.workers)
-    with tapped(stage, stage.cluster.topics.commands) as commands:
+    with tapped(stage.bootstrap, stage.cluster.topics.commands) as commands:
         _stop_and_start(stage, worker, commands, empty=True)
         _until_back(stage, worker, SET_UP_LIMIT_S)
 
@@ -194,7 +197,7 @@ def _restore(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target
 
 @_moment("first placement", "an app that has never run is placed, its first key groups move", stage=NEW_APP)
 def _first_placement(stage: Stage, load: Load, chance: random.Random) -> Iterator[Target]:
-    with tapped(stage, stage.cluster.topics.commands) as commands:
+    with tapped(stage.bootstrap, stage.cluster.topics.commands) as commands:
         stage.run.trimtab("resume")
         if (prepare := _next(commands, CommandKind.PREPARE, SET_UP_LIMIT_S)) is None:
             raise RunError("an app that has never run was not placed")

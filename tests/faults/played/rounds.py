@@ -28,10 +28,10 @@ REQUEST_LIMIT_S = 10.0
 class Tap:
     """Reads a topic of the cluster (its only partition) from now on, or the `whole`: what is committed of it."""
 
-    def __init__(self, stage: Stage, topic: str, *, whole: bool = False) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, whole: bool = False) -> None:
         self._consumer = Consumer(
             {
-                "bootstrap.servers": stage.bootstrap,
+                "bootstrap.servers": bootstrap,
                 "group.id": "tap",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
@@ -59,9 +59,9 @@ class Tap:
 
 
 @contextmanager
-def tapped(stage: Stage, topic: str, *, whole: bool = False) -> Iterator[Tap]:
+def tapped(bootstrap: str, topic: str, *, whole: bool = False) -> Iterator[Tap]:
     """A tap for a while."""
-    tap = Tap(stage, topic, whole=whole)
+    tap = Tap(bootstrap, topic, whole=whole)
     try:
         yield tap
     finally:

@@ -218,8 +218,7 @@ class Stage:
 
     def processes_of(self, worker: str) -> list[psutil.Process]:
         """The processes of a worker, whether the sandbox or its agent has started it."""
-        found = marked(self.cluster.processes.mark)
-        return [process for process in found if _environment(process).get("TRIMTAB_WORKER") == worker]
+        return processes_of(self.cluster, worker)
 
     def under_controller(self, word: str) -> list[psutil.Process]:
         """The controller's children in whose command line the word stands, with theirs."""
@@ -289,6 +288,11 @@ def forbid_compaction(brokers: Brokers) -> None:
     for member in brokers.members:
         resource = ConfigResource(ConfigResource.Type.BROKER, str(member.node), incremental_configs=[kept])
         admin.incremental_alter_configs([resource])[resource].result(timeout=CONFIGURE_LIMIT_S)
+
+
+def processes_of(cluster: Cluster, worker: str) -> list[psutil.Process]:
+    """The processes of a worker, whether the sandbox or its agent has started it."""
+    return [found for found in marked(cluster.processes.mark) if _environment(found).get("TRIMTAB_WORKER") == worker]
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:

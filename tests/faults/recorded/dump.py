@@ -15,14 +15,16 @@ OFFSETS = "__consumer_offsets"
 STALL_LIMIT_S = 60.0
 
 
-def dump(bootstrap: str, cluster: str, folder: Path, strikes: Sequence[Strike] = ()) -> dict[str, int]:
-    """Write all that is recorded of a run on this broker into the folder; rows by topic.
+def dump(
+    bootstrap: str, cluster: str, folder: Path, strikes: Sequence[Strike] = (), *, more: Sequence[str] = ()
+) -> dict[str, int]:
+    """Write all that is recorded of a run on this broker into the folder; rows by topic.  `more` = topics of the job.
 
     Nothing was compacted away as long as the broker never rolled a segment (in its settings: 1 GiB, 7 days).
     Raises KafkaException, TimeoutError.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    topics = (*JOB, *(f"trimtab.{cluster}.{part}" for part in OWN), OFFSETS)
+    topics = (*JOB, *more, *(f"trimtab.{cluster}.{part}" for part in OWN), OFFSETS)
     counts = {topic: write_rows(folder, topic, read_topic(bootstrap, topic)) for topic in topics}
     write_strikes(folder, strikes)
     return counts

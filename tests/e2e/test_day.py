@@ -1,0 +1,294 @@
+"""A day of a cluster on real parts: each chapter waits for what was promised, and what was recorded is judged.
+
+    python -m pytest tests/e2e/test_day.py -n0 -s
+
+Two brokers, two controllers, Spark, a console, and six workers on hosts of their own, of which four run in the morning.
+The job has two operators, two tables, one of them windowed, and a local topic; real flights flow through it.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from flights.demo.view import View
+from flights.wire import APP, EXTRACT, SUMS
+from tests.e2e.day_run import LIMIT_S, OTHER, RATE, SECOND_BROKER, Day, app_of, busy, running
+from tests.faults.recorded.history import Strike
+from trimtab_client import Client, ProblemError
+from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.status import Status
+from trimtab_sandbox.configuration import CONTROLLER
+
+pytestmark = [pytest.mark.day, pytest.mark.timeout(3600)]
+
+MORNING = {"w0", "w1", "w2", "w3"}
+FACTOR = 3.0
+"""The load at its height."""
+MANY = 16
+"""Moves of a plan that takes a while."""
+
+
+def test_a_day(tmp_path: Path) -> None:
+    with View(Console(file=sys.stdout, width=180)) as view:
+        day = Day(tmp_path, view)
+        with day.cluster, day:
+            lives_through(day)
+            violations = day.judge()
+        for name, seconds in day.chapters:
+            print(f"{seconds:6.1f} s  {name}")
+        print("CPU seconds:", {part.value: round(cpu) for part, cpu in day.cluster.cpu_seconds().items()})
+    assert [f"{row.broken}: {row.text}" for row in violations] == []
+    assert day.cluster.left_over().processes == 0
+
+
+def lives_through(day: Day) -> None:
+    """All chapters."""
+    with day.operated() as console:
+        for name, chapter in CHAPTERS.items():
+            with day.chapter(name):
+                chapter(day, console)
+
+
+# ---------------------------------------------------------------------- the morning: plans wait for an operator
+def first_placement(day: Day, console: Client) -> None:
+    """An app without state is placed when an operator approves."""
+    day.trimtab("scale", APP, str(len(MORNING)), "--reason", "four in the morning")
+    day.trimtab("resume")
+    assert "first placement" in approved(day, console).reason
+    day.at_rest("placed", lambda status: busy(status) == MORNING)
+
+
+def proposed(day: Day) -> ProposalStatus:
+    """A plan waits, and nothing moves."""
+
+    def waits(status: Status) -> bool:
+        return any(row.plan != day.rejected and row.rejected is None for row in status.proposals)
+
+    status = day.seen("a plan waits", waits)
+    assert not status.plans_in_flight
+    (row,) = status.proposals
+    return row
+
+
+def approved(day: Day, console: Client) -> ProposalStatus:
+    """A plan is carried out as it was shown, under its name.  While loads change, another one may take its place."""
+    while not begins(day, console, waits := proposed(day)):
+        pass
+    done = day.ended(f"plan {waits.plan} is carried out", lambda row: row.plan == waits.plan)
+    assert (done.migrations, done.failed, done.stopped) == (waits.moves_total, 0, None)
+    return waits
+
+
+def begins(day: Day, console: Client, waits: ProposalStatus) -> bool:
+    """Whether it does when it is approved."""
+    with suppress(ProblemError):  # it does not wait any more
+        console.approve(waits.plan, reason="go")
+
+    def settled() -> bool:
+        return waits.plan in day.watch.rounds or all(row.plan != waits.plan for row in day.last.proposals)
+
+    day.until(settled, LIMIT_S, f"plan {waits.plan} begins, or waits no more")
+    return waits.plan in day.watch.rounds
+
+
+def rejection(day: Day, console: Client) -> None:
+    """A few key groups grow; the plan for that is rejected, and nothing moves."""
+    day.heat("w0")
+    waits = proposed(day)
+    console.reject(waits.plan, reason="not at noon")
+    day.rejected = waits.plan
+    told = day.seen("it is rejected", lambda status: any(row.rejected for row in status.proposals))
+    assert [str(row.rejected).endswith(": not at noon") for row in told.proposals] == [True]
+    day.seen("another window", lambda status: (status.window_end or 0.0) > (told.window_end or 0.0))
+
+
+def approval(day: Day, console: Client) -> None:
+    """Others grow: that asks for another plan, which is approved.  The rejected one was never begun."""
+    day.heat("w2")
+    approved(day, console)
+    assert day.rejected not in day.watch.rounds
+
+
+# ---------------------------------------------------------------------- the afternoon: the controllers act
+def succession(day: Day, console: Client) -> None:
+    """The leader is stopped in order; one that acts by itself takes over."""
+    day.start_standby(OTHER)
+    generation = day.last.epoch.generation
+    assert day.cluster.stop(CONTROLLER) == 0
+    day.another_leads(generation)
+    assert app_of(day.at_rest("the successor steers")).mode == "act"
+
+
+def collocation(day: Day, console: Client) -> None:
+    """What talks to each other comes together, and its events skip the broker."""
+
+    def together(status: Status) -> bool:
+        app = app_of(status)
+        return (app.collocation or 0.0) > 0.8 and (app.local_sends or 0.0) > 0.3
+
+    day.at_rest("what talks is together", together)
+    assert any((row.saved_planned_pp or 0.0) > 0.0 for row in day.watch.rounds.values())
+    day.balanced()
+
+
+def hot_key_groups(day: Day, console: Client) -> None:
+    """A few key groups of a worker grow: it is balanced without a word."""
+    begun = time.time()
+    day.heat("w3")
+    done = day.ended("a plan for it", lambda row: row.started_at > begun and row.reason.startswith("load distance"))
+    assert (done.failed, done.stopped) == (0, None)
+    day.balanced()
+
+
+def rule(day: Day, console: Client) -> None:
+    """A rule moves what breaks it, and is gone when it is taken back."""
+    key_group = f"{APP}/{SUMS}/{day.coldest}"
+    target = next(worker for worker in sorted(MORNING) if worker != day.owners()[key_group])
+    day.trimtab(
+        *("rule", "add", "its-own-place", "--kind", "pin", "--reason", "a debugger waits there"),
+        *("--app", APP, "--operator", SUMS, "--key-groups", str(day.coldest), "--worker", target),
+    )
+    day.at_rest("the rule is kept", lambda status: status.rules and day.owners()[key_group] == target)
+    console.remove_rule("its-own-place", reason="it is found")
+    day.at_rest("no rule", lambda status: status.rules == ())
+
+
+def move_and_undo(day: Day, console: Client) -> None:
+    """An operator moves what belongs together, and takes it back."""
+    before = day.owners()
+    names = [f"{APP}/{operator}/{day.coldest}" for operator in (EXTRACT, SUMS)]
+    target = next(worker for worker in sorted(MORNING) if worker not in [before[name] for name in names])
+    begun = time.time()
+    day.trimtab("move", *names, target, "--reason", "a look at them")
+    moved = day.ended("the move", lambda row: row.started_at > begun and "a look at them" in row.reason)
+    assert (moved.migrations, moved.failed) == (len(names), 0)
+    console.undo(moved.plan, reason="seen")
+    back = day.ended("the undoing", lambda row: row.started_at > moved.started_at and "seen" in row.reason)
+    assert (back.migrations, back.failed) == (len(names), 0)
+    assert [day.owners()[name] for name in names] == [before[name] for name in names]
+
+
+def drain(day: Day, console: Client) -> None:
+    """A worker is emptied and stopped; when that is taken back, its agent starts it, and it has work again."""
+    day.trimtab("drain", "w1", "--reason", "a new disk")
+    day.at_rest("w1 is off", lambda status: "w1" not in running(status))
+    assert day.processes_of("w1") == []
+    day.trimtab("undrain", "w1")
+    day.at_rest("w1 is back", lambda status: "w1" in busy(status))
+
+
+def more_load(day: Day, console: Client) -> None:
+    """The load triples: workers of the pool come, and have work."""
+    day.trimtab("scale", APP, "auto")
+    day.producer.set_rate(FACTOR * RATE)
+    day.at_rest("more workers", lambda status: len(busy(status)) > len(MORNING))
+
+
+def less_load(day: Day, console: Client) -> None:
+    """It falls back: those that are too many are emptied and stopped."""
+    day.producer.set_rate(RATE)
+    day.at_rest("as many workers as in the morning", lambda status: len(running(status)) == len(MORNING))
+    assert len(day.last.pool) == 2
+    turns = [key for key, _ in groupby(row.reason for row in day.last.decisions if row.kind == "resize")]
+    assert turns[-2:] == ["out", "in"]
+
+
+# ---------------------------------------------------------------------- the evening: what goes wrong
+def killed_worker(day: Day, console: Client) -> None:
+    """A worker is killed: others take over, standbys are named again, and there are as many workers as before."""
+    before = app_of(day.last)
+    assert before.n_minus_1_pct is not None
+    victim = max(sorted(busy(day.last)), key=lambda worker: len(day.key_groups_of(worker)))
+    at = time.time()
+    day.kill_worker(victim)
+    over_at = time.time()
+    day.at_rest("redundancy", lambda status: len(busy(status)) >= len(MORNING))
+    day.strikes.append(Strike(case="a worker killed", at=at, over_at=over_at, steered_at=time.time(), dead=(victim,)))
+
+
+def rolling_restart(day: Day, console: Client) -> None:
+    """Each worker is drained, stopped and started; the leader is killed amid the first drain, and another goes on."""
+    day.start_standby(day.standby())
+    generation, workers = day.last.epoch.generation, running(day.last)
+    before = {worker: [each.pid for each in day.processes_of(worker)] for worker in workers}
+    begun = time.time()
+    with day.first_prepare() as prepared:
+        day.trimtab("rolling-restart", APP, "--reason", "a new version")
+    at = time.time()
+    day.cluster.kill(day.leader)
+    over_at = time.time()
+    day.another_leads(generation)
+    day.strikes.append(
+        Strike(case="the leader killed", at=at, over_at=over_at, steered_at=time.time(), spares_job=True)
+    )
+    drained = day.ended(f"plan {prepared[0]}", lambda row: row.plan == prepared[0])
+    assert (drained.failed, drained.stopped) == (0, None)
+    ended = f"restarted {len(workers)} of {len(workers)} workers"
+    day.seen(ended, lambda status: any(ended in row.text for row in status.decisions if row.at > begun))
+    day.at_rest("all have work", lambda status: busy(status) == workers)
+    for worker, pids in before.items():
+        after = [each.pid for each in day.processes_of(worker)]
+        assert after, worker
+        assert not set(pids) & set(after), worker
+    paused = app_of(day.last).disruption
+    assert paused is not None
+    assert paused.by_cause.get("starts_and_stops", 0.0) > 0.0
+
+
+def stop(day: Day, console: Client) -> None:
+    """A plan is stopped amid it: what has moved stays, and nothing else moves."""
+    target = min(sorted(busy(day.last)), key=lambda worker: len(day.key_groups_of(worker)))
+    names = [name for name, owner in day.owners().items() if owner != target][:MANY]
+    with day.first_prepare() as prepared:
+        console.move(names, target, reason="stopped amid it")
+    console.stop(APP, reason="enough")
+    done = day.ended(f"plan {prepared[0]}", lambda row: row.plan == prepared[0])
+    assert str(done.stopped).endswith(": enough")
+    assert done.migrations + done.failed == len(names)
+    assert done.failed > 0
+    day.at_rest("it is steered")
+
+
+def restarted_broker(day: Day, console: Client) -> None:
+    """A broker of two is restarted: the other one goes on with the copies, and all comes back by itself."""
+    day.cluster.broker.until_in_sync(LIMIT_S)
+    at = time.time()
+    day.cluster.stop(SECOND_BROKER)
+    day.cluster.start_broker()
+    day.cluster.broker.until_in_sync(LIMIT_S)
+    over_at = time.time()
+    day.at_rest("it is steered")
+    day.strikes.append(Strike(case="a broker restarted", at=at, over_at=over_at, steered_at=time.time()))
+
+
+def night(day: Day, console: Client) -> None:
+    """All is worked off, and nothing more is commanded: what is written down then is whole."""
+    day.finish()
+    day.trimtab("pause", "--reason", "the day is written down")
+    day.seen("nothing in flight", lambda status: status.paused is not None and not status.plans_in_flight)
+
+
+CHAPTERS: dict[str, Callable[[Day, Client], None]] = {
+    "a first placement waits for approval, and is carried out": first_placement,
+    "a plan for hot key groups is rejected": rejection,
+    "the next one is approved": approval,
+    "the leader is stopped in order": succession,
+    "what talks to each other comes together": collocation,
+    "hot key groups are spread": hot_key_groups,
+    "a rule, and its end": rule,
+    "a move, and its undoing": move_and_undo,
+    "a drain, and its end": drain,
+    "the load triples": more_load,
+    "the load falls back": less_load,
+    "a worker is killed": killed_worker,
+    "a rolling restart, and the leader is killed amid it": rolling_restart,
+    "a plan is stopped": stop,
+    "a broker is restarted": restarted_broker,
+    "the night": night,
+}
