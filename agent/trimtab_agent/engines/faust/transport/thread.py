@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 NO_GENERATION: int = OffsetCommitRequest.DEFAULT_GENERATION_ID
 COMMIT_LIMIT_S = 5.0
-"""What is done while no commit gets through is done again by another worker, if the session ends meanwhile."""
+"""How long a commit may wait before nothing new is begun: if the session ends, others do all of that again."""
 NO_LEADER = -1
 """In the metadata of a partition whose brokers are all away."""
 COMMITTED_HERE = "trimtab"
