@@ -1,8 +1,8 @@
 """`make test`: run all checks and tests, several at a time, and list at the end what failed and what was left out.
 
-The end-to-end tests mostly wait, so four of them run at a time: two of those with Spark and workers, the one marked
-`day`, and one of those marked `light`.  The fast tests come before the first three: at a low priority beside all four
-they would wait for the CPU until their own limits pass.  The jars are fetched meanwhile.  Tests marked `alone` measure CPU or short times; no
+The end-to-end tests mostly wait, so four of them run at a time: three of those with Spark and workers, and one of those
+marked `light`.  The fast tests come before the first three: at a low priority beside all four they would wait for the
+CPU until their own limits pass.  The jars are fetched meanwhile.  Tests marked `alone` measure CPU or short times; no
 other test runs beside them.  The static checks get the CPU that all others leave.  Scenarios take minutes each;
 `make scenarios` runs them.
 """
@@ -26,7 +26,7 @@ PYTEST = (sys.executable, "-m", "pytest")
 SLOWEST = ("--durations=15", "--durations-min=20")
 IDLE = ("sh", "-c", '{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec nice -n 19 "$@"', "idle")
 """The lowest priority.  Where Linux shares the CPU among sessions (autogroup), `nice` counts only within one."""
-HEAVY = "e2e and not light and not alone and not scenario and not day"
+HEAVY = "e2e and not light and not alone and not scenario"
 LIGHT = "light and not alone and not scenario"
 TAIL = 40
 """Lines of a failed part that are repeated at the end."""
@@ -71,14 +71,12 @@ def stages() -> list[list[Lane]]:
     """Stages, one after the other, of lanes that run at the same time.  Only the fast tests need no jars."""
     tests = (*PYTEST, "-v", *SLOWEST, "-m")
     jars = Part("jars", ("make", "--no-print-directory", "jars"), live=True)
-    fast = Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=600"))
     return [
         [
             [
-                fast,
-                Part("end-to-end tests", (*tests, HEAVY, "-n2", "--dist=loadfile", *END_TO_END), live=True, after=jars),
+                Part("fast tests", (*PYTEST, "-q", "-m", "not e2e", "-n2", "--dist=worksteal", "--timeout=600")),
+                Part("end-to-end tests", (*tests, HEAVY, "-n3", "--dist=loadfile", *END_TO_END), live=True, after=jars),
             ],
-            [Part("a day of a cluster", (*tests, "day", *END_TO_END), live=True, after=fast)],
             [jars, Part("light end-to-end tests", (*tests, LIGHT, *END_TO_END), live=True)],
         ],
         [[Part("end-to-end tests that run alone", (*tests, "alone", *END_TO_END), live=True)]],

@@ -37,7 +37,7 @@ CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
 POOL = 2
 """The last ones are started when the load has grown."""
 RATE, WORK_US = 20.0, 1500
-COMMIT_S, SESSION_S, WINDOW_S = 1.0, 10.0, 10.0
+COMMIT_S, SESSION_S, WINDOW_S = 1.0, 20.0, 10.0
 BAND_PP = 6.0
 LIMIT_S = 600.0
 """For whatever a chapter waits for.  On a quiet machine most takes seconds; nobody promises how long it takes."""
@@ -107,6 +107,7 @@ def sandbox_settings() -> DaySettings:
         pool=POOL,
         app_id=APP,
         capacity_cores=CAPACITIES,
+        interval_s=2.5,  # workers that get little CPU answer late
         environment={
             **FLIGHTS_ENVIRONMENT,
             "PYTHONPATH": python_path(EXAMPLES),

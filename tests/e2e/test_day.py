@@ -25,7 +25,7 @@ from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.status import Status
 from trimtab_sandbox.configuration import CONTROLLER
 
-pytestmark = [pytest.mark.day, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.scenario, pytest.mark.timeout(3600)]
 
 MORNING = {"w0", "w1", "w2", "w3"}
 FACTOR = 3.0
