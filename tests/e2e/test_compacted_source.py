@@ -21,7 +21,8 @@ from tests.paths import ROOT
 from tests.shown import Show
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.brokers import Brokers
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import SandboxSettings
 
@@ -85,7 +86,7 @@ def reading(folder: Path, survives: Callable[[int], bool]) -> Iterator[Run]:
     )
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(settings, folder / "cluster"))
-        cluster.broker = Broker(folder / "broker", cluster.processes, settings=EAGER)
+        cluster.broker = Brokers(folder / "broker", cluster.processes, settings=EAGER)
         cluster.start_broker()
         cluster.broker.create_topics(
             [

@@ -12,7 +12,8 @@ from flights.watch import StatusWatch
 from tests.paths import ROOT
 from trimtab_protocol.messages.names import topic_settings
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_sandbox.broker import Broker, Topic
+from trimtab_sandbox.broker import Topic
+from trimtab_sandbox.brokers import Brokers
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.configuration import BROKER, CONSOLE, CONTROLLER, SandboxSettings
 from trimtab_sandbox.cpu import Part
@@ -54,7 +55,7 @@ def until(holds: Callable[[], object], what: str, cluster: Cluster) -> None:
 def start(cluster: Cluster, name: str) -> None:
     if name == BROKER:
         cluster.broker.start()
-        cluster._adopt(BROKER, cluster.broker.process, Part.BROKER)
+        cluster._adopt(BROKER, cluster.broker.members[0].process, Part.BROKER)
         cluster.broker.create_topics([Topic(name="jobs", partitions=PARTITIONS)])
     elif name == AGENT:
         cluster.start_agent(0)
@@ -71,7 +72,7 @@ def told(cluster: Cluster, waits_for: Mapping[str, str], names: list[str]) -> bo
     return all(waits_for[name] in log for name, log in logs.items())
 
 
-def settings_of(broker: Broker, names: list[str]) -> dict[str, tuple[int, dict[str, str]]]:
+def settings_of(broker: Brokers, names: list[str]) -> dict[str, tuple[int, dict[str, str]]]:
     admin = AdminClient({"bootstrap.servers": broker.address})
     topics = admin.list_topics(timeout=30).topics
     asked = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, name) for name in names])
@@ -99,7 +100,7 @@ def test_whoever_starts_first_nobody_ends_and_the_topics_are_the_same(
     )
     with Cluster(settings, tmp_path / "cluster") as cluster:
         presets = {"auto.create.topics.enable": makes_topics}
-        cluster.broker = Broker(tmp_path / "broker", cluster.processes, settings=presets)
+        cluster.broker = Brokers(tmp_path / "broker", cluster.processes, settings=presets)
         cluster.broker.start()  # it gets its ports, and stays empty
         cluster.broker.stop()
         begun: list[str] = []

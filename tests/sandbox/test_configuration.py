@@ -137,4 +137,6 @@ def test_the_agent_of_a_pod_cannot_start_its_worker_and_no_pod_is_expected_by_na
     controller = controller_configuration(
         pods, bootstrap="127.0.0.1:9", metrics_port=1, keys=KEYS, checkpoints=Path("/c")
     )
-    assert "expected_hosts" not in controller["stream"]
+    stream = controller["stream"]
+    assert isinstance(stream, dict)
+    assert "expected_hosts" not in stream
