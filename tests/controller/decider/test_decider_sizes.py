@@ -25,7 +25,7 @@ from trimtab_controller.execution.disruption import Cause, Disruption, Disruptio
 from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
+from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart, Scale, Undrain
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import PairWindow
@@ -118,6 +118,27 @@ def test_mode_off_says_nothing_but_a_word_acts() -> None:
     [found] = decisions(decider(execution(BALANCED), word, scaling=off), 0.5, W2, windows=1)
     assert isinstance(found, Resized)
     assert [row.worker for row in found.start] == [W2]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_worker_that_a_rolling_restart_takes_away_needs_no_other_in_its_place(stopped: bool) -> None:
+    wish = RollingRestart(app=APP, workers=(W0, W1), by="ann", at=900.0, reason="release")
+    word = Scale(app=APP, workers=2, by="ann", at=1.0, reason="a sale")
+    command = replace(to_w1(CommandKind.STOP, 950.0), app=None, worker=W0, host=HostId("h0"))
+    owners = {kg(0): W1, kg(1): W1} if stopped else BALANCED
+    scalings = {W0: Scaling(command=command, phase=ScalingPhase.DONE, at=950.0)} if stopped else {}
+    made = decider(execution(owners, scalings=scalings), wish, word)
+    for number in range(3):
+        at = 1010.0 + 10.0 * number
+        snapshot = window(owners, at, cpu=0.3).snapshot
+        pool = seen(at, 0.3, W0, W2).snapshot.nodes[-2:]
+        here = [replace(row, declared=APP) for row in snapshot.nodes if row.worker == W1 or not stopped]
+        nodes = (*here, *pool[not stopped :])
+        found = made.on_event(at + 1.0, SnapshotArrived(snapshot=replace(snapshot, nodes=nodes)))
+        assert not [each for each in found if isinstance(getattr(each, "decision", None), Resized)]
+        told = made.known.sizes[APP]
+        assert (told.workers, told.wanted, told.due) == (1 if stopped else 2, 2, False), told.detail
+    assert stopped == told.detail.endswith("waiting for w0 to run")
 
 
 def test_a_pause_stops_also_changes_of_the_size() -> None:

@@ -164,10 +164,12 @@ def facts_of(
     restart_s: float,
     catch_up_s: float,
     ahead: Ahead = NOTHING_AHEAD,
+    restarting: Collection[WorkerId] = (),
 ) -> SizeFacts:
     """The facts of a view with smoothed loads.
 
-    `returnable`: the workers that can be started again; None: all of them.  The others as in `SizeFacts`.
+    `returnable`: the workers that can be started again; None: all of them.  `restarting`: those that a rolling restart
+    drains.  They stay, since they come back.  The others as in `SizeFacts`.
     """
     owned = view.owned
     sizes, largest = owned.assumed_state_bytes, np.zeros(len(owned.workers), np.int64)
@@ -190,7 +192,7 @@ def facts_of(
                 capacity=worker.capacity,
                 state_bytes=int(state_of.get(worker.id, 0)),
                 key_groups=count_of.get(worker.id, 0),
-                stays=not worker.draining,
+                stays=not worker.draining or worker.id in restarting,
                 free=worker.id in free,
                 removable=worker.id in free and (returnable is None or worker.id in returnable),
                 tied=worker.id in tied,

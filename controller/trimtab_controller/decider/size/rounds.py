@@ -12,6 +12,7 @@ from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
+from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
 from trimtab_controller.decider.size.pool import restartable, with_gains
@@ -80,10 +81,11 @@ class SizeRounds:
         self.starts = self.starts.after(seen.snapshot, execution.scalings)
         self._follow_demand(seen)
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
+        restarting = {each.app: each for each in restarts(intents, execution, seen.snapshot)}
         apps = [app for app in seen.views if app in words or self.settings.of(app).mode is not Mode.OFF]
         self.verdicts = {
             app: replace(
-                self._judge(app, seen, execution, words.get(app)),
+                self._judge(app, seen, execution, words.get(app), restarting.get(app)),
                 restart_s=self.settings.of(app).restart_s,
                 own=self.settings.own(app),
                 measured_restart_s=self.starts.measured_s(app),
@@ -201,7 +203,9 @@ class SizeRounds:
         mode = self.plans.of(verdict.app)
         return str(self.settings.of(verdict.app).mode if mode is PlanMode.ACT else f"plans in mode {mode}")
 
-    def _judge(self, app: AppId, seen: SeenApps, execution: Execution, word: Scale | None) -> SizeVerdict:
+    def _judge(
+        self, app: AppId, seen: SeenApps, execution: Execution, word: Scale | None, restart: Restarting | None
+    ) -> SizeVerdict:
         view, settings = seen.views[app], self.settings.of(app)
         size = execution.sizes.get(app, AppSize())
         measured_s, prior_s = self.starts.measured_s(app), settings.restart_s
@@ -218,11 +222,12 @@ class SizeRounds:
             seen.use,
             pool=pool if seen.hosts is None else with_gains(pool, view, seen.hosts),
             leaving=size.leaving,
-            starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0)),
+            starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0), restart),
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
             restart_s=self._restart_s(app),
             catch_up_s=self.catch_up_s,
             ahead=self.forecasts.ahead(app),
+            restarting=() if restart is None else restart.draining,
         )
         facts = replace(facts, saving=self._saving(view, facts.expected(), settings))
         verdict, need = judge(facts, settings, need=self._needs.get(app), changes=size.changes, word=word)
@@ -267,14 +272,19 @@ def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tupl
     return tuple(row for row in pool if row.worker not in failed)
 
 
-def _starting(app: AppId, view: AppView, execution: Execution, patience_s: float) -> tuple[WorkerId, ...]:
-    """The workers that were started for the app and are not seen in it yet; after `patience_s` they do not count."""
+def _starting(
+    app: AppId, view: AppView, execution: Execution, patience_s: float, restart: Restarting | None
+) -> tuple[WorkerId, ...]:
+    """The workers that were started for the app and are not seen in it yet; after `patience_s` they do not count.
+
+    Those that a rolling restart has stopped are among them.
+    """
     here = {*view.hosts, *(each.id for each in view.fixed)}
+    returning = () if restart is None else restart.returning
     return tuple(
         worker
         for worker, scaling in execution.scalings.items()
-        if scaling.of_app == app
-        and scaling.command.kind is CommandKind.START
+        if ((scaling.of_app == app and scaling.command.kind is CommandKind.START) or worker in returning)
         and scaling.phase is not ScalingPhase.FAILED
         and worker not in here
         and view.end_s - scaling.at < patience_s
