@@ -10,8 +10,8 @@ from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_models.forecast import Accuracy, Fitted, NotFitted, predict
+from trimtab_models.forecast import fit as fit_series
 from trimtab_models.forecast.fit import MIN_PERIODS
-from trimtab_models.forecast.fit import fit as fit_series
 from trimtab_models.forecast.seasonal import MAX_STALE, Floats
 from trimtab_protocol.messages.names import AppId
 
