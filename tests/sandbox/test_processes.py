@@ -128,7 +128,9 @@ def test_all_end_when_the_block_fails(tmp_path: Path) -> None:
 
     def fail() -> None:
         with Processes(tmp_path) as processes:
-            children.extend(python(processes, SLEEP, name) for name in ("a", "b"))
+            children.extend(python(processes, f"print('up', flush=True); {SLEEP}", name) for name in ("a", "b"))
+            for child in children:
+                printed(child)
             assert processes.left_over() == LeftOver(processes=2, ports=0)
             raise RuntimeError
 
@@ -142,9 +144,9 @@ def test_left_over_counts_processes_and_ports(processes: Processes) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
-        python(processes, SLEEP)
-        assert processes.left_over([server.getsockname()[1]]) == LeftOver(processes=1, ports=1)
         port = server.getsockname()[1]
+        printed(python(processes, f"print('up', flush=True); {SLEEP}"))
+        assert processes.left_over([port]) == LeftOver(processes=1, ports=1)
     assert processes.left_over([port]) == LeftOver(processes=1, ports=0)
 
 
