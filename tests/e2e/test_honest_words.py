@@ -35,9 +35,13 @@ class Job:
     def __init__(self, broker: Broker, name: str, folder: Path, processes: Processes, bootstrap: str) -> None:
         self.broker, self.name, self.topic = broker, name, f"{name}-in"
         self.agent = Agent()
-        self.admin = AdminClient({"bootstrap.servers": broker.address})
         self._folder, self._processes, self._bootstrap = folder, processes, bootstrap
         self._producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 5})
+
+    @property
+    def admin(self) -> AdminClient:
+        """One that knows no address from before; it has to be kept until it has answered."""
+        return AdminClient({"bootstrap.servers": self.broker.address})
 
     def start(self, *, files: int | None = None, **environment: str) -> Child:
         """Start the worker; `files` = how many it may have open."""
@@ -81,19 +85,22 @@ class Job:
     def committed(self) -> list[int]:
         """The committed offset of each partition; -1 = none."""
         asked = ConsumerGroupTopicPartitions(self.name, [TopicPartition(self.topic, p) for p in range(PARTITIONS)])
-        [future] = self.admin.list_consumer_group_offsets([asked]).values()
+        admin = self.admin
+        [future] = admin.list_consumer_group_offsets([asked]).values()
         return [each.offset if each.error is None else -1 for each in future.result(20.0).topic_partitions]
 
     def commit(self, offset: int) -> None:
         """Set the group's offsets, as Kafka's tools do."""
         given = [TopicPartition(self.topic, p, offset) for p in range(PARTITIONS)]
         asked = ConsumerGroupTopicPartitions(self.name, given)
-        [future] = self.admin.alter_consumer_group_offsets([asked]).values()
+        admin = self.admin
+        [future] = admin.alter_consumer_group_offsets([asked]).values()
         future.result(20.0)
 
     def purge(self, offset: int) -> None:
         """Delete all records before an offset."""
-        asked = self.admin.delete_records([TopicPartition(self.topic, p, offset) for p in range(PARTITIONS)])
+        admin = self.admin
+        asked = admin.delete_records([TopicPartition(self.topic, p, offset) for p in range(PARTITIONS)])
         for future in asked.values():
             future.result(20.0)
 
@@ -102,10 +109,10 @@ class Job:
 
     def make_the_changelog_anew(self) -> None:
         """As by a backup: it is shorter than what workers have written."""
-        name = f"{self.name}-counts-changelog"
-        self.admin.delete_topics([name])[name].result(20.0)
+        admin, name = self.admin, f"{self.name}-counts-changelog"
+        admin.delete_topics([name])[name].result(20.0)
         deadline = time.monotonic() + LIMIT_S
-        while name in self.admin.list_topics(timeout=20.0).topics and time.monotonic() < deadline:
+        while name in admin.list_topics(timeout=20.0).topics and time.monotonic() < deadline:
             time.sleep(0.2)
         self.broker.create_topics(
             [Topic(name=name, partitions=PARTITIONS, settings={"cleanup.policy": "compact"})], limit_s=LIMIT_S

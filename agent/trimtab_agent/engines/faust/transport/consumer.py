@@ -16,7 +16,7 @@ from mode import Service
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport import density, log_ends, look_ahead
+from trimtab_agent.engines.faust.transport import log_ends, look_ahead
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
 from trimtab_agent.engines.faust.transport.log_ends import LogEnds
@@ -570,7 +570,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         if (unread := self._unread(tp)) is None:
             return None
         unfinished = len(self._delivered.get(tp, ())) - len(self._acked_index.get(tp, ())) - self.in_work.counts[tp]
-        waiting = self._density.records(tp, len(unread))
+        waiting = self._density.records(tp, unread)
         return None if waiting is None else waiting + max(0, unfinished)
 
     def _unread(self, tp: TP) -> range | None:
@@ -611,10 +611,16 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     async def _look_ahead(self) -> None:
         while not self.should_stop:
             await self.sleep(look_ahead.INTERVAL_S)
-            unread = {tp: offsets for tp in list(self._position) if (offsets := self._unread(tp))}
-            far = {tp: offsets[len(offsets) // 2] for tp, offsets in unread.items() if len(offsets) > density.FAR}
-            for tp, found in (await self._thread.densities_at(far)).items() if far else ():
-                self._density.look(tp, found)
+            self._density.begin_turn()
+            for _ in range(look_ahead.LOOKS):
+                unread = {tp: offsets for tp in list(self._position) if (offsets := self._unread(tp))}
+                places = {tp: self._density.place_to_look(tp, offsets) for tp, offsets in unread.items()}
+                asked = {tp: place for tp, place in places.items() if place is not None}
+                if not asked or self.should_stop:
+                    break
+                found = await self._thread.densities_at(asked)
+                for tp, place in asked.items():
+                    self._density.look(tp, place, found.get(tp))
 
     def start_at(self, positions: Mapping[TP, int]) -> None:
         """Continue at these offsets and count them as committed: everything before them is done."""

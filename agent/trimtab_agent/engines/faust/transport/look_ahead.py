@@ -10,6 +10,8 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 INTERVAL_S = 5.0
+LOOKS = 10
+"""So many at each partition one after another, each where the ones before say that it tells most."""
 LIMIT_S, WAIT_S = 5.0, 1.0
 """How long one look may take, at all partitions together, and how long one of them is waited for."""
 BYTES = 16_384

@@ -515,7 +515,8 @@ def test_a_difference_of_offsets_is_no_count_of_records(
 ) -> None:
     consumer._thread = Thread({ONE: end}, {})  # type: ignore[assignment]
     if ahead is not None:
-        consumer._density.look(ONE, ahead)
+        for place in (end // 2, end - 200):
+            consumer._density.look(ONE, place, ahead)
     give(consumer, ONE, *read)
     finish(consumer, ONE, *read)
     assert consumer.backlog(ONE) == waiting
