@@ -96,17 +96,16 @@ class Density:
             return None
         gaps = list(self._gaps(tp, unread, near))
         total = sum(map(_at_least, gaps))
-        tried = self._tried.get(tp, ())
-        rough = [
-            gap
-            for gap in gaps
-            if _is_rough(gap, len(unread), total) and not any(gap[0] < place < gap[2] for place in tried)
-        ]
+        rough = [gap for gap in gaps if _is_rough(gap, len(unread), total)]
         if not rough:
             old = (at for at, found in self._found.get(tp, {}).items() if found.turn <= self._turn - TURNS)
             return next((at for at in old if unread.start < at < unread.stop), None)
         start, _, end, _ = max(rough, key=lambda gap: (gap[2] == unread.stop, _doubt(gap), gap[2] - gap[0]))
-        return end - READ if end == unread.stop else (start + end) // 2
+        silent = min((at for at in self._tried.get(tp, ()) if start < at < end), default=None)
+        if silent is None and end == unread.stop:
+            return end - READ
+        place = (start + (silent or end)) // 2
+        return place if place - start > NEAR // 2 else None
 
     def records(self, tp: TP, unread: range) -> int | None:
         """About how many records these offsets have.  None: nothing was read, or nobody has looked at what is far."""
