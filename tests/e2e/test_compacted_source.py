@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.scenario, pytest.mark.timeout(900)]
 PARTITIONS = 4
 OFFSETS, SURVIVORS = 375_000, 7_552
 """Of each partition."""
-CAPACITY, BURN_S = 0.5, 0.003
+CAPACITY, BURN_S = 0.5, 0.002
 OFTEN = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.0", "segment.ms": "1000"}
 EAGER = {"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.001"}
 

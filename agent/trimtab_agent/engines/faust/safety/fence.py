@@ -67,7 +67,11 @@ class Fence:
 
     def closed(self, now: float) -> bool:
         """Whether membership is lost or uncertain, or the state is broken."""
-        return self.over or (self._heard_at is not None and now - self._heard_at > self.session_s)
+        return self.over or self.silent_s(now) > self.session_s
+
+    def silent_s(self, now: float) -> float:
+        """How long ago the last heartbeat was sent that was answered; 0 before the first one."""
+        return 0.0 if self._heard_at is None else now - self._heard_at
 
     def closed_now(self) -> bool:
         """Whether it is closed at this moment."""

@@ -191,9 +191,15 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
     @property
     def commit_waits(self) -> bool:
-        """Whether a commit has waited for so long for the broker that nothing new should be begun."""
-        since = self._committing_since
-        return since is not None and uptime() - since > COMMIT_LIMIT_S
+        """Whether the broker that takes commits has been silent for so long that nothing new should be begun.
+
+        A flush before the commit may wait for the same broker, so unanswered heartbeats count too.
+        """
+        now, since = uptime(), self._committing_since
+        if since is not None and now - since > COMMIT_LIMIT_S:
+            return True
+        interval_s: float = self.app.conf.broker_heartbeat_interval
+        return self.fence.silent_s(now) > COMMIT_LIMIT_S + interval_s
 
     async def wait_for_topics(self, topics: Collection[str], limit_s: float) -> frozenset[str]:
         """Wait until the broker knows these topics; returns those that are still unknown after `limit_s`."""

@@ -4,10 +4,12 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from trimtab_agent.engines.faust.transport.thread import SteeredThread
+from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, SteeredThread
 
 
 def test_a_step_that_comes_when_the_worker_ends_fails_and_leaves_no_coroutine(recwarn: pytest.WarningsRecorder) -> None:
@@ -64,3 +66,25 @@ def test_a_caller_that_is_cancelled_ends_its_step(running: SteeredThread) -> Non
     with pytest.raises(TimeoutError):
         asyncio.run(ask())
     assert ended.wait(60.0)
+
+
+def test_a_silent_coordinator_is_noticed_also_while_a_flush_before_the_commit_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    thread = SteeredThread.__new__(SteeredThread)
+    thread.app = SimpleNamespace(conf=SimpleNamespace(broker_heartbeat_interval=3.0))  # type: ignore[assignment]
+    thread.transport = SimpleNamespace(fence=Fence(60.0))  # type: ignore[assignment]
+    now = 100.0
+    monkeypatch.setattr(f"{SteeredThread.__module__}.uptime", lambda: now)
+    assert not thread.commit_waits, "nothing was heard yet"
+    thread.fence.heard(now)
+    now += 3.0 + COMMIT_LIMIT_S
+    assert not thread.commit_waits
+    now += 0.1
+    assert thread.commit_waits
+    thread.fence.heard(now)
+    assert not thread.commit_waits
+    thread._committing_since = now
+    now += COMMIT_LIMIT_S + 0.1
+    thread.fence.heard(now)
+    assert thread.commit_waits, "the commit itself"
