@@ -15,7 +15,6 @@ of them.
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.planning.explain import why_of
+from trimtab_controller.decider.settings import First
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.instances.operator_graph import topological_order
@@ -41,15 +41,6 @@ SAME = 0.01
 """Costs that differ by less count as equal."""
 
 Owners = Mapping[KeyGroup, WorkerId]
-
-
-class First(StrEnum):
-    """`[placement] first`: how an app without state is placed."""
-
-    ADOPT = "adopt"  # as the engine does
-    EVEN = "even"
-    LF = "lf"
-    AUTO = "auto"  # the best of all three
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,18 +31,16 @@ from trimtab_controller.decider.events import (
     Solve,
     SolverAnswered,
 )
-from trimtab_controller.decider.first import First, FirstPlacements
+from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.observations import Observations, Recalled
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.planning.judgement import blocked_drains, noted
 from trimtab_controller.decider.policies import CLUSTER, REST, Policies, Policy
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.situation import Situation
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
@@ -52,6 +50,7 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import Snapshot
 
 

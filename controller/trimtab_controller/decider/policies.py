@@ -26,7 +26,7 @@ from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.hosts.revoked import in_vain
 from trimtab_controller.decider.observing.view import AppView, NotReady
-from trimtab_controller.decider.operators.plan_times import frozen
+from trimtab_controller.decider.operators.plan_times import PlanTimes
 from trimtab_controller.decider.operators.proposals import as_mode_says, told
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.planning.judgement import judge_now, noted
@@ -35,9 +35,13 @@ from trimtab_controller.decider.rules.priority import later, with_priorities
 from trimtab_controller.decider.situation import Situation
 from trimtab_controller.decider.turns import Turns
 from trimtab_controller.execution.budget import BudgetUse
+from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId
+
+FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
+"""What may wait for another time: nothing is broken, nobody has asked for it, and no rule wants it."""
 
 Asked = TypeVar("Asked")
 Found = TypeVar("Found")
@@ -286,6 +290,13 @@ class Policies:
         present.seen.predictions.plan(now, view.app, planned.plan.collocation)
         planned = replace(planned, plan=with_priorities(view, planned.plan))
         return present.seen.standbys.with_plan(now, view, present.execution.placements.get(view.app), planned)
+
+
+def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
+    """The decision to let a plan for balance wait for another time; None: it may begin."""
+    if reason not in FOR_BALANCE or (closed := times.closed(now)) is None:
+        return None
+    return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
 
 
 CLUSTER: tuple[Policy[float, Decision], ...] = (

@@ -6,10 +6,11 @@ from itertools import product
 import pytest
 
 from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.first import WINDOWS, Candidate, First, FirstPlacements, candidates, topology_of
+from trimtab_controller.decider.first import WINDOWS, Candidate, FirstPlacements, candidates, topology_of
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import First
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
