@@ -1,4 +1,4 @@
-"""What comes before what: all decisions in their order, on one page.
+"""What comes before what: all decisions in their order, on one page (tables: `docs/concepts/how-it-decides.md`).
 
 For each window the machine walks CLUSTER; then APP for each app, the most urgent one first; then REST, where nothing
 else is to be done.  A policy answers with a decision, with a question to the solver, or with None: the next one is
@@ -51,8 +51,6 @@ Found = TypeVar("Found")
 class Policy(Generic[Asked, Found]):
     """One answer to what is to be done."""
 
-    name: str
-    """As the documents call it."""
     ask: Callable[["Policies", Asked], Found | None]
     acts: bool = False
     """Asked only where decisions are carried out."""
@@ -300,22 +298,22 @@ def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail:
 
 
 CLUSTER: tuple[Policy[float, Decision], ...] = (
-    Policy(name="forget what operators want forgotten", ask=Policies.forget, acts=True),
-    Policy(name="end plans that cannot be carried out", ask=Policies.end_plan, acts=True, at_once=True),
-    Policy(name="next owners of what has none", ask=Policies.next_owners, acts=True, at_once=True),
-    Policy(name="answer operators", ask=Policies.answer_operators, acts=True),
-    Policy(name="paused, or the journal is not trusted", ask=Policies.admit_cluster, forbids=True),
-    Policy(name="start and stop workers for operators", ask=Policies.workers_of_operators),
-    Policy(name="the cluster is not known", ask=Policies.cluster_known, forbids=True),
+    Policy(ask=Policies.forget, acts=True),
+    Policy(ask=Policies.end_plan, acts=True, at_once=True),
+    Policy(ask=Policies.next_owners, acts=True, at_once=True),
+    Policy(ask=Policies.answer_operators, acts=True),
+    Policy(ask=Policies.admit_cluster, forbids=True),
+    Policy(ask=Policies.workers_of_operators),
+    Policy(ask=Policies.cluster_known, forbids=True),
 )
 """Asked once for each window."""
 APP: tuple[Policy[AppTurn, Decision | SolveWanted], ...] = (
-    Policy(name="a change in flight, or the app is not known", ask=Policies.admit_app, forbids=True),
-    Policy(name="adopt reports, or the first placement", ask=Policies.first_placement, acts=True),
-    Policy(name="stop drained workers, or change the size", ask=Policies.change_of_workers),
-    Policy(name="plans of operators, and moves back", ask=Policies.plans_of_operators, acts=True),
-    Policy(name="drain, rules, balance, collocation", ask=Policies.load_plan),
+    Policy(ask=Policies.admit_app),
+    Policy(ask=Policies.first_placement, acts=True),
+    Policy(ask=Policies.change_of_workers),
+    Policy(ask=Policies.plans_of_operators, acts=True),
+    Policy(ask=Policies.load_plan),
 )
 """Asked about each app, until one answer is more than a skip."""
-REST: tuple[Policy[float, Decision], ...] = (Policy(name="standbys", ask=Policies.place_standbys, acts=True),)
+REST: tuple[Policy[float, Decision], ...] = (Policy(ask=Policies.place_standbys, acts=True),)
 """Asked where all apps have only led to skips."""
