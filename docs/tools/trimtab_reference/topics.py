@@ -26,10 +26,12 @@ from trimtab_protocol.messages import (
 )
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import NONE, amount, code, plain, source_link, table
+from trimtab_reference.markdown import amount, code, plain, source_link, table
 from trimtab_reference.source import Undocumented, texts_of, types_of
 
 CLUSTER = "CLUSTER"
+OUTER_ONLY = {"snapshots", "journal"}
+"""Topics that only our own parts read: of their messages the parts are not shown."""
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
@@ -86,7 +88,8 @@ def render() -> str:
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
         "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields "
-        "are listed as the code has them; the JSON form is what `document()` or the module's encoder writes.",
+        "are listed as the code has them, with `?` where they may be missing; the JSON form is what `document()` or "
+        "the module's encoder writes. What only the stream and the controller read is not shown in depth.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",
@@ -100,7 +103,7 @@ def render() -> str:
     for name in settings:
         parts.append(f"### {name}")
         for message in MESSAGES[name]:
-            parts += _message(message, shown)
+            parts += _message(message, shown, nested=name not in OUTER_ONLY)
     parts += ["## Frames between plug-in and agent", plain(local.__doc__ or "")]
     for message in ON_THE_SOCKET:
         parts += _message(message, shown)
@@ -124,8 +127,8 @@ def _settings(settings: TopicSettings) -> tuple[str, ...]:
     return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
 
 
-def _message(cls: type, shown: list[type]) -> Iterator[str]:
-    """The fields of a message and of what is nested in it; each class once on the page."""
+def _message(cls: type, shown: list[type], *, nested: bool = True) -> Iterator[str]:
+    """The fields of a message and, if `nested`, of what is nested in it; each class once on the page."""
     waiting = [cls]
     while waiting:
         each = waiting.pop(0)
@@ -135,7 +138,7 @@ def _message(cls: type, shown: list[type]) -> Iterator[str]:
             continue
         shown.append(each)
         yield from _class(each)
-        waiting += _nested(each)
+        waiting += _nested(each) if nested else []
 
 
 def _class(cls: type) -> Iterator[str]:
@@ -147,20 +150,17 @@ def _class(cls: type) -> Iterator[str]:
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
     assert dataclasses.is_dataclass(cls)
-    fields, types = dataclasses.fields(cls), types_of(cls)
-    said = any(field.name in texts for field in fields)
-    header = ("field", "type", "optional", "meaning")[: 4 if said else 3]
-    rows = (
-        (code(f.name), code(types[f.name]), _optional(f, types[f.name]), texts.get(f.name, ""))[: len(header)]
-        for f in fields
-    )
-    yield table(header, rows)
+    types = types_of(cls)
+    lines = [_field(each, types[each.name], texts.get(each.name, "")) for each in dataclasses.fields(cls)]
+    yield "\n".join(["```", *lines, "```"])
 
 
-def _optional(field: "dataclasses.Field[object]", type_: str) -> str:
+def _field(field: "dataclasses.Field[object]", type_: str, text: str) -> str:
+    """As the code has it; a question mark behind the name of what may be missing."""
     missing = dataclasses.MISSING
     needed = field.default is missing and field.default_factory is missing and "None" not in type_
-    return NONE if needed else "yes"
+    mark, type_ = "" if needed else "?", type_.removesuffix(" | None")
+    return f"{field.name}{mark}: {type_}" + (f"  # {text}" if text else "")
 
 
 def _nested(cls: type) -> list[type]:
