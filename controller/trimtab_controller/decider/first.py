@@ -231,9 +231,15 @@ def _rated(view: AppView, name: str, owners: Owners) -> Candidate:
 
 def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Planned | None:
     """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
+
+    def cost(each: Candidate) -> float:
+        return each.excess if first is First.EVEN else each.cost
+
     wanted = [each for each in found if first is First.AUTO or each.name == first.value] or found
-    best_cost = min(each.cost for each in wanted)
-    best = min((each for each in wanted if each.cost <= best_cost + SAME), key=lambda each: each.moves)
+    best_cost = min(map(cost, wanted))
+    # Nothing moves where the app is as good as it has started.
+    as_started = [each for each in found if not each.moves]
+    best = min((each for each in wanted + as_started if cost(each) <= best_cost + SAME), key=lambda each: each.moves)
     known = "" if view.flows else "who sends to whom is not known; "
     others = "; ".join(str(each) for each in found if each is not best)
     detail = f"first placement: {known}{best}" + (f" ({others})" if others else "")

@@ -104,6 +104,14 @@ def test_what_is_as_good_as_the_best_stays_as_it_was_started() -> None:
     assert found.detail.startswith("first placement: as started ")
 
 
+def test_what_has_started_evenly_is_not_made_even_by_moves() -> None:
+    found = placed_after_adoption(First.EVEN, view())
+    assert isinstance(found, Adopted)
+    assert found.detail.startswith("first placement: as started ")
+    lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
+    assert isinstance(placed_after_adoption(First.EVEN, view(lopsided)), Planned)
+
+
 def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:
     lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
     seen, made = view(lopsided, flows=False), FirstPlacements(First.AUTO)
