@@ -16,7 +16,6 @@ from trimtab_protocol.messages import (
     handover,
     host_keys,
     intents,
-    local,
     placement,
     placement_parts,
     report,
@@ -30,8 +29,8 @@ from trimtab_reference.markdown import amount, code, plain, source_link, table
 from trimtab_reference.source import Undocumented, texts_of, types_of
 
 CLUSTER = "CLUSTER"
-OUTER_ONLY = {"snapshots", "journal"}
-"""Topics that only our own parts read: of their messages the parts are not shown."""
+IN_DEPTH = {"intents", "status", "events"}
+"""Topics that programs of users may read: what is nested in their messages is shown, too."""
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
@@ -60,7 +59,6 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "events": (events.Event, events.EventKind),
     "keys": (host_keys.HostKeys,),
 }
-ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
 MODULES: tuple[ModuleType, ...] = (
     commands,
     demand_history,
@@ -69,7 +67,6 @@ MODULES: tuple[ModuleType, ...] = (
     host_keys,
     intents,
     journal,
-    local,
     placement,
     placement_parts,
     report,
@@ -88,8 +85,8 @@ def render() -> str:
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
         "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields "
-        "are listed as the code has them, with `?` where they may be missing; the JSON form is what `document()` or "
-        "the module's encoder writes. What only the stream and the controller read is not shown in depth.",
+        "are listed as the code has them, with `?` where they may be missing; what is nested in them is shown for "
+        "intents, status and events. The JSON form is what `document()` or the module's encoder writes.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",
@@ -103,10 +100,8 @@ def render() -> str:
     for name in settings:
         parts.append(f"### {name}")
         for message in MESSAGES[name]:
-            parts += _message(message, shown, nested=name not in OUTER_ONLY)
-    parts += ["## Frames between plug-in and agent", plain(local.__doc__ or "")]
-    for message in ON_THE_SOCKET:
-        parts += _message(message, shown)
+            parts += _message(message, shown, nested=name in IN_DEPTH)
+    parts += ["## Frames between plug-in and agent", "[Engine plug-ins](engine-plugins.md) has them."]
     return "\n\n".join(parts)
 
 
