@@ -203,7 +203,7 @@ def less_load(day: Day, console: Client) -> None:
     day.producer.set_rate(RATE)
     day.at_rest("as many workers as in the morning", lambda status: len(running(status)) == len(MORNING))
     assert len(day.last.pool) == 2
-    turns = [key for key, _ in groupby(row.reason for row in day.last.decisions if row.kind == "resize")]
+    turns = [key for key, _ in groupby(reason for _, reason in sorted(day.resized.items()))]
     assert turns[-2:] == ["out", "in"]
 
 
