@@ -11,6 +11,8 @@ import trimtab_controller.cli
 from trimtab_reference.markdown import code, plain, table
 from trimtab_reference.source import Undocumented
 
+OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
+"""What nearly all commands of operators take."""
 MANY = 3
 """Commands that have an argument in common before it is explained once for all."""
 
@@ -36,7 +38,8 @@ def render() -> str:
         ),
     ]
     parts += [
-        "Unless a command says otherwise, these arguments mean the same in all that have them:",
+        "Unless a command says otherwise, these arguments mean the same in all that have them. `[OPTIONS]` stands for "
+        "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
         table(("argument", "meaning"), common),
     ]
     for parser in commands.values():
@@ -72,7 +75,7 @@ def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[t
     children = _children(parser)
     rows = [_row(action, parser) for action in parser._actions if _is_shown(action)]
     if rows or not children:
-        yield f"```\n{_usage(parser)}\n```"
+        yield f"```\n{_usage(parser, short=bool(common))}\n```"
     if own := [row for row in rows if row not in common]:
         yield table(("argument", "meaning"), own)
     if parser.epilog:
@@ -122,10 +125,16 @@ def _value(action: argparse.Action) -> str:
     return {"+": f"{name} ...", "?": f"[{name}]", "*": f"[{name} ...]"}.get(str(action.nargs), name)
 
 
-def _usage(parser: argparse.ArgumentParser) -> str:
-    words = [parser.prog]
+def _usage(parser: argparse.ArgumentParser, *, short: bool) -> str:
+    words, left_out = [parser.prog], frozenset[str]()
+    named = {each.option_strings[-1] for each in parser._actions if each.option_strings}
+    if short and named >= OPTIONS:
+        words.append("[OPTIONS]")
+        left_out = OPTIONS
     either = {member: group for group in parser._mutually_exclusive_groups for member in group._group_actions}
     for action in filter(_is_shown, parser._actions):
+        if left_out.intersection(action.option_strings):
+            continue
         group = either.get(action)
         if group is None:
             word = _called(action)
