@@ -162,7 +162,7 @@ class Plan:
         workers = {worker for move in self.moves for worker in (move.target, *([] if self.lost else [move.source]))}
         if missing := workers - self.hosts.keys():
             raise ValueError(f"no host is known for {sorted(missing)}")
-        object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in workers}))
+        object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in sorted(workers)}))
         object.__setattr__(self, "cores", MappingProxyType(dict(self.cores)))
 
     @property

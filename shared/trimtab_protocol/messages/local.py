@@ -29,8 +29,7 @@ from trimtab_protocol.messages.report import (
 
 VERSION = 1
 PROTOCOL = 2
-"""Protocol version of this code on the socket.  A plug-in names its own in `Hello.versions`, an agent in its welcome.
-Fields that a version added are sent only to peers of that version: version 1 refuses unknown fields."""
+"""Version of this protocol.  A plug-in names its own in `Hello.versions`, an agent in its welcome."""
 PROTOCOL_KEY = "trimtab-protocol"
 PLACEMENT_KEY = "trimtab-placement"
 """Under this key of `Hello.versions` a plug-in names the newest version of placements that it reads; 2: in parts."""
@@ -85,7 +84,7 @@ class Hello:
 class Welcome:
     """The agent's answer to hello: its cluster and host, and the interval of statistics in seconds.
 
-    `protocol` = newest protocol version that the agent reads; sent only to plug-ins that named theirs.  None = 1.
+    `protocol` = newest protocol version that the agent reads; None = 1.
     """
 
     WIRE: ClassVar = Wire(version=VERSION)
@@ -102,7 +101,7 @@ class Statistics:
 
     `cpu_s` = CPU seconds of the process; `epoch` = newest placement that it knows; `generation` = generation of its
     consumer group; `complete` = whether `key_groups` lists all key groups that it owns; `pairs` = tuples between key
-    groups; `refused` = refused placements and hand-over records since its start, by reason. Since protocol 2:
+    groups; `refused` = refused placements and hand-over records since its start, by reason;
     `standbys` = standby replicas per key group that the app asks for; `unknown` = why the loads of the key groups are
     unknown in this interval, as `reason_text` returns it; `breaches` = times since its start that a changelog was about
     to overwrite state that the worker owns (it then ends itself); `fresh` = the worker started a short while ago, and

@@ -42,13 +42,6 @@ class Epoch(NamedTuple):
 NO_EPOCH = Epoch(0, 0)
 
 
-def decode_epoch(value: object, path: str) -> Epoch:
-    """The epoch in `[generation, number]`; raises BadMessage."""
-    if not isinstance(value, list) or len(value) != 2:
-        raise BadMessage(Fault.TYPE, path, value, "[generation, number]")
-    return Epoch(*(check_integer(part, path, 0, 2**53) for part in value))
-
-
 class KeyGroup(NamedTuple):
     """One partition index of one operator (a co-partitioned group of topics) of one app."""
 
