@@ -38,6 +38,7 @@ T = TypeVar("T")
 Decode = Callable[[Any], Any]
 Encode = Callable[[Any], Any]
 MAX_INTEGER = 2**63 - 1
+"""Largest whole number in a message, unless its field has a limit of its own."""
 UNKNOWN = -1
 """Marks an unknown value in a packed column.  All known values are at least 0."""
 
@@ -422,7 +423,7 @@ def _elements(kind: Any, rule: Mapping[type, Any]) -> Callable[[list[Any]], Sequ
         kind = get_args(kind)[0]
     gaps = _may_be_none(kind)
     bare = _known(get_args(kind)) if gaps else kind
-    types: set[type] = {int: {int}, float: {int, float}}.get(bare, set())
+    types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()))
     limits = _range(bare, rule)
 
     def each_of(found: list[Any]) -> list[Any]:
@@ -692,16 +693,22 @@ def _writer(kind: Any) -> Encode | None:
     if origin is tuple and arguments[-1] is not ...:
         return _row_writer(arguments)
     if origin in (tuple, list, Sequence):
-        return None if (inner := _writer(arguments[0])) is None else lambda value: [inner(each) for each in value]
+        return None if (inner := _writer(arguments[0])) is None else _each(inner)
     if origin in (dict, Mapping):
-        if (inner := _writer(arguments[1])) is None:
-            return dict
-        return lambda value: {key: inner(each) for key, each in value.items()}
+        return dict if (inner := _writer(arguments[1])) is None else _each_value(inner)
     if is_dataclass(kind):
         return _encoder(cast(Any, kind))
     if isinstance(kind, type) and issubclass(kind, tuple):
         return _row_writer(_hints(kind))
     return None
+
+
+def _each(write: Encode) -> Encode:
+    return lambda value: [write(each) for each in value]
+
+
+def _each_value(write: Encode) -> Encode:
+    return lambda value: {key: write(each) for key, each in value.items()}
 
 
 def _both(make: Encode, write: Encode) -> Encode:
@@ -712,7 +719,11 @@ def _row_writer(hints: tuple[Any, ...]) -> Encode | None:
     writers = [_writer(hint) for hint in hints]
     if not any(writers):
         return None
-    return lambda row: [each if write is None else write(each) for write, each in zip(writers, row, strict=True)]
+
+    def write(row: Sequence[Any]) -> list[Any]:
+        return [each if inner is None else inner(each) for inner, each in zip(writers, row, strict=True)]
+
+    return write
 
 
 def known_list(column: "array[Any]") -> list[Any] | None:

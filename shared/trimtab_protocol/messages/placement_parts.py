@@ -168,7 +168,7 @@ def decode_record(key: bytes | None, payload: bytes | None) -> PlacementRecord:
     else:
         document = parsed(payload, MAX_MESSAGE_BYTES)
         in_parts = isinstance(document, dict) and document.get("digest") is not None
-        found = converted(document, PlacementHead if in_parts else Placement)
+        found = converted(document, PlacementHead) if in_parts else converted(document, Placement)
         expected = found.app.encode()
     if key != expected:
         raise BadMessage(Fault.RANGE, "key", key, f"{expected!r}, as the record says"[:100])
