@@ -142,6 +142,7 @@ def report(host: int, at_ms: int, *, skewed: bool) -> bytes:
         cpu_s=used_s,
         steering=True,
         operators={OPERATOR: KEY_GROUPS},
+        marks=(),
     )
     return encode_report(
         Report(
@@ -153,6 +154,7 @@ def report(host: int, at_ms: int, *, skewed: bool) -> bytes:
             sample=HostSample(cpu_s=used_s, cores=2.0, basis=Basis.CGROUP),
             workers=(worker,),
             key_groups=rows,
+            pairs=(),
         )
     )
 

@@ -82,6 +82,8 @@ def report(host: int, at_ms: int, key_groups: int) -> bytes:
         generation=1,
         operators={OperatorId("delays"): 10 * key_groups},
         standbys=1,
+        steering=False,
+        marks=(),
     )
     whole = HostSample(cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=10**6, sent_bytes=10**6)
     return encode_report(
@@ -94,6 +96,7 @@ def report(host: int, at_ms: int, key_groups: int) -> bytes:
             sample=whole,
             workers=(state,),
             key_groups=samples,
+            pairs=(),
         )
     )
 

@@ -40,7 +40,7 @@ from trimtab_process.service_manager import ServiceManager
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Ack, encode_ack
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.local import Hello, Statistics, Welcome
+from trimtab_protocol.messages.local import PROTOCOL, Hello, Statistics, Welcome
 from trimtab_protocol.messages.names import THE_PARTITION, Topics, WorkerId
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.signing.envelope import Envelope
@@ -88,7 +88,9 @@ class Agent:
             produce=self._produce_report,
             absences=lambda: self._commands.absences(),
         )
-        welcome = Welcome(cluster=self._cluster, host=self._host, interval_s=configuration.interval_s)
+        welcome = Welcome(
+            cluster=self._cluster, host=self._host, interval_s=configuration.interval_s, protocol=PROTOCOL
+        )
         self._plugins = PluginServer(configuration.socket, welcome, self, configuration.workers.keys())
         try:
             self._commands = CommandDriver(

@@ -15,7 +15,7 @@ import stat
 import struct
 import time
 from collections.abc import Container
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -23,7 +23,6 @@ from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.local import (
     MAX_FRAME_BYTES,
-    PROTOCOL,
     Hello,
     Statistics,
     Welcome,
@@ -137,8 +136,7 @@ class PluginServer:
         """`admitted` = the workers of this host; empty: it is not said, and any name is admitted."""
         self._path = path
         self._admitted = admitted
-        self._welcome = {False: encode_frame(welcome), True: encode_frame(replace(welcome, protocol=PROTOCOL))}
-        """Key: whether the plug-in states its protocol.  A plug-in of 0.1.0 refuses a welcome with that field."""
+        self._welcome = encode_frame(welcome)
         self._listener = listener
         self._server: asyncio.Server | None = None
         self._writers: dict[WorkerId, asyncio.StreamWriter] = {}
@@ -212,7 +210,7 @@ class PluginServer:
         if hello.worker in self._writers:
             raise _ClosedError("duplicate_worker", f"another process is connected as {hello.worker}")
         self._writers[hello.worker] = writer
-        writer.write(self._welcome[hello.protocol > 1])
+        writer.write(self._welcome)
 
     async def _read_frames(self, worker: WorkerId, lines: _Lines) -> None:
         while line := await lines.next(MAX_FRAME_BYTES):

@@ -80,6 +80,7 @@ def template(host: int, key_groups: int, interval_s: float) -> Template:
         steering=True,
         epoch=Epoch(1, 1),
         generation=1,
+        marks=(),
     )
     sample = HostSample(cpu_s=0.6 * interval_s, cores=2.0, basis=Basis.CGROUP, received_bytes=10**6, sent_bytes=10**6)
     payload = encode_report(
@@ -92,6 +93,7 @@ def template(host: int, key_groups: int, interval_s: float) -> Template:
             sample=sample,
             workers=(running,),
             key_groups=samples,
+            pairs=(),
         )
     )
     column = b"[" + b",".join([str(CPU_S).encode()] * key_groups) + b"]"

@@ -19,7 +19,7 @@ from trimtab_protocol.messages.intents import (
     Stop,
     Undrain,
 )
-from trimtab_protocol.messages.rules import rule_document
+from trimtab_protocol.messages.rules import ranges_text
 from trimtab_protocol.messages.status_rules import RuleStatus
 
 
@@ -32,7 +32,7 @@ def rule_row(row: RuleStatus) -> RuleDocument:
         reason=rule.reason,
         app=rule.app,
         operator=rule.operator,
-        key_groups=rule_document(rule).get("key_groups"),
+        key_groups=ranges_text(rule.key_groups) or None,
         workers=list(rule.workers),
         hosts=list(rule.hosts),
         zones=list(rule.zones),

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_protocol.console_documents import KeyGroupMap, KeyGroupRow, Operator, Placed, PlacementRow
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.owner_rows import OwnerTable

@@ -4,14 +4,15 @@ import statistics
 
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.console_documents import Moving, Plan
-from trimtab_protocol.messages.round_status import RoundStatus, round_document
+from trimtab_protocol.messages.round_status import RoundStatus
 
 
 def plan_document(row: RoundStatus) -> Plan:
     """A plan as the status reports it."""
     median, longest = (statistics.median(row.pauses_s), max(row.pauses_s)) if row.pauses_s else (None, None)
-    told = {name: value for name, value in round_document(row).items() if name in Plan.__dataclass_fields__}
-    return Plan(**told, pause_median_s=median, pause_longest_s=longest)  # type: ignore[arg-type]
+    told = {name: getattr(row, name) for name in RoundStatus.__slots__ if name in Plan.__dataclass_fields__}
+    told["handovers"] = dict(row.handovers)
+    return Plan(**told, pause_median_s=median, pause_longest_s=longest)
 
 
 def moves_of(row: Round) -> list[Moving]:

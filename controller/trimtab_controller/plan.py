@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
+from trimtab_protocol.messages.codec import Most, Name, NotSent, Text, Wire
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, KeyGroupName, WorkerId
+from trimtab_protocol.messages.placement import MAX_MOVING
 
 
 class PlanReason(StrEnum):
@@ -40,12 +43,14 @@ class Move:
     None: it has none, or is a standby.  Those of the highest `priority` begin first.
     """
 
-    key_group: KeyGroup
+    WIRE: ClassVar = Wire(row=True)
+
+    key_group: KeyGroupName
     source: WorkerId
     target: WorkerId
     state_bytes: int | None
-    lacking_bytes: int | None = None
-    priority: int = 0
+    lacking_bytes: Annotated[int | None, NotSent()] = None
+    priority: Annotated[int, NotSent()] = 0
 
     def __post_init__(self) -> None:
         if self.source == self.target:
@@ -132,21 +137,21 @@ class Plan:
 
     app: AppId
     reason: PlanReason
-    detail: str
-    moves: tuple[Move, ...]
-    hosts: Mapping[WorkerId, HostId]
+    detail: Annotated[str, Text(4000)]
+    moves: Annotated[tuple[Move, ...], Most(MAX_MOVING)]
+    hosts: Annotated[Mapping[WorkerId, HostId], Most(2 * MAX_MOVING)]
     before: float
     planned: float
     lower_bound: float
-    status: str
+    status: Name
     fallback: bool = False
-    solve_s: float = 0.0
-    collocation: Collocation | None = None
-    note: str = ""
-    cores: Mapping[HostId, float] = field(default_factory=dict)
-    to_standbys: int = 0
-    to_copies: int = 0
-    why: PlanWhy | None = field(default=None, compare=False)
+    solve_s: Annotated[float, NotSent()] = 0.0
+    collocation: Annotated[Collocation | None, NotSent()] = None
+    note: Annotated[str, Text(4000)] = ""
+    cores: Annotated[Mapping[HostId, float], NotSent()] = field(default_factory=dict)
+    to_standbys: Annotated[int, NotSent()] = 0
+    to_copies: Annotated[int, NotSent()] = 0
+    why: Annotated[PlanWhy | None, NotSent()] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.moves:
@@ -157,7 +162,7 @@ class Plan:
         workers = {worker for move in self.moves for worker in (move.target, *([] if self.lost else [move.source]))}
         if missing := workers - self.hosts.keys():
             raise ValueError(f"no host is known for {sorted(missing)}")
-        object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in workers}))
+        object.__setattr__(self, "hosts", MappingProxyType({worker: self.hosts[worker] for worker in sorted(workers)}))
         object.__setattr__(self, "cores", MappingProxyType(dict(self.cores)))
 
     @property

@@ -74,6 +74,7 @@ def test_without_a_broker_it_welcomes_workers_says_so_once_and_ends_in_order(age
             cluster="demo",
             host="h0",
             interval_s=0.2,  # type: ignore[arg-type]
+            protocol=2,
         )
         time.sleep(1.0)
         agent.send_signal(signal.SIGTERM)

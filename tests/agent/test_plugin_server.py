@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -26,21 +25,6 @@ from trimtab_agent.plugin_server import PluginServer, SocketTakenError
 from trimtab_protocol.messages.commands import Phase
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.names import WorkerId
-
-
-@pytest.mark.parametrize(
-    ("versions", "protocol"), [({}, None), ({"trimtab-protocol": "1"}, None), ({"trimtab-protocol": "2"}, 2)]
-)
-def test_only_who_speaks_a_protocol_is_told_the_agents(
-    tmp_path: Path, versions: dict[str, str], protocol: int | None
-) -> None:
-    async def story(path: Path) -> None:
-        async with running(path):
-            reader, writer = await connect(path, hello(versions=versions))
-            assert decode_frame(await reader.readline()) == replace(WELCOME, protocol=protocol)
-            writer.close()
-
-    run(story, tmp_path)
 
 
 def test_a_worker_from_hello_to_its_end(tmp_path: Path) -> None:

@@ -11,11 +11,6 @@ from trimtab_agent.plugin_server import check_statistics
 from trimtab_protocol.messages.local import PROTOCOL, Statistics
 from trimtab_protocol.messages.report import WorkerState
 
-LATER_FIELDS = frozenset(
-    {"standbys", "unknown", "breaches", "copies", "following_s", "paused_s", "paused", "reset", "maybe_reset", "lost"}
-)
-"""Of statistics, since protocol 2."""
-
 
 async def hello(bench: Bench) -> None:
     """A worker presents itself with its names, its process, its operators, its version, and that it can be steered."""
@@ -113,31 +108,14 @@ async def bad_frames(bench: Bench) -> None:
 
 
 async def agent_restart(bench: Bench) -> None:
-    """Without an agent the job goes on; when one is back the worker presents itself, also after a wrong answer.
-
-    To an agent of the first protocol nothing is sent that came with the second.
-    """
+    """Without an agent the job goes on; when one is back the worker presents itself, also after a wrong answer."""
     await bench.settled()
     await bench.agent.stop()
     await bench.send(5)
     await bench.counted()
-    bench.agent.protocol, bench.agent.unwelcoming = None, 1
+    bench.agent.unwelcoming = 1
     await bench.agent.start()
     await bench.settled()
-    await _check_first_protocol(bench)
-    bench.agent.protocol = PROTOCOL
-    await bench.agent.stop()
-    await bench.agent.start()
-    await bench.settled()
-
-
-async def _check_first_protocol(bench: Bench) -> None:
-    for worker in WORKERS:
-        await bench.fresh(worker)
-        connection = bench.connection(worker)
-        expect(connection.protocol is None, "an old connection")
-        for _, document, _ in connection.statistics:
-            expect(not LATER_FIELDS & document.keys(), f"fields of protocol 2: {LATER_FIELDS & document.keys()}")
 
 
 async def no_bad_frame(bench: Bench) -> None:

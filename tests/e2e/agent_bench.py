@@ -71,12 +71,6 @@ command = ["{sys.executable}", "{fake_worker.__file__}"]
         config.write_text(f'{config.read_text()}[trust]\nfile = "{files.trust}"\n')
         return files
 
-    def configure_as_before(self) -> None:
-        """Leave out of agent.toml what 0.1.0 does not know."""
-        config = self.folder / "agent.toml"
-        lines = config.read_text().splitlines()
-        config.write_text("\n".join(line for line in lines if not line.startswith(("app =", "max_crashes ="))))
-
     def create_topics(self) -> None:
         self.broker.create_topics(
             [Topic(name=s.name, partitions=s.partitions) for s in topic_settings(self.topics)[:5]]

@@ -58,6 +58,8 @@ def report(cluster: str, host: str, at_ms: int, *, interval_s: float = INTERVAL_
                 epoch=Epoch(1, 2),
                 generation=3,
                 declared=APP,
+                steering=False,
+                marks=(),
             ),
         ),
         key_groups=tuple(

@@ -21,7 +21,6 @@ from tests.previous.release import SCRIPTS, environment, unpack
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.stream.measures import Kind
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase
-from trimtab_protocol.messages.owner_rows import PART_SIZE
 from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Child, Processes
@@ -53,8 +52,6 @@ def host(broker: Broker, unique: str, tmp_path: Path) -> Iterator[Callable[[Path
         bench.create_topics()
 
         def start(agent: Path | None, plug_in: Path | None) -> Host:
-            if agent is not None:
-                bench.configure_as_before()
             bench.start_agent(environment(agent))
             own = {"TRIMTAB_WORKER": "w0", "TRIMTAB_SOCKET": bench.socket, **environment(plug_in)}
             worker = processes.start("worker", [sys.executable, str(SCRIPTS / "plugin.py")], environment=own)
@@ -65,8 +62,8 @@ def host(broker: Broker, unique: str, tmp_path: Path) -> Iterator[Callable[[Path
 
 
 @pytest.mark.parametrize(
-    ("old_agent", "old_plug_in", "operators", "standbys"),
-    [(False, True, {OPERATOR: 8}, None), (True, False, None, None), (False, False, {OPERATOR: 8}, 2)],
+    ("old_agent", "old_plug_in"),
+    [(False, True), (True, False), (False, False)],
     ids=["old plug-in, new agent", "new plug-in, old agent", "both new"],
 )
 def test_plug_in_and_agent_of_two_versions_exchange_hello_statistics_and_a_command(
@@ -74,16 +71,13 @@ def test_plug_in_and_agent_of_two_versions_exchange_hello_statistics_and_a_comma
     packages: Path,
     old_agent: bool,
     old_plug_in: bool,
-    operators: dict[str, int] | None,
-    standbys: int | None,
 ) -> None:
     cluster = host(packages if old_agent else None, packages if old_plug_in else None)
     bench = cluster.bench
     report = bench.report(lambda found: len(found.key_groups) == 8 and found.workers[0].marks == ())
     [worker] = [row for row in report.workers if row.worker == "w0"]
     assert (worker.app, worker.steering, worker.generation) == (APP, True, 4)
-    assert (worker.operators, worker.standbys) == (operators, standbys)
-    assert worker.unknown == (None if standbys is None else "no base yet")
+    assert (worker.operators, worker.standbys, worker.unknown) == ({OPERATOR: 8}, 2, "no base yet")
 
     bench.publish(bench.command(1, CommandKind.REJOIN))
     bench.await_answers({(1, Phase.ACCEPTED), (1, Phase.REJOINED)})
@@ -109,22 +103,8 @@ def test_the_stream_of_before_reads_the_reports_of_this_version(packages: Path) 
     code, *lines = done.stdout.splitlines()
     assert Path(code).is_relative_to(packages), done.stderr[-2000:]
     found = sorted((tuple(json.loads(line).values()) for line in lines), key=repr)
-    # It passes over these, and has fewer columns.
-    unknown = {
-        "in_parts": False,
-        "fresh": False,
-        "following_s": None,
-        "paused_s": None,
-        "paused": None,
-        "waiting": None,
-    }
-    workers = tuple(replace(each, **unknown) for each in report.workers)
-    sample = replace(report.sample, disk_total_bytes=None, disk_free_bytes=None, zone=None, ended=False)
-    pairs = tuple(replace(each, direct=None) for each in report.pairs)
-    expected = replace(report, workers=workers, sample=sample, pairs=pairs)
-    known = [tuple(map(_plain, row)) for row in rows_of(expected, ARRIVAL_MS) if row[2] <= Kind.REJECTED]
-    width = len(found[0])
-    assert {value for row in known for value in row[width:]} <= {None}
+    known = [tuple(map(_plain, row)) for row in rows_of(report, ARRIVAL_MS) if row[2] <= Kind.REJECTED]
+    width = len(found[0])  # of before, which may have fewer columns
     assert found == sorted((row[:width] for row in known), key=repr)
 
 
@@ -170,8 +150,7 @@ def test_a_plan_in_flight_goes_on_under_a_controller_of_the_other_version_and_ba
     new.process.kill()
     world.wait("the release, once more", lambda: world.commands.count(release) == 2)
     assert "goes on with plan" in back.log
-    unread = [line for line in back.log.splitlines() if "cannot be read" in line]
-    assert all("the status of the predecessor cannot be read" in line for line in unread), "all else has kept its form"
+    assert "cannot be read" not in back.log
 
     world.ack(release, Phase.RELEASED)
     world.take(prepare)
@@ -179,31 +158,3 @@ def test_a_plan_in_flight_goes_on_under_a_controller_of_the_other_version_and_ba
     assert world.executions()[-1].generation == 3
     assert world.owners[key_group(prepare.key_groups[0].partition)] == prepare.target
     world.check_epochs()
-
-
-def of_before(world: World, name: str, packages: Path) -> Rival:
-    """A standby of the previous version."""
-    world.key_groups_per_part, here = PART_SIZE, world.key_groups_per_part
-    old = Rival(world, name, environment=environment(packages))
-    world.key_groups_per_part = here
-    old.wait("standby", lambda: "standby: waits" in old.log)
-    return old
-
-
-def test_a_controller_of_before_holds_where_a_placement_is_in_parts_and_a_newer_one_goes_on(
-    world: World, packages: Path
-) -> None:
-    world.key_groups_per_part, world.in_parts = 4, True
-    world.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
-    new = Rival(world, "a")
-    world.wait("parts", lambda: bool(world.placements), windows=True)
-    assert world.placements[-1].part_size == 4
-    old = of_before(world, "b", packages)
-    new.process.kill()
-    old.wait("hold", lambda: "the journal is not to be believed (placement)" in old.log)
-    old.process.kill()
-
-    again = Rival(world, "c")
-    again.wait("leader", lambda: again.leads)
-    world.older = {"w1"}
-    world.wait("one record", lambda: world.placements[-1].part_size is None, windows=True)

@@ -97,6 +97,7 @@ def report(cluster: str, at_ms: int) -> Report:
         sample=HostSample(cpu_s=5.0, cores=2.0, basis=Basis.HOST),
         workers=(),
         key_groups=(KeyGroupSample(key_group=group, worker=WorkerId("w0"), cpu_s=2.5, tuples_in=40),),
+        pairs=(),
     )
 
 

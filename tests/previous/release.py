@@ -1,33 +1,29 @@
-"""The previous version, unpacked from its wheel, and scripts run under it."""
+"""The previous version, unpacked from its wheel, and scripts run under it.
 
+Before the first release whose messages later versions promise to read (0.2.0), there is no wheel: then this version
+takes its place.
+"""
+
+import shutil
 import zipfile
 from pathlib import Path
 
-from tests.paths import python_path
+from tests.paths import ROOT, python_path
 
 HERE = Path(__file__).parent
-[WHEEL] = HERE.glob("trimtab-*.whl")
+WHEEL = next(HERE.glob("trimtab-*.whl"), None)
 SCRIPTS = HERE / "scripts"
-MESSAGES = ("commands", "decode", "handover", "intents", "local", "names", "placement", "report", "snapshot", "status")
-MOVED = {
-    **{f"trimtab_protocol.messages.{name}": f"trimtab_models.messages.{name}" for name in MESSAGES},
-    "trimtab_controller.kafka.chunks": "trimtab_controller.stream.chunks",
-    "trimtab_agent.engines.faust.agent_link": "trimtab_agent.engines.faust.link",
-    "trimtab_agent.engines.outcomes": "trimtab_agent.engines.faust.outcomes",
-}
-"""Module of this version that the scripts import -> where the previous version has it."""
 
 
 def unpack(folder: Path) -> Path:
-    """The packages of the previous version, to be put before this one's; the scripts find them by their new names."""
-    with zipfile.ZipFile(WHEEL) as wheel:
-        wheel.extractall(folder)
-    for new, old in MOVED.items():
-        module = folder.joinpath(*new.split(".")).with_suffix(".py")
-        module.parent.mkdir(parents=True, exist_ok=True)
-        for package in module.relative_to(folder).parents[:-1]:
-            (folder / package / "__init__.py").touch()
-        module.write_text(f"from {old} import *\n")
+    """The packages of the previous version, to be put before this one's."""
+    if WHEEL is not None:
+        with zipfile.ZipFile(WHEEL) as wheel:
+            wheel.extractall(folder)
+        return folder
+    for package in ROOT.glob("*/trimtab_*/__init__.py"):
+        ignored = shutil.ignore_patterns("__pycache__", "node_modules")
+        shutil.copytree(package.parent, folder / package.parent.name, ignore=ignored)
     return folder
 
 

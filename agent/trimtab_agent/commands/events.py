@@ -1,7 +1,10 @@
 """Events, actions and journal entries of the command machine."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
+from trimtab_protocol.messages.codec import MAX_INTEGER, Range, Text, Wire
 from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, KeyGroup, WorkerId
 
@@ -10,7 +13,7 @@ from trimtab_protocol.messages.names import AppId, CommandId, Epoch, KeyGroup, W
 class ProcessId:
     """A process.  `created` (seconds after boot) distinguishes it from a later process with the same pid."""
 
-    pid: int
+    pid: Annotated[int, Range(1, MAX_INTEGER)]
     created: float
 
 
@@ -28,7 +31,7 @@ class Kept:
 
     at: float
     crashes: int = 0
-    detail: str | None = None
+    detail: Annotated[str | None, Text(MAX_DETAIL)] = None
     given_up: bool = False
 
 
@@ -131,9 +134,15 @@ Event = (
 # --- entries: what must survive
 
 
+ENTRY = Wire(version=2)
+"""The version of every line of the journal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     """A command and the first answer to it (accepted, refused, expired or done)."""
+
+    WIRE: ClassVar[Wire] = ENTRY
 
     command: Command
     ack: Ack
@@ -143,6 +152,8 @@ class Admitted:
 class Acked:
     """A further answer to a command."""
 
+    WIRE: ClassVar[Wire] = ENTRY
+
     ack: Ack
 
 
@@ -150,13 +161,17 @@ class Acked:
 class Delivered:
     """The broker has stored an ack."""
 
-    command_id: CommandId
+    WIRE: ClassVar[Wire] = ENTRY
+
+    command_id: Annotated[CommandId, Text(64)]
     phase: Phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessNoted:
     """The process of a worker that the agent started or is stopping; None = ended."""
+
+    WIRE: ClassVar[Wire] = ENTRY
 
     worker: WorkerId
     process: ProcessId | None
@@ -166,6 +181,8 @@ class ProcessNoted:
 class KeptNoted:
     """What the agent knows of a worker that it keeps running; None = it no longer does."""
 
+    WIRE: ClassVar[Wire] = ENTRY
+
     worker: WorkerId
     kept: Kept | None
 
@@ -174,12 +191,16 @@ class KeptNoted:
 class EpochSeen:
     """The highest epoch seen in any command for this host."""
 
+    WIRE: ClassVar[Wire] = ENTRY
+
     epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damaged:
     """Entries before `at` (epoch seconds) were lost: commands issued until then may have been carried out."""
+
+    WIRE: ClassVar[Wire] = ENTRY
 
     at: float
 
@@ -188,12 +209,25 @@ class Damaged:
 class Position:
     """Next offset to read in one partition of the commands topic.  A re-created topic has another id."""
 
+    WIRE: ClassVar[Wire] = ENTRY
+
     topic_id: str
     partition: int
     offset: int
 
 
 Entry = Admitted | Acked | Delivered | ProcessNoted | KeptNoted | EpochSeen | Damaged | Position
+ENTRIES: Mapping[str, type[Entry]] = {
+    "admitted": Admitted,
+    "acked": Acked,
+    "delivered": Delivered,
+    "process": ProcessNoted,
+    "kept": KeptNoted,
+    "epoch": EpochSeen,
+    "damaged": Damaged,
+    "position": Position,
+}
+"""The classes of entries, by the member `entry` of a line."""
 
 
 # --- actions: what the driver must do, in this order

@@ -15,33 +15,27 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Annotated, ClassVar
 
-from trimtab_agent.commands.events import (
-    MAX_DETAIL,
-    Acked,
-    Admitted,
-    Damaged,
-    Delivered,
-    Entry,
-    EpochSeen,
-    Kept,
-    KeptNoted,
-    Position,
-    ProcessId,
-    ProcessNoted,
-)
-from trimtab_protocol.messages.commands import Phase, read_ack, read_command
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
-from trimtab_protocol.messages.names import CommandId, WorkerId, decode_epoch
+from trimtab_agent.commands.events import ENTRIES, ENTRY, Entry
+from trimtab_protocol.messages.codec import Text, Wire, chosen, decoded, encoded, tagged
+from trimtab_protocol.messages.decode import BadMessage, Fault
 
-VERSION = 2
 COMPACT_AT_BYTES = 4 * 1024 * 1024
 OWNER_ONLY = 0o600
 MAX_FAULTS = 1000
 """Number of broken lines after which the rest of the agent's journal is not read: little of it would be usable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The first line of a journal."""
+
+    WIRE: ClassVar[Wire] = ENTRY
+
+    journal: Annotated[str, Text(16)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,13 +169,12 @@ def checksum_in(line: bytes) -> bytes:
 
 def encode_line(entry: Entry, previous: bytes = b"") -> bytes:
     """The line of an entry, with its line end.  `previous` = checksum of the previous line."""
-    return _sealed(encode({"v": VERSION, **_document(entry)}), previous)
+    return _sealed(tagged(entry, "entry", ENTRIES), previous)
 
 
 def decode_line(line: bytes, previous: bytes = b"") -> Entry:
     """The entry of a line.  `previous` = checksum of the previous line.  Raises BadMessage."""
-    fields = _unsealed(line, previous)
-    return _read(fields.text("entry"), fields)
+    return chosen(_unsealed(line, previous), "entry", ENTRIES)
 
 
 def _is_whole(line: bytes, previous: bytes) -> bool:
@@ -194,94 +187,19 @@ def _is_whole(line: bytes, previous: bytes) -> bool:
 
 def _head() -> bytes:
     """The first line of a journal.  Its random name makes sure that lines of another journal do not fit."""
-    return _sealed(encode({"v": VERSION, "journal": secrets.token_hex(8)}), b"")
+    return _sealed(encoded(Head(journal=secrets.token_hex(8))), b"")
 
 
 def _check_head(line: bytes) -> None:
-    fields = _unsealed(line, b"")
-    fields.text("journal", limit=16)
+    decoded(_unsealed(line, b""), Head)
 
 
 def _sealed(body: bytes, previous: bytes) -> bytes:
     return b"%08x %b\n" % (zlib.crc32(body, zlib.crc32(previous)), body)
 
 
-def _unsealed(line: bytes, previous: bytes) -> Fields:
+def _unsealed(line: bytes, previous: bytes) -> bytes:
     checksum, _, body = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(body, zlib.crc32(previous)):
         raise BadMessage(Fault.MALFORMED, "", line[:40], "the checksum of this line and of the one before")
-    return parse(body, version=VERSION)
-
-
-def _document(entry: Entry) -> dict[str, Any]:
-    match entry:
-        case Admitted():
-            return {"entry": "admitted", "command": entry.command.document(), "ack": entry.ack.document()}
-        case Acked():
-            return {"entry": "acked", "ack": entry.ack.document()}
-        case Delivered():
-            return {"entry": "delivered", "command_id": entry.command_id, "phase": entry.phase}
-        case ProcessNoted():
-            process = entry.process
-            known = {"pid": process.pid, "created": process.created} if process else None
-            return {"entry": "process", "worker": entry.worker, "process": known}
-        case KeptNoted():
-            return {"entry": "kept", "worker": entry.worker, "kept": asdict(entry.kept) if entry.kept else None}
-        case EpochSeen():
-            return {"entry": "epoch", "epoch": list(entry.epoch)}
-        case Damaged():
-            return {"entry": "damaged", "at": entry.at}
-        case Position():
-            place = {"topic_id": entry.topic_id, "partition": entry.partition, "offset": entry.offset}
-            return {"entry": "position", **place}
-        case _:
-            assert_never(entry)
-
-
-def _read(kind: str, fields: Fields) -> Entry:
-    match kind:
-        case "admitted":
-            return Admitted(command=read_command(_nested(fields, "command")), ack=read_ack(_nested(fields, "ack")))
-        case "acked":
-            return Acked(ack=read_ack(_nested(fields, "ack")))
-        case "delivered":
-            command_id = CommandId(fields.text("command_id", limit=64))
-            return Delivered(command_id=command_id, phase=fields.choice("phase", Phase))
-        case "process":
-            worker = WorkerId(fields.name("worker"))
-            return ProcessNoted(worker=worker, process=fields.optional("process", lambda n: _process(fields.fields(n))))
-        case "kept":
-            worker = WorkerId(fields.name("worker"))
-            return KeptNoted(worker=worker, kept=fields.optional("kept", lambda name: _kept(fields.fields(name))))
-        case "epoch":
-            return EpochSeen(epoch=decode_epoch(fields.take("epoch"), "epoch"))
-        case "damaged":
-            return Damaged(at=fields.number("at"))
-        case "position":
-            return Position(
-                topic_id=fields.text("topic_id"),
-                partition=fields.integer("partition"),
-                offset=fields.integer("offset"),
-            )
-        case _:
-            raise BadMessage(Fault.RANGE, "entry", kind, "a kind of entry")
-
-
-def _process(fields: Fields) -> ProcessId:
-    return ProcessId(pid=fields.integer("pid", low=1), created=fields.number("created"))
-
-
-def _kept(fields: Fields) -> Kept:
-    return Kept(
-        at=fields.number("at"),
-        crashes=fields.integer("crashes"),
-        detail=fields.optional("detail", lambda name: fields.text(name, limit=MAX_DETAIL)),
-        given_up=fields.flag("given_up"),
-    )
-
-
-def _nested(fields: Fields, name: str) -> Fields:
-    """A message inside an entry, after a check of its version."""
-    inner = fields.fields(name)
-    inner.integer("v", low=1, high=1)
-    return inner
+    return body

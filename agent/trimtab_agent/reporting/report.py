@@ -122,7 +122,7 @@ def _left_out(row: WorkerSample, fault: str) -> WorkerSample:
     told = reason_text(f"what it sent was left out of the report: {fault}")
     return WorkerSample(
         worker=row.worker, app=row.app, state=row.state, capacity=row.capacity, cpu_s=None, marks=_partial(row),
-        reason=told, declared=row.declared,
+        reason=told, declared=row.declared, steering=False,
     )  # fmt: skip
 
 

@@ -140,6 +140,8 @@ def _away(worker: WorkerId, entry: _Worker, absent: Absences) -> WorkerSample:
         absence=absence,
         declared=entry.declared if absence and not entry.other_app else None,
         reason=_reason(PROTECTED if entry.protected else None, entry.difference, ending),
+        steering=False,
+        marks=(),
     )
 
 

@@ -17,9 +17,10 @@ from trimtab_controller.intents.maintenance import LONGEST_S
 from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.console_documents import ChangeDocument
-from trimtab_protocol.messages.decode import BadMessage, Fields, printable
+from trimtab_protocol.messages.codec import converted
+from trimtab_protocol.messages.decode import BadMessage, printable
 from trimtab_protocol.messages.intents import MAX_MOVES, MAX_WORKERS
-from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIORITY, Rule, RuleKind, read_rule
+from trimtab_protocol.messages.rules import MAX_PATTERN, MAX_PATTERNS, MAX_PRIORITY, Rule, RuleKind
 
 MAX_NAME, MAX_REASON, MAX_KEY, MAX_KEY_GROUP, MAX_RANGES_TEXT = 200, 2_000, 200, 500, 1_000
 
@@ -124,9 +125,9 @@ class RuleAsking(Asking):
     @property
     def rule(self) -> Rule:
         """The rule.  Raises Refusal."""
-        said = self.model_dump(mode="json", exclude={"reason", "dry_run"}, exclude_none=True)
+        said = self.model_dump(mode="json", exclude={"dry_run"}, exclude_none=True)
         try:
-            return read_rule(Fields(said, ""), self.reason)
+            return converted(said, Rule)
         except BadMessage as error:
             raise Refusal(Fault.INVALID, str(error)) from error
 

@@ -11,7 +11,8 @@ from trimtab_controller.cli import operator
 from trimtab_controller.cli.known import Target
 from trimtab_controller.cli.operator import DONE, console, print_json
 from trimtab_controller.kafka.events import follow_events, read_events
-from trimtab_protocol.messages.events import Event, EventKind, event_document
+from trimtab_protocol.messages.codec import document
+from trimtab_protocol.messages.events import Event, EventKind
 from trimtab_protocol.wording import local_time
 
 COLOURS = {EventKind.CONCERN: "yellow", EventKind.HOLD: "red", EventKind.INTENT: "cyan", EventKind.MOVE: "red"}
@@ -48,7 +49,7 @@ def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
 
 def _print(event: Event, args: argparse.Namespace, out: Console) -> None:
     if args.json:
-        print_json(event_document(event))
+        print_json({name: value for name, value in document(event).items() if name != "v"})
     else:
         out.print(line_of(event), soft_wrap=True)
 

@@ -21,8 +21,8 @@ from trimtab_controller.cli.operator import (
 )
 from trimtab_controller.cli.plans import look
 from trimtab_controller.intents import rules
-from trimtab_protocol.messages.decode import Fields
-from trimtab_protocol.messages.rules import LATEST_END, read_rule, rule_document
+from trimtab_protocol.messages.codec import converted, document
+from trimtab_protocol.messages.rules import LATEST_END, Rule
 from trimtab_protocol.messages.status_rules import RuleStatus
 
 
@@ -41,7 +41,7 @@ def run_add(args: argparse.Namespace, target: Target) -> int:
     if args.until is not None:
         seconds, from_now = args.until
         given["until"] = time.time() + seconds if from_now else seconds
-    rule = read_rule(Fields(given, ""), args.reason)  # before anybody waits for a broker
+    rule = converted({**given, "reason": args.reason}, Rule)  # before anybody waits for a broker
     known = asked_now(args, target)
     return carry_out(args, target, rules.add(known, rule, look(target)), dry_run=args.dry_run)
 
@@ -58,7 +58,7 @@ def run_list(args: argparse.Namespace, target: Target) -> int:
     if status is None or status.rules is None:
         raise CommandError("no controller has told its rules yet: one of 0.2.0 or newer must lead")
     if args.json:
-        print_json({"rules": [row.document for row in status.rules]})
+        print_json({"rules": [document(row) for row in status.rules]})
     elif status.rules:
         console().print(_table(status.rules))
     else:
@@ -76,7 +76,7 @@ def _table(rows: tuple[RuleStatus, ...]) -> Table:
     for name in ("rule", "kind", "about", "workers", "until", "by", "reason"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        rule, said = row.rule, rule_document(row.rule)
+        rule, said = row.rule, document(row.rule)
         about = " ".join(said[name] for name in ("app", "operator", "key_groups") if name in said) or "all"
         where = [each for name in ("workers", "hosts", "zones") for each in said.get(name, ())]
         where += [f"priority {rule.priority}"] if rule.priority else []

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 
 from trimtab_controller.decider.observing.demand import Blocked, WorkerDemand
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Annotated, ClassVar
 
+from trimtab_protocol.messages.codec import Most, Range, Wire, Written
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
 
@@ -23,6 +25,9 @@ MAX_APPS = 10_000
 """Apps of one journal entry, and apps with a limit of their own."""
 MAX_PAUSED_S = 1e9
 """The highest limit."""
+MAX_PAUSES = 1200
+"""Pauses of one app in the journal; a clock that was set back makes more of them than fit into the window."""
+Seconds = Annotated[float, Range(0.0, 1e12)]
 
 
 class Cause(StrEnum):
@@ -41,12 +46,26 @@ class Pauses:
     `measured_s` = of hand-overs or rebalances with `key_groups` key groups in all; `assumed_s` = what nobody measured.
     """
 
-    began_at: float
-    ended_at: float
-    measured_s: float = 0.0
-    key_groups: int = 0
-    assumed_s: float = 0.0
+    WIRE: ClassVar = Wire(row=True)
+
+    began_at: Seconds
+    ended_at: Seconds
+    measured_s: Seconds = 0.0
+    key_groups: Annotated[int, Range(0, 2**53)] = 0
+    assumed_s: Seconds = 0.0
     cause: Cause = Cause.MOVES
+
+
+@dataclass(frozen=True, slots=True)
+class PausesOfApp:
+    """What has paused in one app, as the journal has it."""
+
+    app: AppId
+    pauses: Annotated[tuple[Pauses, ...], Most(MAX_PAUSES)]
+
+
+def _rows(apps: Mapping[AppId, tuple[Pauses, ...]]) -> list[PausesOfApp]:
+    return [PausesOfApp(app, pauses[-MAX_PAUSES:]) for app, pauses in apps.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +79,14 @@ class Disruption:
 
     since: float | None = None
     seen_to: float | None = None
-    apps: Mapping[AppId, tuple[Pauses, ...]] = field(default_factory=dict)
+    apps: Annotated[
+        Mapping[AppId, tuple[Pauses, ...]],
+        Written(
+            Annotated[tuple[PausesOfApp, ...], Most(MAX_APPS)],
+            _rows,
+            lambda rows: {row.app: row.pauses for row in rows},
+        ),
+    ] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "apps", MappingProxyType(dict(self.apps)))

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from trimtab_controller.plan import PlanReason
+from trimtab_protocol.messages.codec import MAX_INTEGER, Most, Name, Range, Text, Wire
 from trimtab_protocol.messages.decode import Fields
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
+from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId
+from trimtab_protocol.messages.placement import MAX_MOVING
 
 GUARDED = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
 """The plans that the guard ends: those that the job can do without.  All others it only slows."""
@@ -57,7 +59,9 @@ def read_guard(fields: Fields) -> GuardSettings:
 class Moved:
     """A key group that the plan has moved."""
 
-    key_group: KeyGroup
+    WIRE: ClassVar = Wire(row=True)
+
+    key_group: KeyGroupName
     source: WorkerId
     target: WorkerId
 
@@ -72,13 +76,15 @@ class GuardStop:
     """
 
     app: AppId
-    plan: str
+    plan: Name
     at: float
     until: float
-    detail: str
-    times: int = 1
-    lags_s: Mapping[WorkerId, float] = field(default_factory=dict)
-    moves: tuple[Moved, ...] = ()
+    detail: Annotated[str, Text(4000)]
+    times: Annotated[int, Range(1, MAX_INTEGER)] = 1
+    lags_s: Annotated[Mapping[WorkerId, Annotated[float, Range(0.0, 1e12)]], Most(2 * MAX_MOVING)] = field(
+        default_factory=dict
+    )
+    moves: Annotated[tuple[Moved, ...], Most(MAX_MOVING)] = ()
     back_by: float | None = None
 
     def __post_init__(self) -> None:

@@ -1,8 +1,10 @@
 """What operators decide about, as parts of the execution state: plans that wait, and key groups that they moved."""
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from trimtab_controller.plan import Plan
+from trimtab_protocol.messages.codec import Inline, Name, Text
 from trimtab_protocol.messages.names import AppId, WorkerId
 
 
@@ -14,11 +16,11 @@ class Proposal:
     it is kept until `expires_at`, so that it is not proposed again at once.
     """
 
-    id: str
-    plan: Plan
+    id: Name
+    plan: Annotated[Plan, Inline()]
     at: float
     expires_at: float
-    rejected: str | None = None
+    rejected: Annotated[str | None, Text(4000)] = None
 
     @property
     def app(self) -> AppId:

@@ -4,13 +4,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Annotated
 
 from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.guarding import GuardStop
 from trimtab_controller.execution.proposal import HandMoved, Proposal
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
-from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.codec import Lenient, Most, Name, NotSent, Once, Text
+from trimtab_protocol.messages.commands import MAX_KEY_GROUPS, Command, CommandKind, Refusal
+from trimtab_protocol.messages.names import (
+    AppId,
+    CommandId,
+    Epoch,
+    HostId,
+    KeyGroup,
+    KeyGroupName,
+    OperatorId,
+    WorkerId,
+)
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 
@@ -27,6 +38,10 @@ class HandoverPhase(StrEnum):
     UNRESOLVED = "unresolved"  # the reports did not show an owner in time; the placement names the target
 
 
+MAX_ROWS = 100_000
+"""Rows of one array of the journal."""
+MAX_DETAIL = 100_000
+"""Characters of a detail in the journal."""
 IN_FLIGHT = frozenset({HandoverPhase.PREPARING, HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
 ENDED = frozenset({HandoverPhase.DONE, HandoverPhase.FAILED, HandoverPhase.UNRESOLVED})
 
@@ -39,13 +54,13 @@ class Handover:
     (epoch seconds) = earliest start while WAITING, time-out while in flight; None = none.  `pause_s` is measured by the
     new owner.  `lacking_bytes` = what the target has to restore because it has copies of the rest on its disk; None: it
     has none.  `priority` = the highest of its moves; those with the highest begin first.  `refusal` = the last one of
-    this attempt.  These three are not in the journal, since 0.1.0 would not read them: a new leader takes the target
-    for cold, keeps the order, and asks the reports.
+    this attempt.  These three are not in the journal: a new leader takes the target for cold, keeps the order, and asks
+    the reports.
     """
 
-    id: str
-    key_groups: tuple[KeyGroup, ...]
-    previous: tuple[Owners, ...]
+    id: Name
+    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Once()]
+    previous: Annotated[tuple[Annotated[Owners, Most(MAX_ROWS)], ...], Most(MAX_ROWS)]
     source: WorkerId
     target: WorkerId
     source_host: HostId
@@ -57,11 +72,11 @@ class Handover:
     wake_at: float | None = None
     prepare: Command | None = None
     release: Command | None = None
-    detail: str | None = None
+    detail: Annotated[str | None, Text(MAX_DETAIL)] = None
     pause_s: float | None = None
-    lacking_bytes: int | None = field(default=None, compare=False)
-    priority: int = field(default=0, compare=False)
-    refusal: Refusal | None = field(default=None, compare=False)
+    lacking_bytes: Annotated[int | None, NotSent()] = field(default=None, compare=False)
+    priority: Annotated[int, NotSent()] = field(default=0, compare=False)
+    refusal: Annotated[Refusal | None, NotSent()] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.key_groups or len(self.key_groups) != len(self.previous):
@@ -132,25 +147,24 @@ class Round:
     `ended_at` is None while it is in flight.  `stopped` = why the plan was ended early, in words: no hand-over of it
     begins or is tried again.  `lost`: the sources are lost, so that the hand-overs end when their targets are
     warm, and the consumer group makes these the owners.  `recovery` is None if its hand-overs begin as they are listed.
-    It is not in the journal, since 0.1.0 would not read that: a new leader schedules what is left.  `kind` None: an
-    older version began it.
+    It is not in the journal: a new leader schedules what is left.  `kind` None: another version began it.
     """
 
-    plan: str
+    plan: Name
     app: AppId
-    reason: str
-    status: str
+    reason: Annotated[str, Text(4000)]
+    status: Name
     fallback: bool
     before: float
     planned: float
     lower_bound: float
     started_at: float
-    handovers: tuple[Handover, ...]
+    handovers: Annotated[tuple[Handover, ...], Most(MAX_ROWS)]
     ended_at: float | None = None
-    stopped: str | None = None
+    stopped: Annotated[str | None, Text(4000)] = None
     lost: bool = False
-    recovery: Recovery | None = field(default=None, compare=False)
-    kind: PlanReason | None = field(default=None, compare=False)
+    recovery: Annotated[Recovery | None, NotSent()] = field(default=None, compare=False)
+    kind: Annotated[PlanReason | None, Lenient()] = field(default=None, compare=False)
 
     @property
     def ended(self) -> bool:
@@ -185,7 +199,7 @@ class Scaling:
     command: Command
     phase: ScalingPhase
     at: float
-    detail: str | None = None
+    detail: Annotated[str | None, Text(MAX_DETAIL)] = None
     times: int = 1
     refusal: Refusal | None = None
 
@@ -217,8 +231,8 @@ class SizeChange:
 class AppSize:
     """What the controller does to the size of an app: the workers that it drains for it, and its last changes."""
 
-    leaving: tuple[WorkerId, ...] = ()
-    changes: tuple[SizeChange, ...] = ()
+    leaving: Annotated[tuple[WorkerId, ...], Most(MAX_ROWS)] = ()
+    changes: Annotated[tuple[SizeChange, ...], Most(MAX_ROWS)] = ()
 
     @property
     def changed_at(self) -> float | None:

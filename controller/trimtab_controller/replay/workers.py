@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState

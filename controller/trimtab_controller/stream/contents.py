@@ -29,7 +29,7 @@ from trimtab_controller.stream.measures import (
     Kind,
 )
 from trimtab_controller.stream.rows import named, where
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.copies import Copy, largest
 from trimtab_protocol.messages.decode import MAX_NUMBER
 from trimtab_protocol.messages.key_group_table import LEVELS, KeyGroupBlock, KeyGroupTable

@@ -62,16 +62,6 @@ def texts_of(cls: type) -> dict[str, str]:
     return found
 
 
-def types_of(cls: type) -> dict[str, str]:
-    """The annotations of a class's members as the source writes them, by name; also those of the classes it extends."""
-    return {
-        each.target.id: ast.unparse(each.annotation)
-        for _, node in _classes(cls)
-        for each in node.body
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
-    }
-
-
 def _classes(cls: type) -> Iterator[tuple[Path, ast.ClassDef]]:
     """The sources of the dataclasses that a class extends, and its own last; of an enum only its own."""
     for each in reversed(cls.__mro__):

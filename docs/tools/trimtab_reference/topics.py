@@ -4,9 +4,11 @@ import dataclasses
 import enum
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import NoneType, UnionType
+from typing import Annotated, Any, NewType, Union, get_args, get_origin
 
 from trimtab_controller.decider.forecast import history as demand_history
 from trimtab_controller.execution import journal
@@ -23,10 +25,11 @@ from trimtab_protocol.messages import (
     status,
     taken_back,
 )
+from trimtab_protocol.messages.codec import NAME, Columns, Member, Most, Range, Text, Wire, Written, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import amount, code, plain, source_link, table
-from trimtab_reference.source import Undocumented, texts_of, types_of
+from trimtab_reference.source import Undocumented, texts_of
 
 CLUSTER = "CLUSTER"
 IN_DEPTH = {"intents", "status", "events"}
@@ -38,7 +41,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "commands": (commands.Command,),
     "acks": (commands.Ack, host_keys.EnrollmentRequest),
     "handover": (handover.HandoverRecord,),
-    "journal": (journal.JournalEntry, demand_history.DemandRecord),
+    "journal": (journal.EntryRecord, demand_history.DemandRecord),
     "intents": (
         intents.Drain,
         intents.Pause,
@@ -59,21 +62,6 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "events": (events.Event, events.EventKind),
     "keys": (host_keys.HostKeys,),
 }
-MODULES: tuple[ModuleType, ...] = (
-    commands,
-    demand_history,
-    events,
-    handover,
-    host_keys,
-    intents,
-    journal,
-    placement,
-    placement_parts,
-    report,
-    snapshot,
-    status,
-    taken_back,
-)
 RULE = re.compile(r"(?P<writers>.+) -> (?P<readers>[^.]+)\. Key: (?P<key>[^.]+)\. (?P<contents>.+)", re.DOTALL)
 """The docstring of every topic in `Topics`."""
 
@@ -84,9 +72,10 @@ def render() -> str:
     parts = [
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
-        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields "
-        "are listed as the code has them, with `?` where they may be missing; what is nested in them is shown for "
-        "intents, status and events. The JSON form is what `document()` or the module's encoder writes.",
+        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields are "
+        "listed by their keys. What has `?` may be absent or null; it is not written where it has its default. Whole "
+        "numbers and numbers are 0 or more where nothing else is said; names have letters, digits, `.`, `_` and `-`, "
+        "at most 200 characters. What is nested in messages is shown for intents, status and events.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",
@@ -122,7 +111,7 @@ def _settings(settings: TopicSettings) -> tuple[str, ...]:
     return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
 
 
-def _message(cls: type, shown: list[type], *, nested: bool = True) -> Iterator[str]:
+def _message(cls: type, shown: list[type], *, nested: bool) -> Iterator[str]:
     """The fields of a message and, if `nested`, of what is nested in it; each class once on the page."""
     waiting = [cls]
     while waiting:
@@ -144,29 +133,92 @@ def _class(cls: type) -> Iterator[str]:
     if issubclass(cls, enum.Enum):
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
-    assert dataclasses.is_dataclass(cls)
-    types = types_of(cls)
-    lines = [_field(each, types[each.name], texts.get(each.name, "")) for each in dataclasses.fields(cls)]
+    lines = [_field(member, texts.get(member.name, "")) for member in members(cls)]
     yield "\n".join(["```", *lines, "```"])
 
 
-def _field(field: "dataclasses.Field[object]", type_: str, text: str) -> str:
-    """As the code has it; a question mark behind the name of what may be missing."""
-    missing = dataclasses.MISSING
-    needed = field.default is missing and field.default_factory is missing and "None" not in type_
-    mark, type_ = "" if needed else "?", type_.removesuffix(" | None")
-    return f"{field.name}{mark}: {type_}" + (f"  # {text}" if text else "")
+def _field(member: Member, text: str) -> str:
+    """Its keys and what JSON has for it; a question mark behind the keys of what may be missing."""
+    mark = "" if member.default is dataclasses.MISSING else "?"
+    described = _spread(member) if member.spread is not None else _described(member.kind)
+    named = "" if member.keys == (member.name,) else f"  ({member.name.replace('_', ' ')})"
+    return f"{', '.join(member.keys)}{mark}: {described}{named}" + (f"  # {text}" if text else "")
+
+
+def _spread(member: Member) -> str:
+    """What stands under the several keys of a field."""
+    if isinstance(member.spread, Columns):
+        return f"an array of each quantity, 1 to {member.spread.most:,} elements"
+    kind, _ = _declared(member.kind)
+    return f"the fields of {kind.__name__}" if dataclasses.is_dataclass(kind) else "the members of one value"
+
+
+def _described(kind: Any, outer: tuple[Any, ...] = ()) -> str:
+    """What JSON has for a declared type, and its limits; `outer` = the rules of the array in which it stands."""
+    bare, rules = _declared(kind)
+    rule = {type(each): each for each in (*outer, *rules)}
+    origin, arguments = get_origin(bare), get_args(bare)
+    if Written in rule:
+        return _described(rule[Written].kind)
+    if origin in (tuple, list, Sequence) and (origin is not tuple or arguments[-1] is ...):
+        limits = tuple(each for each in rules if isinstance(each, Range | Text))
+        return f"array of {_described(arguments[0], limits)}{_most(rule)}"
+    if origin is tuple:
+        return f"[{', '.join(map(_described, arguments))}]"
+    if origin is Mapping:
+        return f"object: name -> {_described(arguments[1])}{_most(rule)}"
+    if bare is array:
+        return f"array of numbers{_most(rule)}"
+    if isinstance(bare, NewType) or rule.get(Text) == NAME:
+        return "name"
+    if bare is str:
+        return f"text, at most {rule[Text].most if Text in rule else 1000} characters"
+    if bare in (int, float):
+        word = "whole number" if bare is int else "number"
+        return f"{word}, {rule[Range].low:g} to {rule[Range].high:g}" if Range in rule else word
+    if bare is Any:
+        return "any"
+    if bare is bool:
+        return "true or false"
+    if issubclass(bare, tuple):
+        return f"[{', '.join(bare._fields)}]"
+    row = getattr(bare, "WIRE", Wire()).row
+    return f"[{', '.join(member.name for member in members(bare))}]" if row else bare.__name__
+
+
+def _most(rule: Mapping[type, Any]) -> str:
+    return f", at most {rule[Most].count:,}" if Most in rule else ""
+
+
+def _declared(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type without its rules and without None, and the rules."""
+    if get_origin(kind) is Annotated:
+        bare, rules = _declared(get_args(kind)[0])
+        return bare, (*kind.__metadata__, *rules)
+    if get_origin(kind) in (Union, UnionType):
+        return _declared(next(each for each in get_args(kind) if each is not NoneType))
+    return kind, ()
 
 
 def _nested(cls: type) -> list[type]:
     """The classes of ours that the fields of a message name."""
     if issubclass(cls, enum.Enum):
         return []
-    words = [word for type_ in types_of(cls).values() for word in re.findall(r"[A-Z]\w+", type_)]
-    found = [getattr(module, word) for word in words for module in MODULES if hasattr(module, word)]
-    return list(dict.fromkeys(each for each in found if inspect.isclass(each) and _is_shown(each)))
+    return list(dict.fromkeys(each for member in members(cls) for each in _classes_in(member.kind)))
+
+
+def _classes_in(kind: Any) -> Iterator[type]:
+    bare, rules = _declared(kind)
+    written = next((each.kind for each in rules if isinstance(each, Written)), None)
+    if written is not None:
+        yield from _classes_in(written)
+    elif get_args(bare):
+        for each in get_args(bare):
+            yield from _classes_in(each)
+    elif inspect.isclass(bare) and _is_shown(bare):
+        yield bare
 
 
 def _is_shown(cls: type) -> bool:
-    path = Path(inspect.getfile(cls))
+    path = Path(inspect.getfile(cls)) if cls.__module__ != "builtins" else Path()
     return path.is_relative_to(ROOT) and (dataclasses.is_dataclass(cls) or issubclass(cls, enum.Enum))

@@ -7,19 +7,11 @@ epoch (an agent refuses one older than it has seen), a deadline and, for hand-ov
 import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
-from trimtab_protocol.messages.names import (
-    AppId,
-    CommandId,
-    Epoch,
-    HostId,
-    KeyGroup,
-    WorkerId,
-    decode_epoch,
-    parse_key_group,
-)
+from trimtab_protocol.messages.codec import Most, Name, Once, Range, Text, Wire, decoded, encoded
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroupName, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT
 
 VERSION = 1
@@ -54,7 +46,9 @@ class Command:
     `owning` (stop only): the worker may own key groups.  It ends in order, and the group gives these to other workers.
     """
 
-    cluster: str
+    WIRE: ClassVar = Wire(version=VERSION, derived=("id",))
+
+    cluster: Name
     kind: CommandKind
     epoch: Epoch
     host: HostId
@@ -62,8 +56,8 @@ class Command:
     app: AppId | None
     issued_at: float
     deadline: float
-    handover: str | None = None
-    key_groups: tuple[KeyGroup, ...] = ()
+    handover: Name | None = None
+    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Once()] = ()
     source: WorkerId | None = None
     target: WorkerId | None = None
     generation: int | None = None
@@ -90,75 +84,15 @@ class Command:
         parts += sorted(str(key_group) for key_group in self.key_groups)
         return CommandId(hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32])
 
-    def document(self) -> dict[str, Any]:
-        """The message as JSON types.  `owning` is left out where it is false, since 0.1.0 does not know it."""
-        return {
-            "v": VERSION,
-            "id": self.id,
-            "cluster": self.cluster,
-            "kind": self.kind,
-            "epoch": list(self.epoch),
-            "host": self.host,
-            "worker": self.worker,
-            "app": self.app,
-            "issued_at": self.issued_at,
-            "deadline": self.deadline,
-            "handover": self.handover,
-            "key_groups": [str(key_group) for key_group in self.key_groups],
-            "source": self.source,
-            "target": self.target,
-            "generation": self.generation,
-        } | ({"owning": True} if self.owning else {})
-
 
 def encode_command(command: Command) -> bytes:
     """The message as bytes."""
-    return encode(command.document())
+    return encoded(command)
 
 
 def decode_command(payload: bytes | None) -> Command:
     """The command in these bytes; raises BadMessage, also when its id is not the hash of its content."""
-    return read_command(parse(payload, version=VERSION))
-
-
-def read_command(fields: Fields) -> Command:
-    """The command in these fields, whose version has been checked."""
-    claimed = fields.text("id", limit=64)
-    app = fields.optional("app", fields.name)
-    source = fields.optional("source", fields.name)
-    target = fields.optional("target", fields.name)
-    command = Command(
-        cluster=fields.name("cluster"),
-        kind=fields.choice("kind", CommandKind),
-        epoch=decode_epoch(fields.take("epoch"), "epoch"),
-        host=HostId(fields.name("host")),
-        worker=WorkerId(fields.name("worker")),
-        app=AppId(app) if app else None,
-        issued_at=fields.number("issued_at"),
-        deadline=fields.number("deadline"),
-        handover=fields.optional("handover", fields.name),
-        key_groups=read_key_groups(fields, "key_groups"),
-        source=WorkerId(source) if source else None,
-        target=WorkerId(target) if target else None,
-        generation=fields.optional("generation", fields.integer),
-        owning=fields.optional("owning", fields.flag) or False,
-    )
-    if claimed != command.id:
-        raise BadMessage(Fault.RANGE, "id", claimed, f"{command.id}, the hash of the content")
-    return command
-
-
-def read_key_groups(fields: Fields, name: str) -> tuple[KeyGroup, ...]:
-    """The key groups in an array of their names; raises BadMessage when one occurs twice."""
-    found: dict[KeyGroup, None] = {}
-    for path, value in fields.items(name, limit=MAX_KEY_GROUPS):
-        if not isinstance(value, str):
-            raise BadMessage(Fault.TYPE, path, value, "app/operator/partition")
-        key_group = parse_key_group(value, path)
-        if key_group in found:
-            raise BadMessage(Fault.RANGE, path, value, "each key group once")
-        found[key_group] = None
-    return tuple(found)
+    return decoded(payload, Command)
 
 
 class Phase(StrEnum):
@@ -213,22 +147,24 @@ class Ack:
     process. None = unknown or not applicable.
     """
 
-    cluster: str
-    command_id: CommandId
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_ACK_BYTES)
+
+    cluster: Name
+    command_id: Annotated[CommandId, Text(64)]
     epoch: Epoch
     kind: CommandKind
     host: HostId
     worker: WorkerId
     phase: Phase
     at: float
-    handover: str | None = None
+    handover: Name | None = None
     refusal: Refusal | None = None
-    detail: str | None = None
+    detail: Annotated[str | None, Text(4000)] = None
     generation: int | None = None
     lag_records: int | None = None
-    state_bytes: int | None = None
+    state_bytes: Annotated[int | None, Range(0, MAX_COUNT)] = None
     pause_s: float | None = None
-    exit_code: int | None = None
+    exit_code: Annotated[int | None, Range(-255, 255)] = None
 
     def __post_init__(self) -> None:
         if (self.refusal is not None) != (self.phase is Phase.REFUSED):
@@ -250,56 +186,12 @@ class Ack:
             **told,
         )
 
-    def document(self) -> dict[str, Any]:
-        """The message as JSON types."""
-        return {
-            "v": VERSION,
-            "cluster": self.cluster,
-            "command_id": self.command_id,
-            "epoch": list(self.epoch),
-            "kind": self.kind,
-            "host": self.host,
-            "worker": self.worker,
-            "phase": self.phase,
-            "at": self.at,
-            "handover": self.handover,
-            "refusal": self.refusal,
-            "detail": self.detail,
-            "generation": self.generation,
-            "lag_records": self.lag_records,
-            "state_bytes": self.state_bytes,
-            "pause_s": self.pause_s,
-            "exit_code": self.exit_code,
-        }
-
 
 def encode_ack(ack: Ack) -> bytes:
     """The message as bytes."""
-    return encode(ack.document())
+    return encoded(ack)
 
 
 def decode_ack(payload: bytes | None) -> Ack:
     """The ack in these bytes; raises BadMessage."""
-    return read_ack(parse(payload, version=VERSION, limit=MAX_ACK_BYTES))
-
-
-def read_ack(fields: Fields) -> Ack:
-    """The ack in these fields, whose version has been checked."""
-    return Ack(
-        cluster=fields.name("cluster"),
-        command_id=CommandId(fields.text("command_id", limit=64)),
-        epoch=decode_epoch(fields.take("epoch"), "epoch"),
-        kind=fields.choice("kind", CommandKind),
-        host=HostId(fields.name("host")),
-        worker=WorkerId(fields.name("worker")),
-        phase=fields.choice("phase", Phase),
-        at=fields.number("at"),
-        handover=fields.optional("handover", fields.name),
-        refusal=fields.optional("refusal", lambda name: fields.choice(name, Refusal)),
-        detail=fields.optional("detail", lambda name: fields.text(name, limit=4000)),
-        generation=fields.optional("generation", fields.integer),
-        lag_records=fields.optional("lag_records", fields.integer),
-        state_bytes=fields.optional("state_bytes", lambda name: fields.integer(name, high=MAX_COUNT)),
-        pause_s=fields.optional("pause_s", fields.number),
-        exit_code=fields.optional("exit_code", lambda name: fields.integer(name, low=-255, high=255)),
-    )
+    return decoded(payload, Ack)

@@ -61,6 +61,12 @@ class Fault(StrEnum):
     FLOODING = "flooding"  # the sender exceeds its rate limit; the message was not read
 
 
+class Shown(str):
+    """What was found, in the words of an error: of another `BadMessage`, which tells only a part of the path."""
+
+    __slots__ = ()
+
+
 class BadMessage(ValueError):
     """A message or file cannot be used; nothing of it is.
 
@@ -71,10 +77,11 @@ class BadMessage(ValueError):
     def __init__(self, fault: Fault, path: str, found: object, expected: str) -> None:
         self.fault = fault
         self.path = path
-        self.found = type_of(found) if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten(found)
+        told = type_of if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten
+        self.found = found if isinstance(found, Shown) else Shown(told(found))
         self.expected = expected
-        told = "missing" if fault is Fault.MISSING and found == NOTHING else f"found {self.found}"
-        super().__init__(f"{path or '$'}: {told}, expected {expected}")
+        missing = "missing" if fault is Fault.MISSING and found == NOTHING else f"found {self.found}"
+        super().__init__(f"{path or '$'}: {missing}, expected {expected}")
 
 
 def shorten(value: object, limit: int = 80) -> str:
@@ -120,18 +127,23 @@ def encode(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=False).encode()
 
 
-def parse(payload: bytes | None, *, version: int | tuple[int, ...], limit: int = MAX_MESSAGE_BYTES) -> "Fields":
-    """The fields of a JSON object whose `v` is `version`, or one of them; raises BadMessage."""
+def parsed(payload: bytes | None, limit: int) -> Any:
+    """The JSON types in these bytes of UTF-8: no repeated key, no NaN.  Raises BadMessage."""
     if payload is None:
         raise BadMessage(Fault.MALFORMED, "", None, "a JSON object")
     if len(payload) > limit:
         raise BadMessage(Fault.OVERSIZED, "", f"{len(payload)} bytes", f"at most {limit} bytes")
-    try:
-        document = json.loads(payload, parse_constant=_refuse_constant, object_pairs_hook=_unique_object)
+    try:  # `loads` itself would take UTF-16 too, which the stream's parser does not
+        return json.loads(payload.decode(), parse_constant=_refuse_constant, object_pairs_hook=_unique_object)
     except BadMessage:
         raise
     except (ValueError, RecursionError) as exc:
         raise BadMessage(Fault.MALFORMED, "", payload[:40], f"JSON ({exc.__class__.__name__})") from exc
+
+
+def parse(payload: bytes | None, *, version: int | tuple[int, ...], limit: int = MAX_MESSAGE_BYTES) -> "Fields":
+    """The fields of a JSON object whose `v` is `version`, or one of them; raises BadMessage."""
+    document = parsed(payload, limit)
     fields = Fields(document, "")
     found, known = fields.take("v"), (version,) if isinstance(version, int) else version
     expected = " or ".join(map(str, known))

@@ -7,14 +7,14 @@ with the same `id`: the order of an operator is told again where the last status
 Loads are in percent of the worker's capacity, load distances in percentage points (pp), times in epoch seconds.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.decode import BadMessage, Fields, check_text, encode, parse
-from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
-from trimtab_protocol.messages.rules import Rule, read_rule, rule_document
+from trimtab_protocol.messages.codec import Most, Name, Text, Wire, Written, converted, decoded, document, encoded
+from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId
+from trimtab_protocol.messages.rules import Rule
 
 VERSION = 1
 INTENT_ENDED = "/ended"
@@ -27,7 +27,6 @@ MAX_LOADS = 1_000
 """Workers whose loads one event lists: those that differ most."""
 MAX_TEXT = 4_000
 """Characters of an event's text."""
-T = TypeVar("T")
 
 
 class EventKind(StrEnum):
@@ -67,13 +66,13 @@ class EventMove:
     nearer to the mean load then than without it; None: not known, or not asked (of a drain, for example).
     """
 
-    key_group: KeyGroup
+    key_group: KeyGroupName
     source: WorkerId
     target: WorkerId
-    why: str | None = None
-    warm: str | None = None
+    why: Name | None = None
+    warm: Name | None = None
     load_pct: float | None = None
-    outcome: str | None = None
+    outcome: Name | None = None
     pause_s: float | None = None
     measured_pct: float | None = None
     paid: bool | None = None
@@ -93,10 +92,18 @@ class EventLoad:
 class EventNext:
     """The best single move after a plan, and the `load_distance` that it would lead to; no hosts' limits forbid it."""
 
-    key_group: KeyGroup
+    key_group: KeyGroupName
     source: WorkerId
     target: WorkerId
     load_distance: float
+
+
+def _known_rule(found: Any) -> Rule | None:
+    """The rule; None if it is one of a later version."""
+    try:
+        return converted(found, Rule)
+    except BadMessage:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,27 +120,29 @@ class Event:
     Of an operator's rule that is added: the `rule`, as in controller.toml; `until` in epoch seconds.
     """
 
-    id: str
-    cluster: str
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_EVENT_BYTES)
+
+    id: Annotated[str, Text(300)]
+    cluster: Name
     at: float
-    kind: str
-    phase: str
-    text: str
-    reason: str | None = None
+    kind: Name
+    phase: Name
+    text: Annotated[str, Text(MAX_TEXT)]
+    reason: Name | None = None
     app: AppId | None = None
-    plan: str | None = None
+    plan: Name | None = None
     worker: WorkerId | None = None
-    by: str | None = None
+    by: Annotated[str | None, Text(200)] = None
     before: float | None = None
     planned: float | None = None
     lower_bound: float | None = None
     measured: float | None = None
     mean_load: float | None = None
-    moves: tuple[EventMove, ...] = ()
+    moves: Annotated[tuple[EventMove, ...], Most(MAX_MOVES)] = ()
     moves_total: int | None = None
-    loads: tuple[EventLoad, ...] = ()
+    loads: Annotated[tuple[EventLoad, ...], Most(MAX_LOADS)] = ()
     next: EventNext | None = None
-    rule: Rule | None = None
+    rule: Annotated[Rule | None, Written(Any, document, _known_rule)] = None
 
 
 def intent_event_id(key: str, at: float) -> str:
@@ -141,106 +150,12 @@ def intent_event_id(key: str, at: float) -> str:
     return f"intent/{key}/{at:.3f}"
 
 
-def event_document(event: Event) -> dict[str, Any]:
-    """The fields as JSON types, without those that are empty."""
-    known = {each.name: getattr(event, each.name) for each in fields(event)}
-    return {
-        **{name: value for name, value in known.items() if value is not None and value != ()},
-        **({"moves": [_row(row) for row in event.moves]} if event.moves else {}),
-        **({"loads": [_row(row) for row in event.loads]} if event.loads else {}),
-        **({"next": _row(event.next)} if event.next else {}),
-        **({"rule": {**rule_document(event.rule), "reason": event.rule.reason}} if event.rule else {}),
-    }
-
-
-def _row(row: EventMove | EventLoad | EventNext) -> dict[str, Any]:
-    """A nested row."""
-    found = {name: value for name, value in asdict(row).items() if value is not None}
-    named = getattr(row, "key_group", None)
-    return found if named is None else {**found, "key_group": str(named)}
-
-
 def encode_event(event: Event) -> bytes:
     """The message as bytes; one that is too large goes without its moves and loads."""
-    value = encode({"v": VERSION, **event_document(event)})
-    if len(value) <= MAX_EVENT_BYTES:
-        return value
-    short = {name: each for name, each in event_document(event).items() if name not in ("moves", "loads")}
-    return encode({"v": VERSION, **short})
+    value = encoded(event)
+    return value if len(value) <= MAX_EVENT_BYTES else encoded(replace(event, moves=(), loads=()))
 
 
 def decode_event(payload: bytes | None) -> Event:
     """An event from the wire; raises BadMessage."""
-    row = parse(payload, version=VERSION, limit=MAX_EVENT_BYTES)
-    app, worker = row.optional("app", row.name), row.optional("worker", row.name)
-    return Event(
-        id=row.text("id", limit=300),
-        cluster=row.name("cluster"),
-        at=row.number("at"),
-        kind=row.name("kind"),
-        phase=row.name("phase"),
-        text=row.text("text", limit=MAX_TEXT),
-        reason=row.optional("reason", row.name),
-        app=AppId(app) if app else None,
-        plan=row.optional("plan", row.name),
-        worker=WorkerId(worker) if worker else None,
-        by=row.optional("by", lambda name: row.text(name, limit=200)),
-        before=row.optional("before", row.number),
-        planned=row.optional("planned", row.number),
-        lower_bound=row.optional("lower_bound", row.number),
-        measured=row.optional("measured", row.number),
-        mean_load=row.optional("mean_load", row.number),
-        moves=_rows(row, "moves", MAX_MOVES, _read_move),
-        moves_total=row.optional("moves_total", row.integer),
-        loads=_rows(row, "loads", MAX_LOADS, _read_load),
-        next=row.optional("next", lambda name: _read_next(row.fields(name))),
-        rule=row.optional("rule", lambda name: _known_rule(row.fields(name))),
-    )
-
-
-def _known_rule(row: Fields) -> Rule | None:
-    """The rule; None if it is one of a later version."""
-    try:
-        return read_rule(row)
-    except BadMessage:
-        return None
-
-
-def _rows(row: Fields, name: str, limit: int, read: Callable[[Fields], T]) -> tuple[T, ...]:
-    return row.optional(name, lambda each: tuple(read(found) for found in row.objects(each, limit=limit))) or ()
-
-
-def _read_move(row: Fields) -> EventMove:
-    return EventMove(
-        **_ends(row),
-        why=row.optional("why", row.name),
-        warm=row.optional("warm", row.name),
-        load_pct=row.optional("load_pct", row.number),
-        outcome=row.optional("outcome", row.name),
-        pause_s=row.optional("pause_s", row.number),
-        measured_pct=row.optional("measured_pct", row.number),
-        paid=row.optional("paid", row.flag),
-    )
-
-
-def _read_next(row: Fields) -> EventNext:
-    return EventNext(**_ends(row), load_distance=row.number("load_distance"))
-
-
-def _ends(row: Fields) -> Mapping[str, Any]:
-    """Key group, source and target of a move."""
-    text = check_text(row.take("key_group"), row.at("key_group"), 500)
-    return {
-        "key_group": parse_key_group(text, row.at("key_group")),
-        "source": WorkerId(row.name("source")),
-        "target": WorkerId(row.name("target")),
-    }
-
-
-def _read_load(row: Fields) -> EventLoad:
-    return EventLoad(
-        worker=WorkerId(row.name("worker")),
-        before=row.optional("before", row.number),
-        planned=row.optional("planned", row.number),
-        measured=row.optional("measured", row.number),
-    )
+    return decoded(payload, Event)

@@ -10,13 +10,15 @@ import binascii
 import hashlib
 import hmac
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text, encode, parse
+from trimtab_protocol.messages.codec import Most, Name, Text, Wire, Written, decoded, encoded
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId
 
 VERSION = 1
 KEY_BYTES = 32
-PROOF_BYTES = 32
+"""Bytes of a key, and of a proof."""
 MAX_KEYS = 2
 """Keys of a host: the present one and, while it is being changed, the one before."""
 MAX_RECORD_BYTES = 10_000
@@ -26,6 +28,24 @@ REQUEST_HEADER = "trimtab-enrollment"
 REQUEST_DOMAIN = b"trimtab-enrollment-v1"
 
 
+def _text_of(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _read_bytes(text: str) -> bytes:
+    try:
+        found = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        found = b""
+    if len(found) != KEY_BYTES or _text_of(found) != text:
+        raise BadMessage(Fault.RANGE, "", text, f"{KEY_BYTES} bytes in base64")
+    return found
+
+
+Bytes = Annotated[bytes, Written(Annotated[str, Text(100)], _text_of, _read_bytes)]
+"""32 bytes, in messages in base64."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKeys:
     """The public Ed25519 keys of a host, 32 bytes each, newest first; none: the host is revoked.
@@ -33,11 +53,13 @@ class HostKeys:
     `at` = when this was decided (epoch seconds), `by` = who did.
     """
 
-    cluster: str
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_RECORD_BYTES)
+
+    cluster: Name
     host: HostId
-    keys: tuple[bytes, ...]
+    keys: Annotated[tuple[Bytes, ...], Most(MAX_KEYS)]
     at: float
-    by: str
+    by: Annotated[str, Text(200)]
 
     def __post_init__(self) -> None:
         if len(self.keys) > MAX_KEYS or len(set(self.keys)) != len(self.keys):
@@ -51,10 +73,12 @@ class HostKeys:
 class EnrollmentRequest:
     """A host asks that `key` (32 bytes) become its public key; `proof` = that it knows the token."""
 
-    cluster: str
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_RECORD_BYTES)
+
+    cluster: Name
     host: HostId
-    key: bytes
-    proof: bytes
+    key: Bytes
+    proof: Bytes
 
     def is_proven_by(self, token: str) -> bool:
         """Whether the sender knew this token."""
@@ -70,57 +94,28 @@ def proof_of(token: str, cluster: str, host: HostId, key: bytes) -> bytes:
 
 def encode_host_keys(record: HostKeys) -> bytes:
     """The message as bytes."""
-    keys = [_text_of(key) for key in record.keys]
-    document = {"v": VERSION, "cluster": record.cluster, "host": record.host, "keys": keys}
-    return encode(document | {"at": record.at, "by": record.by})
+    return encoded(record)
 
 
 def decode_host_keys(key: bytes | None, payload: bytes | None) -> HostKeys:
     """The keys in a record with this key; raises BadMessage."""
-    fields = parse(payload, version=VERSION, limit=MAX_RECORD_BYTES)
-    return HostKeys(
-        cluster=fields.name("cluster"),
-        host=_read_host(fields, key),
-        keys=tuple(_read_bytes(value, path, KEY_BYTES) for path, value in fields.items("keys", limit=MAX_KEYS)),
-        at=fields.number("at"),
-        by=fields.text("by", limit=200),
-    )
+    found = decoded(payload, HostKeys)
+    _check_key(key, found.host)
+    return found
 
 
 def encode_request(request: EnrollmentRequest) -> bytes:
     """The message as bytes."""
-    document = {"v": VERSION, "cluster": request.cluster, "host": request.host}
-    return encode(document | {"key": _text_of(request.key), "proof": _text_of(request.proof)})
+    return encoded(request)
 
 
 def decode_request(key: bytes | None, payload: bytes | None) -> EnrollmentRequest:
     """The request in a record with this key; raises BadMessage."""
-    fields = parse(payload, version=VERSION, limit=MAX_RECORD_BYTES)
-    return EnrollmentRequest(
-        cluster=fields.name("cluster"),
-        host=_read_host(fields, key),
-        key=_read_bytes(fields.text("key"), "key", KEY_BYTES),
-        proof=_read_bytes(fields.text("proof"), "proof", PROOF_BYTES),
-    )
+    found = decoded(payload, EnrollmentRequest)
+    _check_key(key, found.host)
+    return found
 
 
-def _read_host(fields: Fields, key: bytes | None) -> HostId:
-    host = fields.name("host")
+def _check_key(key: bytes | None, host: HostId) -> None:
     if key != host.encode():
         raise BadMessage(Fault.RANGE, "host", host, "the record's key")
-    return HostId(host)
-
-
-def _text_of(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _read_bytes(value: object, path: str, size: int) -> bytes:
-    text = check_text(value, path, 100)
-    try:
-        found = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != size or _text_of(found) != text:
-        raise BadMessage(Fault.RANGE, path, text, f"{size} bytes in base64")
-    return found

@@ -7,12 +7,27 @@ Intents state what should be, not what to do, so they survive restarts of the co
 """
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.columns import read_names
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_name, encode, parse
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId, parse_key_group
-from trimtab_protocol.messages.rules import MAX_REASON, Rule, read_rule, rule_document
+from trimtab_protocol.messages.codec import (
+    Key,
+    Most,
+    Name,
+    Once,
+    Range,
+    Text,
+    Wire,
+    Written,
+    converted,
+    document,
+    encoded,
+    versioned,
+)
+from trimtab_protocol.messages.decode import BadMessage, Fault
+from trimtab_protocol.messages.names import AppId, HostId, KeyGroupName, WorkerId
+from trimtab_protocol.messages.rules import MAX_REASON, Rule
 
 VERSION = 1
 PAUSE_KEY = "pause"
@@ -32,11 +47,13 @@ MAX_BYTES = 500_000
 class Said:
     """What all intents have."""
 
-    by: str
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES)
+
+    by: Annotated[str, Text(200)]
     """Who wrote it."""
     at: float
     """When (epoch seconds)."""
-    reason: str
+    reason: Annotated[str, Text(MAX_REASON)]
     """Why; the status shows it."""
 
 
@@ -80,7 +97,14 @@ class Stop(Said):
     Hand-overs that are released are finished, all others are abandoned.
     """
 
-    app: AppId | None
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES, derived=("stop_all",))
+
+    app: Annotated[AppId | None, Key("stop_app")]
+
+    @property
+    def stop_all(self) -> str | None:
+        """What says on the wire that it is about all apps."""
+        return ALL if self.app is None else None
 
     @property
     def key(self) -> str:
@@ -92,7 +116,7 @@ class Stop(Said):
 class AcceptJournal(Said):
     """End the hold with this id, and no other: go on without the content of the journal."""
 
-    hold: str
+    hold: Name
 
     @property
     def key(self) -> str:
@@ -104,7 +128,7 @@ class AcceptJournal(Said):
 class ForgetApp(Said):
     """The app is gone for good: revoke its placement and do not wait for it."""
 
-    app: AppId
+    app: Annotated[AppId, Key("forget_app")]
 
     @property
     def key(self) -> str:
@@ -116,7 +140,7 @@ class ForgetApp(Said):
 class ForgetWorker(Said):
     """The worker is gone for good: do not wait for it, start it or drain it."""
 
-    worker: WorkerId
+    worker: Annotated[WorkerId, Key("forget_worker")]
 
     @property
     def key(self) -> str:
@@ -128,8 +152,8 @@ class ForgetWorker(Said):
 class Scale(Said):
     """The app should have so many workers, whatever its demand is."""
 
-    app: AppId
-    workers: int
+    app: Annotated[AppId, Key("scale_app")]
+    workers: Annotated[int, Range(1, MAX_WORKERS)]
 
     @property
     def key(self) -> str:
@@ -141,7 +165,7 @@ class Scale(Said):
 class Undrain(Said):
     """Do not drain this worker to make its app smaller: it takes key groups again.  Said once."""
 
-    worker: WorkerId
+    worker: Annotated[WorkerId, Key("undrain")]
 
     @property
     def key(self) -> str:
@@ -149,18 +173,23 @@ class Undrain(Said):
         return f"undrain/{self.worker}"
 
 
+def check_each_once(field: str, found: Sequence[object], most: int) -> None:
+    """Raises BadMessage unless there are 1 to `most`, and each once."""
+    if not 1 <= len(found) <= most:
+        raise BadMessage(Fault.RANGE, field, f"{len(found)} of them", f"1 to {most}")
+    if len(set(found)) < len(found):
+        raise BadMessage(Fault.RANGE, field, f"{len(found)} of {len(set(found))} names", "each of them once")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollingRestart(Said):
     """Restart these workers of an app, host by host: drain, stop and start them."""
 
-    app: AppId
-    workers: tuple[WorkerId, ...]
+    app: Annotated[AppId, Key("restart_app")]
+    workers: Annotated[tuple[WorkerId, ...], Key("restart_workers"), Most(MAX_WORKERS, 1), Once()]
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.workers) <= MAX_WORKERS:
-            raise ValueError(f"found {len(self.workers)} workers, expected 1 to {MAX_WORKERS}")
-        if len(set(self.workers)) < len(self.workers):
-            raise ValueError("found a worker twice, expected each once")
+        check_each_once("workers", self.workers, MAX_WORKERS)
 
     @property
     def key(self) -> str:
@@ -172,7 +201,7 @@ class RollingRestart(Said):
 class Approve(Said):
     """Carry this plan out, which waits for approval.  Said once."""
 
-    plan: str
+    plan: Annotated[Name, Key("approve_plan")]
 
     @property
     def key(self) -> str:
@@ -184,7 +213,7 @@ class Approve(Said):
 class Reject(Said):
     """Do not carry this plan out, which waits for approval.  Said once."""
 
-    plan: str
+    plan: Annotated[Name, Key("reject_plan")]
 
     @property
     def key(self) -> str:
@@ -196,7 +225,9 @@ class Reject(Said):
 class Placing:
     """A key group, and the worker to which it should move."""
 
-    key_group: KeyGroup
+    WIRE: ClassVar = Wire(row=True)
+
+    key_group: KeyGroupName
     worker: WorkerId
 
 
@@ -207,16 +238,13 @@ class MoveKeyGroups(Said):
     `undoes` = the plan whose moves these take back; None: an operator has chosen them.
     """
 
-    moves: tuple[Placing, ...]
-    undoes: str | None = None
+    moves: Annotated[tuple[Placing, ...], Most(MAX_MOVES)]
+    undoes: Name | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.moves) <= MAX_MOVES:
-            raise ValueError(f"found {len(self.moves)} key groups, expected 1 to {MAX_MOVES}")
-        if len({each.key_group.app for each in self.moves}) > 1:
-            raise ValueError("found key groups of several apps, expected those of one")
-        if len({each.key_group for each in self.moves}) < len(self.moves):
-            raise ValueError("found a key group twice, expected each once")
+        check_each_once("moves", [each.key_group for each in self.moves], MAX_MOVES)
+        if len(apps := {each.key_group.app for each in self.moves}) > 1:
+            raise BadMessage(Fault.RANGE, "moves", f"key groups of {len(apps)} apps", "those of one")
 
     @property
     def app(self) -> AppId:
@@ -230,11 +258,31 @@ class MoveKeyGroups(Said):
         return f"{MOVE_KEY}{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
+def _without_reason(rule: Rule) -> dict[str, Any]:
+    return {name: value for name, value in document(rule).items() if name != "reason"}
+
+
+def _with_any_reason(found: Any) -> Rule:
+    """The rule, whose reason its intent says."""
+    return converted({**found, "reason": "-"} if isinstance(found, dict) else found, Rule)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddRule(Said):
     """Keep this rule, whose reason is that of the intent, until it ends or is taken back."""
 
-    rule: Rule
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES, derived=("add_rule",))
+
+    rule: Annotated[Rule, Written(Any, _without_reason, _with_any_reason)]
+
+    def __post_init__(self) -> None:
+        if self.rule.reason != self.reason:
+            object.__setattr__(self, "rule", replace(self.rule, reason=self.reason))
+
+    @property
+    def add_rule(self) -> str:
+        """The name of the rule."""
+        return self.rule.name
 
     @property
     def key(self) -> str:
@@ -279,120 +327,36 @@ def drain_key(worker: WorkerId) -> str:
     return f"drain/{worker}"
 
 
-KINDS = (
-    "worker",
-    "hold",
-    "stop_app",
-    "stop_all",
-    "forget_app",
-    "forget_worker",
-    "scale_app",
-    "undrain",
-    "restart_app",
-    "approve_plan",
-    "reject_plan",
-    "moves",
-    "add_rule",
-)
+KINDS: Mapping[str, type[Intent]] = {
+    "worker": Drain,
+    "hold": AcceptJournal,
+    "stop_app": Stop,
+    "stop_all": Stop,
+    "forget_app": ForgetApp,
+    "forget_worker": ForgetWorker,
+    "scale_app": Scale,
+    "undrain": Undrain,
+    "restart_app": RollingRestart,
+    "approve_plan": Approve,
+    "reject_plan": Reject,
+    "moves": MoveKeyGroups,
+    "add_rule": AddRule,
+}
 """The field that says which intent a message is; a pause has none of them."""
 
 
 def encode_intent(intent: Intent) -> bytes:
     """The message as bytes."""
-    document: dict[str, object] = {"v": VERSION, "by": intent.by, "at": intent.at, "reason": intent.reason}
-    match intent:
-        case Drain(worker=worker, until=until, host=host):
-            document |= {"worker": worker, "until": until, "host": host} if until is not None else {"worker": worker}
-        case AcceptJournal(hold=hold):
-            document["hold"] = hold
-        case Stop(app=None):
-            document["stop_all"] = ALL
-        case Stop(app=app):
-            document["stop_app"] = app
-        case ForgetApp(app=app):
-            document["forget_app"] = app
-        case ForgetWorker(worker=worker):
-            document["forget_worker"] = worker
-        case Scale(app=app, workers=workers):
-            document |= {"scale_app": app, "workers": workers}
-        case Undrain(worker=worker):
-            document["undrain"] = worker
-        case RollingRestart(app=app, workers=names):
-            document |= {"restart_app": app, "restart_workers": list(names)}
-        case Approve(plan=plan):
-            document["approve_plan"] = plan
-        case Reject(plan=plan):
-            document["reject_plan"] = plan
-        case MoveKeyGroups(moves=moves, undoes=undoes):
-            document["moves"] = [[str(each.key_group), each.worker] for each in moves]
-            document |= {} if undoes is None else {"undoes": undoes}
-        case AddRule(rule=rule):
-            document |= {"add_rule": rule.name, "rule": rule_document(rule)}
-        case Pause():
-            pass
-    return encode(document)
+    return encoded(intent)
 
 
 def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     """The intent in a record; raises BadMessage, also when the key does not match the content."""
-    fields = parse(payload, version=VERSION, limit=MAX_BYTES)
-    by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=MAX_REASON)
-    kind = next((name for name in KINDS if fields.has(name)), None)
-    name = "" if kind in (None, "moves") else fields.name(kind)
-    intent: Intent
-    match kind:
-        case "worker":
-            until, host = fields.optional("until", fields.number), fields.optional("host", fields.name)
-            on = HostId(host) if host is not None else None
-            intent = Drain(worker=WorkerId(name), by=by, at=at, reason=reason, until=until, host=on)
-        case "hold":
-            intent = AcceptJournal(hold=name, by=by, at=at, reason=reason)
-        case "stop_app":
-            intent = Stop(app=AppId(name), by=by, at=at, reason=reason)
-        case "stop_all":
-            intent = Stop(app=None, by=by, at=at, reason=reason)
-        case "forget_app":
-            intent = ForgetApp(app=AppId(name), by=by, at=at, reason=reason)
-        case "forget_worker":
-            intent = ForgetWorker(worker=WorkerId(name), by=by, at=at, reason=reason)
-        case "scale_app":
-            workers = fields.integer("workers", low=1, high=MAX_WORKERS)
-            intent = Scale(app=AppId(name), workers=workers, by=by, at=at, reason=reason)
-        case "undrain":
-            intent = Undrain(worker=WorkerId(name), by=by, at=at, reason=reason)
-        case "restart_app":
-            names = tuple(map(WorkerId, read_names(fields, "restart_workers", limit=MAX_WORKERS)))
-            try:
-                intent = RollingRestart(app=AppId(name), workers=names, by=by, at=at, reason=reason)
-            except ValueError as error:
-                raise BadMessage(Fault.RANGE, "restart_workers", f"{len(names)} names", str(error)) from error
-        case "approve_plan":
-            intent = Approve(plan=name, by=by, at=at, reason=reason)
-        case "reject_plan":
-            intent = Reject(plan=name, by=by, at=at, reason=reason)
-        case "moves":
-            undoes = fields.optional("undoes", fields.name)
-            try:
-                intent = MoveKeyGroups(moves=_read_moves(fields), by=by, at=at, reason=reason, undoes=undoes)
-            except ValueError as error:
-                raise BadMessage(Fault.RANGE, "moves", "moves that do not fit together", str(error)) from error
-        case "add_rule":
-            rule = read_rule(fields.fields("rule"), reason)
-            intent = AddRule(rule=rule, by=by, at=at, reason=reason)
-        case _ if key == PAUSE_KEY.encode():
-            intent = Pause(by=by, at=at, reason=reason)
-        case _:
-            raise BadMessage(Fault.RANGE, "key", key, "an intent that this version knows")
+    found = versioned(payload, Said)
+    kind = next((kind for name, kind in KINDS.items() if found.get(name) is not None), Pause)
+    if kind is Pause and key != PAUSE_KEY.encode():
+        raise BadMessage(Fault.RANGE, "key", key, "an intent that this version knows")
+    intent: Intent = converted(found, kind)
     if key != intent.key.encode():
         raise BadMessage(Fault.RANGE, "key", key, intent.key)
     return intent
-
-
-def _read_moves(fields: Fields) -> tuple[Placing, ...]:
-    found = []
-    for path, row in fields.items("moves", limit=MAX_MOVES):
-        if not isinstance(row, list) or len(row) != 2 or not isinstance(row[0], str):
-            raise BadMessage(Fault.TYPE, path, row, "[key group, worker]")
-        worker = WorkerId(check_name(row[1], f"{path}[1]"))
-        found.append(Placing(key_group=parse_key_group(row[0], f"{path}[0]"), worker=worker))
-    return tuple(found)

@@ -9,20 +9,12 @@ from __future__ import annotations
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import eq
-from typing import Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
-from trimtab_protocol.messages.columns import (
-    UNKNOWN,
-    check_once,
-    known_list,
-    read_integer_column,
-    read_names,
-    read_number_column,
-    read_size,
-)
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.codec import UNKNOWN, Most, Once, Packed, Range
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, KeyGroup, OperatorId, WorkerId
 
 MAX_KEY_GROUPS = 10_000_000
@@ -31,7 +23,22 @@ MAX_OWNERS = 100_000
 """Workers that own key groups of one block (app and operator) of a snapshot."""
 
 RATES = ("cpu", "tuples_in_s", "tuples_out_s", "bytes_in_s", "bytes_out_s")
+if TYPE_CHECKING:
+    Longs = array[int]
+    Doubles = array[float]
+else:  # Python 3.11 has no such types
+    Longs = Doubles = array
 LEVELS = ("state_bytes", "lag_records", "backlog")
+Floats = Annotated[Doubles, Most(MAX_KEY_GROUPS), Packed("d", gaps=True)]
+Integers = Annotated[Longs, Most(MAX_KEY_GROUPS), Packed("q", gaps=True)]
+
+
+def _no_floats() -> array[float]:
+    return array("d")
+
+
+def _no_integers() -> array[int]:
+    return array("q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +71,29 @@ class KeyGroupBlock:
 
     app: AppId
     operator: OperatorId
-    workers: tuple[WorkerId, ...]
-    partition: array[int]
-    worker: array[int]
-    covered_s: array[float]
-    cpu: array[float]
-    tuples_in_s: array[float]
-    tuples_out_s: array[float]
-    bytes_in_s: array[float]
-    bytes_out_s: array[float]
-    state_bytes: array[int]
-    lag_records: array[int]
-    backlog: array[int]
+    workers: Annotated[tuple[WorkerId, ...], Most(MAX_OWNERS)]
+    partition: Annotated[Longs, Most(MAX_KEY_GROUPS, 1), Once(), Range(0, MAX_PARTITIONS), Packed("q")]
+    worker: Annotated[Longs, Most(MAX_KEY_GROUPS), Range(0, MAX_OWNERS), Packed("q")]
+    covered_s: Annotated[Doubles, Most(MAX_KEY_GROUPS), Packed("d")]
+    cpu: Floats = field(default_factory=_no_floats)
+    tuples_in_s: Floats = field(default_factory=_no_floats)
+    tuples_out_s: Floats = field(default_factory=_no_floats)
+    bytes_in_s: Floats = field(default_factory=_no_floats)
+    bytes_out_s: Floats = field(default_factory=_no_floats)
+    state_bytes: Integers = field(default_factory=_no_integers)
+    lag_records: Integers = field(default_factory=_no_integers)
+    backlog: Integers = field(default_factory=_no_integers)
+
+    def __post_init__(self) -> None:
+        size = len(self)
+        for name in ("worker", "covered_s", *RATES, *LEVELS):
+            column = getattr(self, name)
+            if not column and name not in ("worker", "covered_s"):
+                object.__setattr__(self, name, array(column.typecode, [UNKNOWN]) * size)
+            elif len(column) != size:
+                raise BadMessage(Fault.RANGE, name, f"{len(column)} elements", f"{size}, as many as the others")
+        if size and (last := max(self.worker)) >= len(self.workers):
+            raise BadMessage(Fault.RANGE, f"worker[{self.worker.index(last)}]", last, f"0 to {len(self.workers) - 1}")
 
     def __len__(self) -> int:
         return len(self.partition)
@@ -177,47 +195,4 @@ def _block(app: AppId, operator: OperatorId, rows: Sequence[KeyGroupWindow]) -> 
         covered_s=column("d", "covered_s"),
         **{name: column("d", name) for name in RATES},
         **{name: column("q", name) for name in LEVELS},
-    )
-
-
-def block_document(block: KeyGroupBlock) -> dict[str, Any]:
-    """The block as JSON types."""
-    return {
-        "app": block.app,
-        "operator": block.operator,
-        "workers": list(block.workers),
-        "partition": block.partition.tolist(),
-        "worker": block.worker.tolist(),
-        "covered_s": block.covered_s.tolist(),
-        **{name: known_list(getattr(block, name)) for name in (*RATES, *LEVELS)},
-    }
-
-
-def read_blocks(fields: Fields, name: str) -> KeyGroupTable:
-    """The table in a field of a snapshot; raises BadMessage."""
-    blocks: list[KeyGroupBlock] = []
-    left = MAX_KEY_GROUPS
-    for block in fields.objects(name, limit=MAX_KEY_GROUPS):
-        size = read_size(block, "partition", limit=left)
-        left -= size
-        blocks.append(_read_block(block, size))
-    check_once(fields.at(name), [(block.app, block.operator) for block in blocks])
-    return KeyGroupTable(blocks)
-
-
-def _read_block(fields: Fields, size: int) -> KeyGroupBlock:
-    app, operator = AppId(fields.name("app")), OperatorId(fields.name("operator"))
-    workers = tuple(WorkerId(name) for name in read_names(fields, "workers", limit=MAX_OWNERS))
-    partition = read_integer_column(fields, "partition", size, whole=True, high=MAX_PARTITIONS)
-    check_once(fields.at("partition"), partition)
-    columns: dict[str, array[Any]] = {name: read_number_column(fields, name, size) for name in RATES}
-    columns |= {name: read_integer_column(fields, name, size) for name in LEVELS}
-    return KeyGroupBlock(
-        app=app,
-        operator=operator,
-        workers=workers,
-        partition=partition,
-        worker=read_integer_column(fields, "worker", size, whole=True, high=len(workers) - 1),
-        covered_s=read_number_column(fields, "covered_s", size, whole=True),
-        **columns,
     )

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, NewType
+from typing import Annotated, NamedTuple, NewType
 
+from trimtab_protocol.messages.codec import Range, Text, Written
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, MAX_NAME, NAME_PATTERN, BadMessage, Fault, check_integer
 
 HostId = NewType("HostId", str)
@@ -31,21 +32,14 @@ EVENTS_BYTES = 256 * 1024 * 1024
 class Epoch(NamedTuple):
     """Version of a publication, (leader generation, number of the publication).  A later one compares as greater."""
 
-    generation: int
-    number: int
+    generation: Annotated[int, Range(0, 2**53)]
+    number: Annotated[int, Range(0, 2**53)]
 
     def __str__(self) -> str:
         return f"{self.generation}.{self.number}"
 
 
 NO_EPOCH = Epoch(0, 0)
-
-
-def decode_epoch(value: object, path: str) -> Epoch:
-    """The epoch in `[generation, number]`; raises BadMessage."""
-    if not isinstance(value, list) or len(value) != 2:
-        raise BadMessage(Fault.TYPE, path, value, "[generation, number]")
-    return Epoch(*(check_integer(part, path, 0, 2**53) for part in value))
 
 
 class KeyGroup(NamedTuple):
@@ -66,6 +60,10 @@ def parse_key_group(text: str, path: str = "") -> KeyGroup:
         raise BadMessage(Fault.RANGE, path, text, "app/operator/partition")
     check_integer(found.partition, path, 0, MAX_PARTITIONS)
     return found
+
+
+KeyGroupName = Annotated[KeyGroup, Written(Annotated[str, Text(MAX_KEY_GROUP_NAME)], str, parse_key_group)]
+"""A key group, in messages as `app/operator/partition`."""
 
 
 @lru_cache(maxsize=2**16)

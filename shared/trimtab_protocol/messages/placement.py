@@ -7,12 +7,13 @@ says which parts belong together (`placement_parts.py`).
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, Fields, encode, parse
-from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, KeyGroup, OperatorId, WorkerId, decode_epoch
+from trimtab_protocol.messages.codec import Most, Name, NotSent, Wire, Written, decoded, encoded
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, encode
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners, OwnerTable
 
 VERSION = 1
@@ -30,6 +31,41 @@ MAX_HEAD_BYTES = 600
 Rows = Iterable[Owners]
 
 
+def read_rows(rows: object, *, most: int) -> list[Owners]:
+    """Rows of owners in JSON types; equal rows become one object.  Raises BadMessage."""
+    if not isinstance(rows, list) or len(rows) > most:
+        raise BadMessage(Fault.TYPE, "", rows, f"an array of at most {most} owner lists")
+    known: dict[Owners, Owners] = {}
+    found = []
+    for index, row in enumerate(rows):
+        try:
+            same = known.get(tuple(row))
+        except TypeError:  # no array, or of something that is no name
+            same = None
+        if same is None:
+            same = _read_owners(row, f"[{index}]")
+            known[same] = same
+        found.append(same)
+    return found
+
+
+def _read_owners(row: object, path: str) -> Owners:
+    if not isinstance(row, list) or len(row) > 1 + MAX_STANDBYS:
+        raise BadMessage(Fault.TYPE, path, row, f"an array of at most {1 + MAX_STANDBYS} workers")
+    for worker in row:
+        if not isinstance(worker, str) or _name(worker) is None:
+            raise BadMessage(Fault.RANGE, path, worker, "a worker's name")
+    if len(set(row)) != len(row):
+        raise BadMessage(Fault.RANGE, path, row, "each worker once")
+    return tuple(_name(worker) for worker in row)  # type: ignore[misc]  # all are names
+
+
+@lru_cache(maxsize=20_000)
+def _name(worker: str) -> WorkerId | None:
+    """The name as one object, since a million rows name few workers; None: it is no name."""
+    return WorkerId(worker) if NAME_PATTERN.fullmatch(worker) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
 class Placement:
     """`owners[operator][partition]` = (owner, standbys ...), published under `epoch`.
@@ -39,11 +75,16 @@ class Placement:
     signature, so anybody who can write to the topic could forge or replay one.
     """
 
-    cluster: str
+    WIRE: ClassVar = Wire(version=VERSION)
+
+    cluster: Name
     app: AppId
     epoch: Epoch
-    owners: Mapping[OperatorId, OwnerTable]
-    part_size: int | None = None
+    owners: Annotated[
+        Mapping[OperatorId, Annotated[OwnerTable, Written(Any, list, partial(read_rows, most=MAX_PARTITIONS))]],
+        Most(MAX_OPERATORS),
+    ]
+    part_size: Annotated[int | None, NotSent()] = None
 
     def __init__(
         self,
@@ -84,16 +125,6 @@ class Placement:
             part_size=self.part_size,
         )
 
-    def document(self) -> dict[str, Any]:
-        """The message as JSON types."""
-        return {
-            "v": VERSION,
-            "cluster": self.cluster,
-            "app": self.app,
-            "epoch": list(self.epoch),
-            "owners": {operator: [list(row) for row in rows] for operator, rows in self.owners.items()},
-        }
-
 
 def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: int = 0) -> int:
     """Largest size in bytes that a placement in one record can reach.
@@ -111,57 +142,9 @@ def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: in
 
 def encode_placement(placement: Placement) -> bytes:
     """The placement as one record."""
-    return encode(placement.document())
+    return encoded(placement)
 
 
 def decode_placement(payload: bytes | None) -> Placement:
     """The placement in one record; raises BadMessage."""
-    return read_placement(parse(payload, version=VERSION))
-
-
-def read_placement(fields: Fields) -> Placement:
-    """The placement in these fields, whose version has been checked."""
-    return Placement(
-        cluster=fields.name("cluster"),
-        app=AppId(fields.name("app")),
-        epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
-        owners={
-            OperatorId(operator): read_rows(rows, path, most=MAX_PARTITIONS)
-            for operator, path, rows in fields.members("owners", limit=MAX_OPERATORS)
-        },
-    )
-
-
-def read_rows(rows: object, path: str, *, most: int) -> list[Owners]:
-    """Rows of owners in JSON types; equal rows become one object.  Raises BadMessage."""
-    if not isinstance(rows, list) or len(rows) > most:
-        raise BadMessage(Fault.TYPE, path, rows, f"an array of at most {most} owner lists")
-    known: dict[Owners, Owners] = {}
-    found = []
-    for index, row in enumerate(rows):
-        try:
-            same = known.get(tuple(row))
-        except TypeError:  # no array, or of something that is no name
-            same = None
-        if same is None:
-            same = _read_owners(row, f"{path}[{index}]")
-            known[same] = same
-        found.append(same)
-    return found
-
-
-def _read_owners(row: object, path: str) -> Owners:
-    if not isinstance(row, list) or len(row) > 1 + MAX_STANDBYS:
-        raise BadMessage(Fault.TYPE, path, row, f"an array of at most {1 + MAX_STANDBYS} workers")
-    for worker in row:
-        if not isinstance(worker, str) or _name(worker) is None:
-            raise BadMessage(Fault.RANGE, path, worker, "a worker's name")
-    if len(set(row)) != len(row):
-        raise BadMessage(Fault.RANGE, path, row, "each worker once")
-    return tuple(_name(worker) for worker in row)  # type: ignore[misc]  # all are names
-
-
-@lru_cache(maxsize=20_000)
-def _name(worker: str) -> WorkerId | None:
-    """The name as one object, since a million rows name few workers; None: it is no name."""
-    return WorkerId(worker) if NAME_PATTERN.fullmatch(worker) else None
+    return decoded(payload, Placement)

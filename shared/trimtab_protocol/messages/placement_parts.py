@@ -9,17 +9,17 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_integer, encode, parse
-from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId, decode_epoch
+from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, Written, converted, decoded, encoded
+from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, parsed
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId
 from trimtab_protocol.messages.owner_rows import Owners, OwnerTable, Part, parts_in, rows_in
 from trimtab_protocol.messages.placement import (
     MAX_OPERATORS,
     VERSION,
     Placement,
     encode_placement,
-    read_placement,
     read_rows,
 )
 
@@ -33,33 +33,27 @@ SEPARATOR = "/"
 """Between the parts of a part's key; no name contains it."""
 
 
+def _rows(found: object) -> tuple[Owners, ...]:
+    return tuple(read_rows(found, most=MAX_PART_SIZE))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementPart:
     """The rows of an operator from partition `part * part_size` on, published under `epoch`."""
 
-    cluster: str
+    WIRE: ClassVar = Wire(version=VERSION)
+
+    cluster: Name
     app: AppId
     epoch: Epoch
     operator: OperatorId
-    part: int
-    rows: tuple[Owners, ...]
+    part: Annotated[int, Range(0, MAX_PARTITIONS)]
+    rows: Annotated[tuple[Owners, ...], Written(Any, list, _rows)]
 
     @property
     def key(self) -> bytes:
         """The record's key: app/operator/part."""
         return part_key(self.app, self.operator, self.part)
-
-    def document(self) -> dict[str, Any]:
-        """The message as JSON types."""
-        return {
-            "v": VERSION,
-            "cluster": self.cluster,
-            "app": self.app,
-            "epoch": list(self.epoch),
-            "operator": self.operator,
-            "part": self.part,
-            "rows": [list(row) for row in self.rows],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,27 +63,19 @@ class PlacementHead:
     `digest` = SHA-256 over all parts (`digest_of`).
     """
 
-    cluster: str
+    WIRE: ClassVar = Wire(version=HEAD_VERSION)
+
+    cluster: Name
     app: AppId
     epoch: Epoch
-    part_size: int
-    key_groups: Mapping[OperatorId, int]
-    digest: str
+    part_size: Annotated[int, Range(1, MAX_PART_SIZE)]
+    key_groups: Annotated[Mapping[OperatorId, Annotated[int, Range(1, MAX_PARTITIONS)]], Most(MAX_OPERATORS)]
+    digest: Annotated[str, Text(64)]
 
     def __post_init__(self) -> None:
+        if sum(self.key_groups.values()) > MAX_KEY_GROUPS:
+            raise BadMessage(Fault.RANGE, "key_groups", sum(self.key_groups.values()), f"at most {MAX_KEY_GROUPS}")
         object.__setattr__(self, "key_groups", MappingProxyType(dict(self.key_groups)))
-
-    def document(self) -> dict[str, Any]:
-        """The message as JSON types."""
-        return {
-            "v": HEAD_VERSION,
-            "cluster": self.cluster,
-            "app": self.app,
-            "epoch": list(self.epoch),
-            "part_size": self.part_size,
-            "key_groups": dict(self.key_groups),
-            "digest": self.digest,
-        }
 
 
 PlacementRecord = Placement | PlacementHead | PlacementPart
@@ -153,7 +139,7 @@ def records_of(placement: Placement, before: Placement | None) -> list[tuple[byt
         for index, part in enumerate(table.parts):
             if index >= len(same) or (same[index] is not part and same[index] != part):
                 found.append(_record(placement, operator, index, part))
-    return [*found, (placement.app.encode(), encode(head_of(placement).document()))]
+    return [*found, (placement.app.encode(), encoded(head_of(placement)))]
 
 
 def _record(placement: Placement, operator: OperatorId, index: int, part: Part) -> tuple[bytes, bytes]:
@@ -170,51 +156,23 @@ def _record(placement: Placement, operator: OperatorId, index: int, part: Part) 
 
 def encode_record(record: PlacementRecord) -> bytes:
     """The record's value."""
-    return encode(record.document())
+    return encoded(record)
 
 
 def decode_record(key: bytes | None, payload: bytes | None) -> PlacementRecord:
     """What a record of the placement's topic holds, and checks that its key says the same.  Raises BadMessage."""
     found: PlacementRecord
     if is_part(key):
-        found = _read_part(parse(payload, version=VERSION))
+        found = decoded(payload, PlacementPart)
         expected = found.key
     else:
-        fields = parse(payload, version=(VERSION, HEAD_VERSION))
-        found = _read_head(fields) if fields.has("digest") else read_placement(fields)
+        document = parsed(payload, MAX_MESSAGE_BYTES)
+        in_parts = isinstance(document, dict) and document.get("digest") is not None
+        found = converted(document, PlacementHead) if in_parts else converted(document, Placement)
         expected = found.app.encode()
     if key != expected:
         raise BadMessage(Fault.RANGE, "key", key, f"{expected!r}, as the record says"[:100])
     return found
-
-
-def _read_part(fields: Fields) -> PlacementPart:
-    rows = fields.take("rows")
-    return PlacementPart(
-        cluster=fields.name("cluster"),
-        app=AppId(fields.name("app")),
-        epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
-        operator=OperatorId(fields.name("operator")),
-        part=fields.integer("part", high=MAX_PARTITIONS),
-        rows=tuple(read_rows(rows, fields.at("rows"), most=MAX_PART_SIZE)),
-    )
-
-
-def _read_head(fields: Fields) -> PlacementHead:
-    head = PlacementHead(
-        cluster=fields.name("cluster"),
-        app=AppId(fields.name("app")),
-        epoch=decode_epoch(fields.take("epoch"), fields.at("epoch")),
-        part_size=fields.integer("part_size", low=1, high=MAX_PART_SIZE),
-        key_groups={
-            OperatorId(operator): check_integer(count, path, 1, MAX_PARTITIONS)
-            for operator, path, count in fields.members("key_groups", limit=MAX_OPERATORS)
-        },
-        digest=fields.text("digest", limit=64),
-    )
-    if sum(head.key_groups.values()) > MAX_KEY_GROUPS:
-        raise BadMessage(Fault.RANGE, "key_groups", sum(head.key_groups.values()), f"at most {MAX_KEY_GROUPS}")
-    return head
 
 
 def tables_of(

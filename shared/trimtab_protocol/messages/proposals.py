@@ -1,8 +1,9 @@
 """Plans that wait for an operator's approval, as part of the status."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.codec import Most, Name, Text
 from trimtab_protocol.messages.names import AppId, WorkerId
 
 MAX_SHOWN = 100
@@ -15,7 +16,7 @@ MAX_PROPOSALS = 10_000
 class ProposedMove:
     """A move of a plan that waits; `state_bytes` None = not measured."""
 
-    key_group: str
+    key_group: Annotated[str, Text(500)]
     source: WorkerId
     target: WorkerId
     state_bytes: int | None
@@ -31,51 +32,17 @@ class ProposalStatus:
     rejected, and why: it is not carried out, and no other plan for balance is proposed until `expires_at`.
     """
 
-    plan: str
+    plan: Name
     app: AppId
-    reason: str
+    reason: Annotated[str, Text(4000)]
     at: float
     expires_at: float
     before: float
     planned: float
     lower_bound: float
-    moves: tuple[ProposedMove, ...]
+    moves: Annotated[tuple[ProposedMove, ...], Most(MAX_SHOWN)]
     moves_total: int
     to_standbys: int
     restore_bytes: int
     unmeasured: int
-    rejected: str | None = None
-
-
-def proposal_document(row: ProposalStatus) -> dict[str, object]:
-    """The fields as JSON types."""
-    return asdict(row)
-
-
-def read_proposal(row: Fields) -> ProposalStatus:
-    """The proposal in these fields; raises BadMessage."""
-    return ProposalStatus(
-        plan=row.name("plan"),
-        app=AppId(row.name("app")),
-        reason=row.text("reason", limit=4000),
-        at=row.number("at"),
-        expires_at=row.number("expires_at"),
-        before=row.number("before"),
-        planned=row.number("planned"),
-        lower_bound=row.number("lower_bound"),
-        moves=tuple(_read_move(each) for each in row.objects("moves", limit=MAX_SHOWN)),
-        moves_total=row.integer("moves_total"),
-        to_standbys=row.integer("to_standbys"),
-        restore_bytes=row.integer("restore_bytes"),
-        unmeasured=row.integer("unmeasured"),
-        rejected=row.optional("rejected", lambda name: row.text(name, limit=4000)),
-    )
-
-
-def _read_move(row: Fields) -> ProposedMove:
-    return ProposedMove(
-        key_group=row.text("key_group", limit=500),
-        source=WorkerId(row.name("source")),
-        target=WorkerId(row.name("target")),
-        state_bytes=row.optional("state_bytes", row.integer),
-    )
+    rejected: Annotated[str | None, Text(4000)] = None

@@ -1,8 +1,9 @@
 """Reasons in reports: a text that both Python and Spark SQL can tell from what is none."""
 
 import re
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, check_text
+from trimtab_protocol.messages.codec import Text
 
 REASON_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9 .,:;%/()+<>=_*'-]{0,199}")
 """A reason in a report.  Spark SQL reads other JSON types as text too; this pattern tells real reasons from them."""
@@ -21,9 +22,5 @@ def reason_text(text: str) -> str:
     return fitting if REASON_PATTERN.fullmatch(fitting) else f"reason {fitting}"[:200].rstrip()
 
 
-def check_reason(value: object, path: str) -> str:
-    """The value, if it is a text that `reason_text` could return; raises BadMessage."""
-    reason = check_text(value, path, 200)
-    if reason != value or not REASON_PATTERN.fullmatch(reason):
-        raise BadMessage(Fault.RANGE, path, reason, "letters, digits, spaces and .,:;%/()+<>=_*'-")
-    return reason
+Reason = Annotated[str, Text(200, REASON_PATTERN, "letters, digits, spaces and .,:;%/()+<>=_*'-")]
+"""A text that `reason_text` could return."""

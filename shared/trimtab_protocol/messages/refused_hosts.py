@@ -1,9 +1,11 @@
 """In whose name messages came that were refused: what they say themselves, which nothing proves."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import NAME_PATTERN, Fields
+from trimtab_protocol.messages.codec import Most, Name, Text
+from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.names import HostId
 
 MAX_REFUSED_HOSTS = 20
@@ -25,9 +27,9 @@ class RefusedHost:
     They came in the name of `host`.  Anyone who may write the topic can have sent them.
     """
 
-    topic: str
+    topic: Annotated[str, Text(500)]
     host: HostId
-    fault: str
+    fault: Name
     messages: int
     at: float
 
@@ -36,13 +38,8 @@ class RefusedHost:
 class RefusedHosts:
     """Those with most messages first, and how many `more` there are at least."""
 
-    worst: tuple[RefusedHost, ...] = ()
+    worst: Annotated[tuple[RefusedHost, ...], Most(MAX_REFUSED_HOSTS)] = ()
     more: int = 0
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The JSON form."""
-        return {"worst": [asdict(row) for row in self.worst], "more": self.more}
 
     def joined(self, other: "RefusedHosts") -> "RefusedHosts":
         """Both, of different topics."""
@@ -75,19 +72,3 @@ class RefusedTally:
     def found(self) -> RefusedHosts:
         """The worst of them."""
         return worst_of(self._rows.values())
-
-
-def read_refused_hosts(fields: Fields) -> RefusedHosts:
-    """The value in these fields; raises BadMessage."""
-    rows = fields.objects("worst", limit=MAX_REFUSED_HOSTS)
-    return RefusedHosts(worst=tuple(_read(row) for row in rows), more=fields.integer("more"))
-
-
-def _read(row: Fields) -> RefusedHost:
-    return RefusedHost(
-        topic=row.text("topic", limit=500),
-        host=HostId(row.name("host")),
-        fault=row.name("fault"),
-        messages=row.integer("messages"),
-        at=row.number("at"),
-    )

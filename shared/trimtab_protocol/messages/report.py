@@ -9,35 +9,28 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.columns import (
-    check_once,
-    columns_of,
-    known_columns,
-    read_integers,
-    read_known_integers,
-    read_known_numbers,
-    read_names,
-    read_size,
+from trimtab_protocol.messages.codec import (
+    Columns,
+    Inline,
+    Key,
+    Most,
+    Name,
+    Range,
+    Total,
+    Wire,
+    Written,
+    decoded,
+    encoded,
 )
-from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, encode, parse
+from trimtab_protocol.messages.copies import MAX_COPIES, Copy
 from trimtab_protocol.messages.host_sample import Basis as Basis
 from trimtab_protocol.messages.host_sample import HostSample as HostSample
-from trimtab_protocol.messages.host_sample import read_host_sample
-from trimtab_protocol.messages.names import (
-    MAX_PARTITIONS,
-    AppId,
-    Epoch,
-    HostId,
-    KeyGroup,
-    OperatorId,
-    WorkerId,
-    decode_epoch,
-)
-from trimtab_protocol.messages.reason_text import check_reason
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.reason_text import Reason
 
 VERSION = 2
 MAX_WORKERS = 1_000
@@ -50,8 +43,6 @@ MAX_KEY_GROUPS = 200_000
 """Key groups of one report."""
 MAX_PAIRS = 1_000_000
 """Pairs of key groups that exchange tuples, of one report."""
-COPY_KEYS = ("cpo", "cpp", "cpr")
-"""Wire keys of the operators, partitions and records of copies."""
 MAX_REPORT_BYTES = 8 * 1024 * 1024
 """Size of a report."""
 MAX_CORES = 10_000
@@ -104,63 +95,35 @@ class WorkerSample:
     `waiting` = share of the last seconds in which its main thread was ready to run and got no core; None = unknown.
     """
 
-    worker: WorkerId
-    app: AppId | None
-    state: WorkerState
-    capacity: float
-    cpu_s: float | None
-    memory_bytes: int | None = None
-    steering: bool = False
-    epoch: Epoch | None = None
-    generation: int | None = None
-    marks: tuple[Mark, ...] = ()
-    operators: Mapping[OperatorId, int] | None = None
-    standbys: int | None = None
-    unknown: str | None = None
-    reason: str | None = None
-    absence: Absence | None = None
-    declared: AppId | None = None
-    in_parts: bool = False
-    fresh: bool = False
-    copies: tuple[Copy, ...] = ()
-    following_s: float | None = None
-    paused_s: float | None = None
-    paused: int | None = None
-    waiting: float | None = None
+    worker: Annotated[WorkerId, Key("w")]
+    app: Annotated[AppId | None, Key("a")]
+    state: Annotated[WorkerState, Key("s")]
+    capacity: Annotated[float, Key("cap"), Range(0.001, 10_000.0)]
+    cpu_s: Annotated[float | None, Key("cpu")]
+    memory_bytes: Annotated[int | None, Key("mem")] = None
+    steering: Annotated[bool, Key("st")]
+    epoch: Annotated[Epoch | None, Key("ep")] = None
+    generation: Annotated[int | None, Key("g")] = None
+    marks: Annotated[tuple[Mark, ...], Key("m"), Most(len(Mark))]
+    operators: Annotated[
+        Mapping[OperatorId, Annotated[int, Range(1, MAX_PARTITIONS)]] | None, Columns(("os", "oc"), MAX_OPERATORS)
+    ] = None
+    standbys: Annotated[int | None, Key("sby"), Range(0, MAX_STANDBYS)] = None
+    unknown: Annotated[Reason | None, Key("unk")] = None
+    reason: Annotated[Reason | None, Key("why")] = None
+    absence: Annotated[Absence | None, Key("off")] = None
+    declared: Annotated[AppId | None, Key("dap")] = None
+    in_parts: Annotated[bool, Key("pip")] = False
+    fresh: Annotated[bool, Key("fsh")] = False
+    copies: Annotated[tuple[Copy, ...], Columns(("cpo", "cpp", "cpr"), MAX_COPIES, naming=2)] = ()
+    following_s: Annotated[float | None, Key("fol")] = None
+    paused_s: Annotated[float | None, Key("psd")] = None
+    paused: Annotated[int | None, Key("psk")] = None
+    waiting: Annotated[float | None, Key("wai"), Range(0.0, 1.0)] = None
 
     def __post_init__(self) -> None:
         if self.operators is not None:
             object.__setattr__(self, "operators", MappingProxyType(dict(self.operators)))
-
-    def document(self) -> dict[str, Any]:
-        """Wire keys: w, a, s, cap, cpu, mem, st, ep, g, m; maybe those of `later`, with os, oc for the operators."""
-        operators = self.operators
-        names, counts = (None, None) if operators is None else (list(operators), list(operators.values()))
-        later: dict[str, Any] = {
-            "os": names,
-            "oc": counts,
-            "sby": self.standbys,
-            "unk": self.unknown,
-            "why": self.reason,
-        }
-        later |= {"off": self.absence, "dap": self.declared, "pip": self.in_parts or None, "fsh": self.fresh or None}
-        later |= {"fol": self.following_s, "psd": self.paused_s, "psk": self.paused, "wai": self.waiting}
-        later |= copy_columns(self.copies, COPY_KEYS)
-        return self._first_document() | {key: value for key, value in later.items() if value is not None}
-
-    def _first_document(self) -> dict[str, Any]:
-        return {
-            "w": self.worker,
-            "a": self.app,
-            "s": self.state,
-            "cap": self.capacity,
-            "cpu": self.cpu_s,
-            "mem": self.memory_bytes,
-            "st": self.steering,
-            "ep": list(self.epoch) if self.epoch else None,
-            "g": self.generation,
-            "m": list(self.marks),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,16 +136,16 @@ class KeyGroupSample:
     agent has begun.
     """
 
-    key_group: KeyGroup
-    worker: WorkerId
-    cpu_s: float | None
-    tuples_in: int | None
-    tuples_out: int | None = None
-    bytes_in: int | None = None
-    bytes_out: int | None = None
-    state_bytes: int | None = None
-    lag_records: int | None = None
-    backlog: int | None = None
+    key_group: Annotated[KeyGroup, Inline(("a", "o", "p"))]
+    worker: Annotated[WorkerId, Key("w")]
+    cpu_s: Annotated[float | None, Key("cpu")]
+    tuples_in: Annotated[int | None, Key("ni")]
+    tuples_out: Annotated[int | None, Key("no")] = None
+    bytes_in: Annotated[int | None, Key("bi")] = None
+    bytes_out: Annotated[int | None, Key("bo")] = None
+    state_bytes: Annotated[int | None, Key("sb")] = None
+    lag_records: Annotated[int | None, Key("lg")] = None
+    backlog: Annotated[int | None, Key("bl")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,112 +155,62 @@ class PairSample:
     `direct` = how many of the tuples skipped the broker (local topics of Faust apps); the others went through it.
     """
 
-    source: KeyGroup
-    target: KeyGroup
-    tuples: int
-    bytes: int
-    direct: int | None = None
+    source: Annotated[KeyGroup, Inline(("a", "fo", "fp"))]
+    target: Annotated[KeyGroup, Inline(("a", "to", "tp"))]
+    tuples: Annotated[int, Key("n")]
+    bytes: Annotated[int, Key("b")]
+    direct: Annotated[int | None, Key("d")] = None
+
+
+Partition = Annotated[int, Range(0, MAX_PARTITIONS)]
+Count = int | None
+KeyGroupRow = tuple[Partition, float | None, Count, Count, Count, Count, Count, Count, Count]
+"""Partition, and the fields of a sample from `cpu_s` on."""
+PairRow = tuple[Partition, Partition, int, int, Count]
+"""The partitions of source and target, tuples, bytes, `direct`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """One host in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
+class KeyGroupBlock:
+    """The key groups of one operator at one worker."""
 
-    `sequence` = number of the report since the agent's start; `sample` = the host itself.
-    """
-
-    cluster: str
-    host: HostId
-    at_ms: int
-    interval_s: float
-    sequence: int
-    sample: HostSample
-    workers: tuple[WorkerSample, ...]
-    key_groups: tuple[KeyGroupSample, ...]
-    pairs: tuple[PairSample, ...] = ()
-
-    def document(self) -> dict[str, Any]:
-        """Wire keys: v, c, h, t, i, q, n (host), w (workers), k (blocks of key groups), e (blocks of pairs)."""
-        return {
-            "v": VERSION,
-            "c": self.cluster,
-            "h": self.host,
-            "t": self.at_ms,
-            "i": self.interval_s,
-            "q": self.sequence,
-            "n": self.sample.document(),
-            "w": [worker.document() for worker in self.workers],
-            "k": _key_group_blocks(self.key_groups),
-            "e": _pair_blocks(self.pairs),
-        }
-
-
-def encode_report(report: Report) -> bytes:
-    """The report as bytes."""
-    return encode(report.document())
-
-
-def decode_report(payload: bytes | None) -> Report:
-    """The report in these bytes; raises BadMessage."""
-    fields = parse(payload, version=VERSION, limit=MAX_REPORT_BYTES)
-    return Report(
-        cluster=fields.name("c"),
-        host=HostId(fields.name("h")),
-        at_ms=fields.integer("t"),
-        interval_s=fields.number("i", low=0.001, high=3600.0),
-        sequence=fields.integer("q"),
-        sample=read_host_sample(fields.fields("n")),
-        workers=tuple(_read_worker(row) for row in fields.objects("w", limit=MAX_WORKERS)),
-        key_groups=_read_key_groups(fields),
-        pairs=_read_pairs(fields),
-    )
-
-
-# The stream parses blocks and workers as one type: a key may occur in both only with the same type.
-_KEY_GROUP_COLUMNS = {
-    "p": "key_group.partition",
-    "c": "cpu_s",
-    "ni": "tuples_in",
-    "no": "tuples_out",
-    "bi": "bytes_in",
-    "bo": "bytes_out",
-    "sb": "state_bytes",
-    "lg": "lag_records",
-    "bl": "backlog",
-}
-_PAIR_COLUMNS = {"fp": "source.partition", "tp": "target.partition", "n": "tuples", "b": "bytes"}
-_LATER_PAIR_COLUMNS = {"dir": "direct"}
-
-
-def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[dict[str, Any]]:
-    blocks = defaultdict(list)
-    for sample in samples:
-        blocks[sample.worker, sample.key_group.app, sample.key_group.operator].append(sample)
-    return [{"w": w, "a": a, "o": o, **columns_of(rows, _KEY_GROUP_COLUMNS)} for (w, a, o), rows in blocks.items()]
-
-
-def _pair_blocks(samples: Iterable[PairSample]) -> list[dict[str, Any]]:
-    blocks = defaultdict(list)
-    for sample in samples:
-        blocks[sample.source.app, sample.source.operator, sample.target.operator].append(sample)
-    return [
-        {"a": a, "fo": fo, "to": to, **columns_of(rows, _PAIR_COLUMNS), **known_columns(rows, _LATER_PAIR_COLUMNS)}
-        for (a, fo, to), rows in blocks.items()
+    worker: Annotated[WorkerId, Key("w")]
+    app: Annotated[AppId, Key("a")]
+    operator: Annotated[OperatorId, Key("o")]
+    # The stream parses blocks and workers as one type: a key may occur in both only with the same type.
+    rows: Annotated[
+        tuple[KeyGroupRow, ...], Columns(("p", "c", "ni", "no", "bi", "bo", "sb", "lg", "bl"), MAX_KEY_GROUPS)
     ]
 
 
-def _read_key_groups(fields: Fields) -> tuple[KeyGroupSample, ...]:
-    samples: list[KeyGroupSample] = []
-    for block in fields.objects("k", limit=MAX_KEY_GROUPS):
-        size = read_size(block, "p", limit=MAX_KEY_GROUPS - len(samples))
-        worker, app, operator = WorkerId(block.name("w")), AppId(block.name("a")), OperatorId(block.name("o"))
-        partitions = read_integers(block, "p", size, high=MAX_PARTITIONS)
-        cpu = read_known_numbers(block, "c", size)
-        counts = [read_known_integers(block, key, size) for key in ("ni", "no", "bi", "bo", "sb", "lg", "bl")]
-        samples += [
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairBlock:
+    """The pairs between two operators."""
+
+    app: Annotated[AppId, Key("a")]
+    source: Annotated[OperatorId, Key("fo")]
+    target: Annotated[OperatorId, Key("to")]
+    rows: Annotated[tuple[PairRow, ...], Columns(("fp", "tp", "n", "b", "dir"), MAX_PAIRS)]
+
+
+_LOADS = ("cpu_s", "tuples_in", "tuples_out", "bytes_in", "bytes_out", "state_bytes", "lag_records", "backlog")
+_KEY_GROUP_ROW = attrgetter("key_group.partition", *_LOADS)
+_PAIR_ROW = attrgetter("source.partition", "target.partition", "tuples", "bytes", "direct")
+
+
+def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[KeyGroupBlock]:
+    blocks = defaultdict(list)
+    for each in samples:
+        blocks[each.worker, each.key_group.app, each.key_group.operator].append(_KEY_GROUP_ROW(each))
+    return [KeyGroupBlock(worker=w, app=a, operator=o, rows=tuple(rows)) for (w, a, o), rows in blocks.items()]
+
+
+def _key_group_samples(blocks: Iterable[KeyGroupBlock]) -> tuple[KeyGroupSample, ...]:
+    return tuple(
+        [
             KeyGroupSample(
-                key_group=KeyGroup(app, operator, partition),
-                worker=worker,
+                key_group=KeyGroup(block.app, block.operator, partition),
+                worker=block.worker,
                 cpu_s=cpu_s,
                 tuples_in=tuples_in,
                 tuples_out=tuples_out,
@@ -307,83 +220,68 @@ def _read_key_groups(fields: Fields) -> tuple[KeyGroupSample, ...]:
                 lag_records=lag_records,
                 backlog=backlog,
             )
-            for partition, cpu_s, (
-                tuples_in,
-                tuples_out,
-                bytes_in,
-                bytes_out,
-                state_bytes,
-                lag_records,
-                backlog,
-            ) in zip(partitions, cpu, zip(*counts, strict=True), strict=True)
+            for block in blocks
+            for (
+                partition, cpu_s, tuples_in, tuples_out, bytes_in, bytes_out, state_bytes, lag_records, backlog
+            ) in block.rows
         ]
-    return tuple(samples)
+    )  # fmt: skip
 
 
-def _read_pairs(fields: Fields) -> tuple[PairSample, ...]:
-    samples: list[PairSample] = []
-    for block in fields.objects("e", limit=MAX_PAIRS):
-        size = read_size(block, "fp", limit=MAX_PAIRS - len(samples))
-        app = AppId(block.name("a"))
-        source, target = OperatorId(block.name("fo")), OperatorId(block.name("to"))
-        ends = [read_integers(block, key, size, high=MAX_PARTITIONS) for key in ("fp", "tp")]
-        counts = [read_integers(block, key, size) for key in ("n", "b")]
-        known = read_known_integers(block, "dir", size)
-        samples += [
+def _pair_blocks(samples: Iterable[PairSample]) -> list[PairBlock]:
+    blocks = defaultdict(list)
+    for each in samples:
+        blocks[each.source.app, each.source.operator, each.target.operator].append(_PAIR_ROW(each))
+    return [PairBlock(app=a, source=fo, target=to, rows=tuple(rows)) for (a, fo, to), rows in blocks.items()]
+
+
+def _pair_samples(blocks: Iterable[PairBlock]) -> tuple[PairSample, ...]:
+    return tuple(
+        [
             PairSample(
-                source=KeyGroup(app, source, from_partition),
-                target=KeyGroup(app, target, to_partition),
+                source=KeyGroup(block.app, block.source, source),
+                target=KeyGroup(block.app, block.target, target),
                 tuples=tuples,
                 bytes=transferred,
                 direct=direct,
             )
-            for from_partition, to_partition, tuples, transferred, direct in zip(*ends, *counts, known, strict=True)
+            for block in blocks
+            for source, target, tuples, transferred, direct in block.rows
         ]
-    return tuple(samples)
-
-
-def _read_worker(fields: Fields) -> WorkerSample:
-    app = fields.optional("a", fields.name)
-    return WorkerSample(
-        worker=WorkerId(fields.name("w")),
-        app=AppId(app) if app else None,
-        state=fields.choice("s", WorkerState),
-        capacity=fields.number("cap", low=0.001, high=10_000.0),
-        cpu_s=fields.optional("cpu", fields.number),
-        memory_bytes=fields.optional("mem", fields.integer),
-        steering=fields.flag("st"),
-        epoch=fields.optional("ep", lambda name: decode_epoch(fields.take(name), fields.at(name))),
-        generation=fields.optional("g", fields.integer),
-        marks=tuple(_read_mark(path, value) for path, value in fields.items("m", limit=len(Mark))),
-        operators=_read_operators(fields),
-        standbys=fields.optional("sby", lambda name: fields.integer(name, high=MAX_STANDBYS)),
-        unknown=fields.optional("unk", lambda name: check_reason(fields.take(name), fields.at(name))),
-        reason=fields.optional("why", lambda name: check_reason(fields.take(name), fields.at(name))),
-        absence=fields.optional("off", lambda name: fields.choice(name, Absence)),
-        declared=fields.optional("dap", lambda name: AppId(fields.name(name))),
-        in_parts=fields.optional("pip", fields.flag) or False,
-        fresh=fields.optional("fsh", fields.flag) or False,
-        copies=read_copies(fields, COPY_KEYS),
-        following_s=fields.optional("fol", fields.number),
-        paused_s=fields.optional("psd", fields.number),
-        paused=fields.optional("psk", fields.integer),
-        waiting=fields.optional("wai", lambda name: fields.number(name, high=1.0)),
     )
 
 
-def _read_operators(fields: Fields) -> dict[OperatorId, int] | None:
-    if not (fields.has("os") or fields.has("oc")):
-        return None
-    size = read_size(fields, "os", limit=MAX_OPERATORS)
-    names = read_names(fields, "os", limit=MAX_OPERATORS)
-    check_once(fields.at("os"), names)
-    counts = read_integers(fields, "oc", size, high=MAX_PARTITIONS)
-    if 0 in counts:
-        raise BadMessage(Fault.RANGE, fields.at("oc"), 0, f"1 to {MAX_PARTITIONS} key groups")
-    return dict(zip(map(OperatorId, names), counts, strict=True))
+KeyGroupBlocks = Annotated[tuple[KeyGroupBlock, ...], Most(MAX_KEY_GROUPS), Total("rows", MAX_KEY_GROUPS)]
+PairBlocks = Annotated[tuple[PairBlock, ...], Most(MAX_PAIRS), Total("rows", MAX_PAIRS)]
 
 
-def _read_mark(path: str, value: object) -> Mark:
-    if not isinstance(value, str) or value not in set(Mark):
-        raise BadMessage(Fault.RANGE, path, value, "one of " + ", ".join(Mark))
-    return Mark(value)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One host in the interval of `interval_s` seconds that ended at `at_ms` (epoch milliseconds).
+
+    `sequence` = number of the report since the agent's start; `sample` = the host itself.
+    """
+
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_REPORT_BYTES)
+
+    cluster: Annotated[Name, Key("c")]
+    host: Annotated[HostId, Key("h")]
+    at_ms: Annotated[int, Key("t")]
+    interval_s: Annotated[float, Key("i"), Range(0.001, 3600.0)]
+    sequence: Annotated[int, Key("q")]
+    sample: Annotated[HostSample, Key("n")]
+    workers: Annotated[tuple[WorkerSample, ...], Key("w"), Most(MAX_WORKERS)]
+    key_groups: Annotated[
+        tuple[KeyGroupSample, ...], Key("k"), Written(KeyGroupBlocks, _key_group_blocks, _key_group_samples)
+    ]
+    pairs: Annotated[tuple[PairSample, ...], Key("e"), Written(PairBlocks, _pair_blocks, _pair_samples)]
+
+
+def encode_report(report: Report) -> bytes:
+    """The report as bytes."""
+    return encoded(report)
+
+
+def decode_report(payload: bytes | None) -> Report:
+    """The report in these bytes; raises BadMessage."""
+    return decoded(payload, Report)

@@ -5,13 +5,14 @@ They stand in controller.toml as `[[rule]]`, or are intents.  Names are matched 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
+from trimtab_protocol.messages.codec import Most, Name, Text, Written
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, HostId, WorkerId
 
 MAX_RULES = 60
@@ -57,13 +58,39 @@ _NEEDS: Mapping[RuleKind, tuple[tuple[str, ...], str]] = {
 """What a rule of each kind says besides the key groups that it is about, and their priority."""
 
 
-class BadRule(ValueError):
-    """A rule of this `kind` says too much or too little; `expected` = what it should say."""
+class BadRule(BadMessage):
+    """A rule of this kind says too much or too little; `expected` = what it should say."""
 
     def __init__(self, kind: RuleKind, expected: str) -> None:
-        self.kind = kind
-        self.expected = expected
-        super().__init__(f"found a rule of the kind {kind}, expected {expected}")
+        super().__init__(Fault.RANGE, "kind", str(kind), expected)
+
+
+def ranges_of(text: str) -> tuple[tuple[int, int], ...]:
+    """Ranges of key groups, such as 0-15,40.  Raises BadMessage."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > MAX_RANGES:
+        raise BadMessage(Fault.OVERSIZED, "", f"{len(parts)} ranges", f"at most {MAX_RANGES}")
+    found = [_RANGE.fullmatch(part) for part in parts]
+    ranges = [(int(each[1]), int(each[2] or each[1])) for each in found if each is not None]
+    if None in found or any(last > MAX_PARTITIONS for _, last in ranges):
+        raise BadMessage(Fault.RANGE, "", text, f"numbers and ranges up to {MAX_PARTITIONS}, such as 0-15,40")
+    if any(first > last for first, last in ranges):
+        raise BadMessage(Fault.RANGE, "", text, "ranges whose first key group is not above their last, such as 0-15")
+    return tuple(ranges)
+
+
+def ranges_text(ranges: tuple[tuple[int, int], ...]) -> str:
+    """The text that `ranges_of` reads."""
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
+
+
+def _priority(found: object) -> int:
+    if type(found) is not int or not 0 < abs(found) <= MAX_PRIORITY:
+        raise BadMessage(Fault.RANGE, "", found, f"a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, but 0")
+    return found
+
+
+Patterns = Annotated[tuple[Annotated[str, Text(MAX_PATTERN)], ...], Most(MAX_PATTERNS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +103,16 @@ class Rule:
     `priority`; 0 is that of all others.  It holds until `until` (epoch seconds); None: it has no end.
     """
 
-    name: str
+    name: Name
     kind: RuleKind
-    reason: str
+    reason: Annotated[str, Text(MAX_REASON)]
     app: str = "*"
     operator: str = "*"
-    key_groups: tuple[tuple[int, int], ...] = ()
-    workers: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    zones: tuple[str, ...] = ()
-    priority: int = 0
+    key_groups: Annotated[tuple[tuple[int, int], ...], Written(str, ranges_text, ranges_of)] = ()
+    workers: Patterns = ()
+    hosts: Patterns = ()
+    zones: Patterns = ()
+    priority: Annotated[int, Written(Any, int, _priority)] = 0
     until: float | None = None
 
     def __post_init__(self) -> None:
@@ -135,61 +162,3 @@ class Rule:
         named = named or any(fnmatchcase(host, each) for each in self.hosts)
         named = named or (zone is not None and any(fnmatchcase(zone, each) for each in self.zones))
         return named != (self.kind is RuleKind.EXCLUDE)
-
-
-def rule_document(rule: Rule) -> dict[str, Any]:
-    """The keys of a rule as in controller.toml, without its reason; `until` in epoch seconds."""
-    ranges = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in rule.key_groups)
-    found: dict[str, Any] = {"name": rule.name, "kind": str(rule.kind)}
-    found |= {name: given for name in ("app", "operator") if (given := getattr(rule, name)) != "*"}
-    found |= {"key_groups": ranges} if ranges else {}
-    found |= {name: list(given) for name in _TARGETS if (given := getattr(rule, name))}
-    found |= {"priority": rule.priority} if rule.priority else {}
-    return found | ({} if rule.until is None else {"until": rule.until})
-
-
-def read_rule(fields: Fields, reason: str | None = None, until: Callable[[Fields, str], float] = Fields.number) -> Rule:
-    """The rule in these fields; `reason` None: it is one of them.  Raises BadMessage."""
-    found: dict[str, Any] = {
-        "name": fields.name("name"),
-        "kind": fields.choice("kind", RuleKind),
-        "reason": fields.text("reason", limit=MAX_REASON) if reason is None else reason,
-        "app": fields.optional("app", fields.text) or "*",
-        "operator": fields.optional("operator", fields.text) or "*",
-        "key_groups": fields.optional("key_groups", lambda name: ranges_of(fields.text(name), fields.at(name))) or (),
-        **{name: _patterns(fields, name) for name in _TARGETS},
-        "priority": fields.optional("priority", lambda name: _priority(fields, name)) or 0,
-        "until": fields.optional("until", lambda name: until(fields, name)),
-    }
-    try:
-        return Rule(**found)
-    except BadRule as error:
-        raise BadMessage(Fault.RANGE, fields.at("kind"), str(error.kind), error.expected) from error
-
-
-def ranges_of(text: str, path: str) -> tuple[tuple[int, int], ...]:
-    """Ranges of key groups, such as 0-15,40.  Raises BadMessage."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) > MAX_RANGES:
-        raise BadMessage(Fault.OVERSIZED, path, f"{len(parts)} ranges", f"at most {MAX_RANGES}")
-    found = [_RANGE.fullmatch(part) for part in parts]
-    ranges = [(int(each[1]), int(each[2] or each[1])) for each in found if each is not None]
-    if None in found or any(last > MAX_PARTITIONS for _, last in ranges):
-        raise BadMessage(Fault.RANGE, path, text, f"numbers and ranges up to {MAX_PARTITIONS}, such as 0-15,40")
-    if any(first > last for first, last in ranges):
-        raise BadMessage(Fault.RANGE, path, text, "ranges whose first key group is not above their last, such as 0-15")
-    return tuple(ranges)
-
-
-def _patterns(fields: Fields, name: str) -> tuple[str, ...]:
-    if not fields.has(name):
-        return ()
-    return tuple(check_text(value, at, MAX_PATTERN) for at, value in fields.items(name, limit=MAX_PATTERNS))
-
-
-def _priority(fields: Fields, name: str) -> int:
-    value = fields.take(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < abs(value) <= MAX_PRIORITY:
-        expected = f"a number from -{MAX_PRIORITY} to {MAX_PRIORITY}, but 0"
-        raise BadMessage(Fault.RANGE, fields.at(name), value, expected)
-    return value

@@ -1,8 +1,9 @@
 """The parts of the status about hosts, and about how much more an app could take."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.codec import Name, Range, Text
 from trimtab_protocol.messages.names import HostId
 
 
@@ -26,13 +27,13 @@ class HostStatus:
     sent_bytes_s: float | None = None
     link_bytes_s: float | None = None
     demand_pct: float | None = None
-    bottleneck: str | None = None
-    type: str | None = None
+    bottleneck: Annotated[str | None, Text(200)] = None
+    type: Name | None = None
     speed: float | None = None
-    level: str | None = None
+    level: Name | None = None
     disk_total_bytes: int | None = None
     disk_free_bytes: int | None = None
-    zone: str | None = None
+    zone: Name | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,39 +48,6 @@ class CapacityStatus:
     headroom: float | None = None
     potential: float | None = None
     bound: float | None = None
-    first: str | None = None
+    first: Annotated[str | None, Text(300)] = None
     heaviest: str | None = None
-    accuracy: float | None = None
-
-
-def read_host(row: Fields) -> HostStatus:
-    """A row of `hosts`; raises BadMessage."""
-    return HostStatus(
-        host=HostId(row.name("host")),
-        used_pct=row.optional("used_pct", row.number),
-        memory_bytes=row.optional("memory_bytes", row.integer),
-        memory_limit_bytes=row.optional("memory_limit_bytes", row.integer),
-        received_bytes_s=row.optional("received_bytes_s", row.number),
-        sent_bytes_s=row.optional("sent_bytes_s", row.number),
-        link_bytes_s=row.optional("link_bytes_s", row.number),
-        demand_pct=row.optional("demand_pct", row.number),
-        bottleneck=row.optional("bottleneck", lambda name: row.text(name, limit=200)),
-        type=row.optional("type", row.name),
-        speed=row.optional("speed", row.number),
-        level=row.optional("level", row.name),
-        disk_total_bytes=row.optional("disk_total_bytes", row.integer),
-        disk_free_bytes=row.optional("disk_free_bytes", row.integer),
-        zone=row.optional("zone", row.name),
-    )
-
-
-def read_capacity(row: Fields) -> CapacityStatus:
-    """The `capacity` of an app; raises BadMessage."""
-    return CapacityStatus(
-        headroom=row.optional("headroom", row.number),
-        potential=row.optional("potential", row.number),
-        bound=row.optional("bound", row.number),
-        first=row.optional("first", lambda name: row.text(name, limit=300)),
-        heaviest=row.optional("heaviest", lambda name: row.text(name, limit=1000)),
-        accuracy=row.optional("accuracy", lambda name: row.number(name, high=1.0)),
-    )
+    accuracy: Annotated[float | None, Range(0.0, 1.0)] = None

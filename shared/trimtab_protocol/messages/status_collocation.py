@@ -1,8 +1,9 @@
 """The part of the status about what tuples between workers cost, and what it would save to keep them local."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.codec import Most, Range, Text
 from trimtab_protocol.messages.names import OperatorId
 
 MAX_COST_S = 1e6
@@ -19,11 +20,11 @@ class RemoteCostStatus:
     `significant`: plans count with it.  `unknown` = why nothing is known.
     """
 
-    value: float | None = None
+    value: Annotated[float | None, Range(-MAX_COST_S, MAX_COST_S)] = None
     error: float | None = None
     freedom: float | None = None
     significant: bool = False
-    unknown: str | None = None
+    unknown: Annotated[str | None, Text(200)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,32 +44,6 @@ class CollocationStatus:
     this would save besides what is saved now, by the costs that are significant.
     """
 
-    operators: tuple[OperatorCostStatus, ...] = ()
-    obtainable: float | None = None
+    operators: Annotated[tuple[OperatorCostStatus, ...], Most(MAX_OPERATORS)] = ()
+    obtainable: Annotated[float | None, Range(0.0, 1.0)] = None
     worth_cores: float | None = None
-
-
-def read_collocation(row: Fields) -> CollocationStatus:
-    """The `remote_costs` of an app; raises BadMessage."""
-    return CollocationStatus(
-        operators=tuple(
-            OperatorCostStatus(
-                operator=OperatorId(each.name("operator")),
-                sending=_read_cost(each.fields("sending")),
-                receiving=_read_cost(each.fields("receiving")),
-            )
-            for each in row.objects("operators", limit=MAX_OPERATORS)
-        ),
-        obtainable=row.optional("obtainable", lambda name: row.number(name, high=1.0)),
-        worth_cores=row.optional("worth_cores", row.number),
-    )
-
-
-def _read_cost(row: Fields) -> RemoteCostStatus:
-    return RemoteCostStatus(
-        value=row.optional("value", lambda name: row.number(name, low=-MAX_COST_S, high=MAX_COST_S)),
-        error=row.optional("error", row.number),
-        freedom=row.optional("freedom", row.number),
-        significant=row.flag("significant"),
-        unknown=row.optional("unknown", lambda name: row.text(name, limit=200)),
-    )

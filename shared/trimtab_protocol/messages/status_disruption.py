@@ -1,8 +1,9 @@
 """The part of the status about the disruption budget of an app."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields
+from trimtab_protocol.messages.codec import Most, Name
 
 MAX_CAUSES = 20
 """Causes of pauses in a status; a newer controller may know more than this one."""
@@ -12,7 +13,7 @@ MAX_CAUSES = 20
 class CauseStatus:
     """Paused key-group seconds by one cause, in the last hour."""
 
-    cause: str
+    cause: Name
     used_s: float
 
 
@@ -34,29 +35,10 @@ class DisruptionStatus:
     fits: int | None = None
     free_at: float | None = None
     since: float | None = None
-    causes: tuple[CauseStatus, ...] = ()
+    causes: Annotated[tuple[CauseStatus, ...], Most(MAX_CAUSES)] = ()
     unmeasured: int | None = None
 
     @property
     def by_cause(self) -> dict[str, float]:
         """What is used, in key-group seconds, by cause."""
         return {row.cause: row.used_s for row in self.causes}
-
-
-def read_disruption(row: Fields) -> DisruptionStatus:
-    """The `disruption` of an app; raises BadMessage."""
-    return DisruptionStatus(
-        used_s=row.number("used_s"),
-        assumed_s=row.number("assumed_s"),
-        in_flight_s=row.number("in_flight_s"),
-        limit_s=row.optional("limit_s", row.number),
-        fits=row.optional("fits", row.integer),
-        free_at=row.optional("free_at", row.number),
-        since=row.optional("since", row.number),
-        causes=tuple(map(_read_cause, row.objects("causes", limit=MAX_CAUSES))) if row.has("causes") else (),
-        unmeasured=row.optional("unmeasured", row.integer),
-    )
-
-
-def _read_cause(row: Fields) -> CauseStatus:
-    return CauseStatus(cause=row.name("cause"), used_s=row.number("used_s"))

@@ -1,8 +1,9 @@
 """The forecast of an app's demand in the status, and how good such forecasts have been."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields, check_number
+from trimtab_protocol.messages.codec import Most, Range, Text
 
 MAX_AHEAD = 300
 """Forecast values of one app."""
@@ -39,7 +40,7 @@ class ForecastStatus:
     demand in cores of each `step_s` from `ahead_at` on; none if there is no forecast now.
     """
 
-    text: str
+    text: Annotated[str, Text(4000)]
     used: bool = False
     peak_cores: float | None = None
     period_s: float | None = None
@@ -49,37 +50,4 @@ class ForecastStatus:
     far: AccuracyStatus | None = None
     ahead_at: float | None = None
     step_s: float | None = None
-    ahead: tuple[float, ...] = ()
-
-
-def read_forecast_status(fields: Fields) -> ForecastStatus:
-    """The forecast in these fields; raises BadMessage."""
-    return ForecastStatus(
-        text=fields.text("text", limit=4000),
-        used=fields.flag("used"),
-        peak_cores=fields.optional("peak_cores", fields.number),
-        period_s=fields.optional("period_s", fields.number),
-        at=fields.optional("at", fields.number),
-        known_s=fields.optional("known_s", fields.number),
-        near=fields.optional("near", lambda name: _read_accuracy(fields.fields(name))),
-        far=fields.optional("far", lambda name: _read_accuracy(fields.fields(name))),
-        ahead_at=fields.optional("ahead_at", fields.number),
-        step_s=fields.optional("step_s", fields.number),
-        ahead=tuple(check_number(each, at, 0.0, MAX_CORES) for at, each in fields.items("ahead", limit=MAX_AHEAD))
-        if fields.has("ahead")
-        else (),
-    )
-
-
-def _read_accuracy(fields: Fields) -> AccuracyStatus:
-    return AccuracyStatus(
-        horizon_s=fields.number("horizon_s"),
-        tested=fields.integer("tested"),
-        scored=fields.integer("scored"),
-        better=fields.flag("better"),
-        error=fields.optional("error", fields.number),
-        last_error=fields.optional("last_error", fields.number),
-        seasonal_error=fields.optional("seasonal_error", fields.number),
-        error_pct=fields.optional("error_pct", fields.number),
-        last_error_pct=fields.optional("last_error_pct", fields.number),
-    )
+    ahead: Annotated[tuple[float, ...], Most(MAX_AHEAD), Range(0.0, MAX_CORES)] = ()

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields, check_integer, check_name
+from trimtab_protocol.messages.codec import Most, Name
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.snapshot import MAX_DOUBTED
 
@@ -21,11 +22,11 @@ class SignatureStatus:
     `revoked` = hosts that had a key and have none any more, at most `MAX_REVOKED`, the last ones first.
     """
 
-    checking: str
+    checking: Name
     enrolled: int
-    unsigned: Mapping[str, int] = field(default_factory=dict)
-    doubted: Mapping[HostId, str] = field(default_factory=dict)
-    revoked: tuple[HostId, ...] = ()
+    unsigned: Annotated[Mapping[str, int], Most(100)] = field(default_factory=dict)
+    doubted: Annotated[Mapping[HostId, Name], Most(MAX_DOUBTED)] = field(default_factory=dict)
+    revoked: Annotated[tuple[HostId, ...], Most(MAX_REVOKED)] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unsigned", MappingProxyType(dict(self.unsigned)))
@@ -35,28 +36,3 @@ class SignatureStatus:
     def enforced(self) -> bool:
         """Whether what a host has not signed is dropped."""
         return self.checking == "enforce"
-
-    @property
-    def document(self) -> dict[str, object]:
-        """The JSON form."""
-        told = {"checking": self.checking, "enrolled": self.enrolled}
-        return told | {"unsigned": dict(self.unsigned), "doubted": dict(self.doubted), "revoked": list(self.revoked)}
-
-
-def read_signatures(fields: Fields) -> SignatureStatus:
-    """The part of the status in these fields; raises BadMessage."""
-    return SignatureStatus(
-        checking=fields.name("checking"),
-        enrolled=fields.integer("enrolled"),
-        unsigned={
-            name: check_integer(count, path, 0, 2**63 - 1)
-            for name, path, count in fields.members("unsigned", limit=100)
-        },
-        doubted={
-            HostId(host): check_name(fault, path) for host, path, fault in fields.members("doubted", limit=MAX_DOUBTED)
-        },
-        revoked=tuple(
-            HostId(check_name(host, path))
-            for path, host in (fields.items("revoked", limit=MAX_REVOKED) if fields.has("revoked") else ())
-        ),
-    )

@@ -1,14 +1,17 @@
 """The size of an app in the status: how many workers it has, and how many it should have."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from trimtab_protocol.messages.decode import Fields, check_name, check_text
+from trimtab_protocol.messages.codec import Most, Text
 from trimtab_protocol.messages.names import WorkerId
 
 MAX_LEAVING = 100_000
 """Workers of one app that leave at the same time."""
 MAX_SETTING = 1_000
 """Characters of a setting."""
+MAX_SETTINGS = 100
+"""Settings of one app."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,33 +26,13 @@ class SizeStatus:
     `max_workers = 4`.  `text` = the numbers of workers in words, with the reason.
     """
 
-    text: str
+    text: Annotated[str, Text(4000)]
     workers: int | None = None
     wanted: int | None = None
     desired: int | None = None
     demand_cores: float | None = None
     capacity_cores: float | None = None
-    leaving: tuple[WorkerId, ...] = ()
+    leaving: Annotated[tuple[WorkerId, ...], Most(MAX_LEAVING)] = ()
     restart_s: float | None = None
     measured_restart_s: float | None = None
-    own_settings: tuple[str, ...] = ()
-
-
-def read_size(fields: Fields) -> SizeStatus:
-    """The size in these fields; raises BadMessage."""
-    return SizeStatus(
-        text=fields.text("text", limit=4000),
-        workers=fields.optional("workers", fields.integer),
-        wanted=fields.optional("wanted", fields.integer),
-        desired=fields.optional("desired", fields.integer),
-        demand_cores=fields.optional("demand_cores", fields.number),
-        capacity_cores=fields.optional("capacity_cores", fields.number),
-        leaving=tuple(WorkerId(check_name(each, at)) for at, each in fields.items("leaving", limit=MAX_LEAVING))
-        if fields.has("leaving")
-        else (),
-        restart_s=fields.optional("restart_s", fields.number),
-        measured_restart_s=fields.optional("measured_restart_s", fields.number),
-        own_settings=tuple(check_text(each, at, MAX_SETTING) for at, each in fields.items("own_settings", limit=100))
-        if fields.has("own_settings")
-        else (),
-    )
+    own_settings: Annotated[tuple[Annotated[str, Text(MAX_SETTING)], ...], Most(MAX_SETTINGS)] = ()

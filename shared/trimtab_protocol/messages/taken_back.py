@@ -1,12 +1,13 @@
 """Who takes an operator's intent back, and why: a header of the tombstone that revokes it.
 
-The controller revokes what it has answered without this header, and so do commands of before 0.2.0.
+The controller revokes what it has answered without this header.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
-from trimtab_protocol.messages.decode import encode, parse
+from trimtab_protocol.messages.codec import Wire, decoded, encoded
 from trimtab_protocol.messages.intents import Said
 
 HEADER = "trimtab-taken-back"
@@ -19,17 +20,15 @@ MAX_BYTES = 20_000
 class TakenBack(Said):
     """An intent is not wanted any longer: the header `trimtab-taken-back` of a record without a value."""
 
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES)
+
 
 def encode_taken_back(word: TakenBack) -> tuple[str, bytes]:
     """The header."""
-    return HEADER, encode({"v": VERSION, "by": word.by, "at": word.at, "reason": word.reason})
+    return HEADER, encoded(word)
 
 
 def taken_back_in(headers: Iterable[tuple[str, bytes | None]]) -> TakenBack | None:
     """Who has taken it back; None: nobody says.  Raises BadMessage."""
     value = next((value for name, value in headers if name == HEADER), None)
-    if value is None:
-        return None
-    fields = parse(value, version=VERSION, limit=MAX_BYTES)
-    by, at, reason = fields.text("by", limit=200), fields.number("at"), fields.text("reason", limit=2000)
-    return TakenBack(by=by, at=at, reason=reason)
+    return None if value is None else decoded(value, TakenBack)

@@ -24,7 +24,9 @@ HOST = HostSample(cpu_s=1.0, cores=2.0, basis=Basis.HOST)
 W0 = WorkerId("w0")
 KEY_GROUP = KeyGroup(AppId("flights"), OperatorId("sums"), 0)
 ROWS = Rows(
-    workers=(WorkerSample(worker=W0, app=None, state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1),),
+    workers=(
+        WorkerSample(worker=W0, app=None, state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1, steering=False, marks=()),
+    ),
     key_groups=(KeyGroupSample(key_group=KEY_GROUP, worker=W0, cpu_s=0.1, tuples_in=1),),
     pairs=(PairSample(source=KEY_GROUP, target=KEY_GROUP, tuples=1, bytes=2),),
 )
@@ -73,7 +75,16 @@ def of(worker: WorkerId, count: int = 1, **numbers: Any) -> Rows:
         KeyGroupSample(key_group=KeyGroup(AppId(worker), OperatorId("o"), each), worker=worker, cpu_s=0.1, tuples_in=1)
         for each in range(count)
     )
-    row = WorkerSample(worker=worker, app=AppId(worker), state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1, **numbers)
+    row = WorkerSample(
+        worker=worker,
+        app=AppId(worker),
+        state=WorkerState.RUNNING,
+        capacity=1.0,
+        cpu_s=0.1,
+        steering=False,
+        marks=(),
+        **numbers,
+    )
     return Rows(workers=(row,), key_groups=tuple(own), pairs=())
 
 

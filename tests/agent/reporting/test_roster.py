@@ -55,9 +55,11 @@ def test_a_complete_row_has_no_marks() -> None:
         workers=(
             WorkerSample(
                 worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.3, memory_bytes=99,
-                steering=True, epoch=Epoch(1, 2), generation=7,
+                steering=True, epoch=Epoch(1, 2), generation=7, marks=(),
             ),
-            WorkerSample(worker=W1, app=None, state=WorkerState.AWAY, capacity=1.0, cpu_s=None),
+            WorkerSample(
+                worker=W1, app=None, state=WorkerState.AWAY, capacity=1.0, cpu_s=None, steering=False, marks=()
+            ),
         ),
         key_groups=(sample(),),
         pairs=(pair(3),),

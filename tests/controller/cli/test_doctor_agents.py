@@ -24,7 +24,13 @@ NOW = 1_000_000.0
 
 def worker(name: str = "w0", **told: object) -> WorkerSample:
     whole = WorkerSample(
-        worker=WorkerId(name), app=AppId("a"), state=WorkerState.RUNNING, capacity=1.0, cpu_s=0.1, steering=True
+        worker=WorkerId(name),
+        app=AppId("a"),
+        state=WorkerState.RUNNING,
+        capacity=1.0,
+        cpu_s=0.1,
+        steering=True,
+        marks=(),
     )
     return replace(whole, **told)  # type: ignore[arg-type]
 
@@ -39,6 +45,7 @@ def seen(*workers: WorkerSample, at: float = NOW - 1, stamped_at: float | None =
         sample=HostSample(cpu_s=1.0, cores=4.0, basis=Basis.HOST),
         workers=workers or (worker(),),
         key_groups=(),
+        pairs=(),
     )
     return ReportsSeen(
         now=NOW, looked_back_s=120, hosts={report.host: ReportSeen(report=report, stamped_at=stamped_at)}

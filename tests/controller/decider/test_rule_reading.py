@@ -72,8 +72,7 @@ def test_a_wrong_rule_is_refused_with_what_was_found_and_expected(wrong: dict[st
 def test_a_rule_says_by_itself_what_its_kind_expects() -> None:
     with pytest.raises(BadRule) as found:
         Rule(name="a", kind=RuleKind.PRIORITY, reason="b")
-    assert (found.value.kind, found.value.expected) == (RuleKind.PRIORITY, "priority beside the kind priority")
-    assert str(found.value) == "found a rule of the kind priority, expected priority beside the kind priority"
+    assert str(found.value) == "kind: found 'priority', expected priority beside the kind priority"
 
 
 def test_rules_have_names_of_their_own_and_reasons() -> None:

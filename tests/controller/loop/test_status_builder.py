@@ -195,5 +195,5 @@ def test_a_status_that_no_message_could_hold_is_published_without_its_workers_an
         cluster="c", at=NOW, acting=True, epoch=Epoch(2, 3), paused=None, window_end=NOW, coverage=1.0, apps=(app,)
     )
     assert decode_status(status_record(status, TOPICS).value) == status
-    cut = decode_status(status_record(replace(status, apps=(app,) * 8_000), TOPICS).value)
+    cut = decode_status(status_record(replace(status, apps=(app,) * 9_000), TOPICS).value)
     assert cut == replace(status, apps=(), rejected={"trimtab.c.status.oversized": 1})

@@ -59,9 +59,7 @@ def test_chunks_are_within_kafkas_default_message_size() -> None:
     noise = random.Random(3)
     large = snapshot(key_groups=1)
     rejected = {f"r{index}-{noise.random()}": noise.randrange(10**15) for index in range(60_000)}
-    chunks = split(
-        Snapshot(**{name: getattr(large, name) for name in Snapshot.__dataclass_fields__} | {"rejected": rejected})
-    )
+    chunks = split(replace(large, rejected=rejected))
     assert len(chunks) > 1
     assert max(len(chunk.payload) for chunk in chunks) == MAX_CHUNK_BYTES
 

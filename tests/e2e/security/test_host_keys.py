@@ -118,7 +118,7 @@ class Intruder:
         at_ms = time.time_ns() // 1_000_000
         forged = Report(
             cluster=self._cluster, host=HostId("h1"), at_ms=at_ms, interval_s=1.0, sequence=1, sample=sample,
-            workers=(), key_groups=(),
+            workers=(), key_groups=(), pairs=(),
         )  # fmt: skip
         self._say(self._topics.reports, encode_report(forged))
 

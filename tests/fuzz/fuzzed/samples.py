@@ -115,7 +115,7 @@ REPORT = Report(
         ),
         WorkerSample(
             worker=W1, app=None, state=WorkerState.AWAY, capacity=0.5, cpu_s=None, reason="crashed once",
-            absence=Absence.STARTING, declared=APP,
+            absence=Absence.STARTING, declared=APP, steering=False, marks=(),
         ),
     ),
     key_groups=(KEY_GROUP_SAMPLE,), pairs=(PAIR_SAMPLE,),

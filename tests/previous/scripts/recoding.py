@@ -4,8 +4,6 @@ import base64
 import json
 import sys
 from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import trimtab_models
@@ -18,11 +16,10 @@ from trimtab_protocol.messages.handover import decode_handover, encode_handover
 from trimtab_protocol.messages.intents import decode_intent, encode_intent
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.placement import decode_placement, encode_placement
+from trimtab_protocol.messages.placement_parts import decode_record, encode_record
 from trimtab_protocol.messages.report import decode_report, encode_report
 from trimtab_protocol.messages.snapshot import decode_snapshot, encode_snapshot
 from trimtab_protocol.messages.status import decode_status, encode_status
-
-PARTS = "trimtab_protocol.messages.placement_parts"
 
 
 def again(decode: Callable[[bytes], Any], encode: Callable[[Any], bytes]) -> Callable[[bytes], bytes]:
@@ -39,10 +36,7 @@ def intent_again(data: bytes) -> bytes:
 def record_again(data: bytes) -> bytes:
     """Of the placements' topic: key, line feed, value."""
     key, _, value = data.partition(b"\n")
-    if find_spec(PARTS) is None:  # the previous version takes every record for a placement
-        return key + b"\n" + encode_placement(decode_placement(value))
-    parts: Any = import_module(PARTS)
-    return key + b"\n" + bytes(parts.encode_record(parts.decode_record(key, value)))
+    return key + b"\n" + encode_record(decode_record(key, value))
 
 
 def chunk_again(data: bytes) -> bytes:

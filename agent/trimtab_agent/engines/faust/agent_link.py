@@ -256,7 +256,7 @@ class Link(Service):  # type: ignore[misc]
             now = time.monotonic()
             statistics = self._collector.collect(at_ms=round(at_s * 1000), interval_s=max(now - began, 0.001))
             began = now
-            await self._write(writer, statistics.for_protocol(welcome.protocol or 1))
+            await self._write(writer, statistics)
 
         self._last_words = lambda: send(self._clock())
         self._can_tell.set()

@@ -28,7 +28,7 @@ import numpy as np
 from trimtab_controller.decider.observing.demand_history import Bools, OperatorKey
 from trimtab_controller.decider.observing.owned import Floats, Integers
 from trimtab_models.albic.fit import Cost, CostFit, Samples, Unknown, fit_costs
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -8,11 +8,13 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import nan
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from trimtab_models.forecast.seasonal import Floats
-from trimtab_protocol.messages.decode import BadMessage, Fault, check_name, check_number, encode, parse
+from trimtab_protocol.messages.codec import Key, Most, Range, Wire, decoded, encoded
+from trimtab_protocol.messages.decode import BadMessage, Fault, check_name
 from trimtab_protocol.messages.names import AppId
 
 STEP_S = 300
@@ -106,9 +108,16 @@ class DemandSeries:
 class DemandRecord:
     """The demand of an app on one day: `values` = cores by step, None = unknown; `day` = days since the epoch."""
 
+    WIRE: ClassVar = Wire(version=VERSION, derived=("step_s",))
+
     app: AppId
     day: int
-    values: tuple[float | None, ...]
+    values: Annotated[tuple[float | None, ...], Key("cores"), Most(DAY), Range(0.0, MAX_CORES)]
+
+    @property
+    def step_s(self) -> int:
+        """The step of this version."""
+        return STEP_S
 
 
 def key_of(app: AppId, day: int) -> bytes:
@@ -126,20 +135,12 @@ def day_of(key: bytes) -> tuple[AppId, int]:
 
 def encode_demand(app: AppId, day: int, values: list[float | None]) -> bytes:
     """The record of a day."""
-    return encode({"v": VERSION, "app": app, "day": day, "step_s": STEP_S, "cores": values})
+    return encoded(DemandRecord(app=app, day=day, values=tuple(values)))
 
 
 def decode_demand(payload: bytes | None) -> DemandRecord:
     """Decode a record; raises BadMessage."""
-    fields = parse(payload, version=VERSION)
-    app, day, step_s = AppId(check_name(fields.take("app"), "app")), fields.integer("day"), fields.integer("step_s")
-    if step_s != STEP_S:
-        raise BadMessage(Fault.RANGE, "step_s", step_s, f"{STEP_S}, the step of this version")
-    values = tuple(
-        None if value is None else check_number(value, at, 0.0, MAX_CORES)
-        for at, value in fields.items("cores", limit=DAY)
-    )
-    return DemandRecord(app=app, day=day, values=values)
+    return decoded(payload, DemandRecord)
 
 
 def series_of(records: Iterable[DemandRecord]) -> dict[AppId, DemandSeries]:

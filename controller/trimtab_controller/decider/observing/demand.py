@@ -41,7 +41,7 @@ from trimtab_controller.decider.observing.demand_history import (
 )
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -16,7 +16,7 @@ import numpy as np
 from trimtab_controller.decider.observing.owned import Integers, OwnedTable
 from trimtab_controller.decider.observing.view import FixedWorker, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement

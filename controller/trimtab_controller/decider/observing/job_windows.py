@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from trimtab_controller.execution.events import JobsSeen
 from trimtab_controller.execution.lags import JobWindow, Waiting
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState

@@ -16,7 +16,7 @@ from trimtab_controller.decider.observing.fixed import refusal
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_protocol.messages.columns import UNKNOWN
+from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.wording import first_few
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
-from trimtab_protocol.messages.rules import MAX_RULES, Rule, read_rule
+from trimtab_protocol.messages.codec import converted, members
+from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
+from trimtab_protocol.messages.rules import MAX_RULES, Rule
 
 
 def read_rules(fields: Fields) -> tuple[Rule, ...]:
@@ -23,9 +24,10 @@ def read_rules(fields: Fields) -> tuple[Rule, ...]:
 def _read(value: object, path: str) -> Rule:
     if not isinstance(value, Mapping):
         raise BadMessage(Fault.TYPE, path, value, "a table")
-    fields = Fields(dict(value), path)
-    rule = read_rule(fields, until=lambda fields, name: _time(fields.take(name), fields.at(name)))
-    fields.done()
+    until = {"until": _time(value["until"], f"{path}.until")} if "until" in value else {}
+    rule = converted({**value, **until}, Rule, path)
+    for name in value.keys() - {each.name for each in members(Rule)}:
+        raise BadMessage(Fault.UNKNOWN, f"{path}.{step(name)}", value[name], "no such field")
     return rule
 
 

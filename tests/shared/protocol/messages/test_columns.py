@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_protocol.messages import key_group_table, report
+from trimtab_protocol.messages import report
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.key_group_table import KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -101,9 +101,9 @@ def test_what_skipped_the_broker_is_null_where_unknown_and_absent_where_all_of_a
     ]
 
 
-def test_what_has_the_same_names_shares_a_block_and_unknown_columns_are_null() -> None:
+def test_what_has_the_same_names_shares_a_block_and_unknown_columns_are_absent() -> None:
     blocks = json.loads(encode_report(REPORT))["k"]
-    assert [(block["w"], block["o"], block["p"], block["c"], block["sb"]) for block in blocks] == [
+    assert [(block["w"], block["o"], block["p"], block.get("c"), block.get("sb")) for block in blocks] == [
         ("w0", "a", [1, 2], [0.5, None], None),
         ("w1", "a", [0], [0.25], None),
         ("w0", "b", [1], None, None),
@@ -142,7 +142,7 @@ def test_a_bad_block_is_refused_and_the_place_is_named(change: Change, fault: Fa
         (lambda document: document["key_groups"][0].update(worker=[0, 2]), "key_groups[0].worker[1]"),
         (lambda document: document["key_groups"][0].update(workers=["w/0", "w1"]), "key_groups[0].workers[0]"),
         (lambda document: document["key_groups"][0].update(covered_s=[1.0]), "key_groups[0].covered_s"),
-        (lambda document: document["pairs"][0].update({"from": ["app"]}), "pairs[0].from"),
+        (lambda document: document["pairs"][0].update({"from": ["app", "a/b"]}), "pairs[0].from[1]"),
         (lambda document: document["pairs"][0].update(bytes_s=[0, 1e300]), "pairs[0].bytes_s[1]"),
         (lambda document: document["pairs"][0].update(direct_s=[None, -1]), "pairs[0].direct_s[1]"),
         (lambda document: document["pairs"][0].update(direct_s=[0]), "pairs[0].direct_s"),
@@ -184,16 +184,13 @@ def test_a_quantity_of_which_nothing_is_known_is_null_in_a_snapshot() -> None:
     assert (block["cpu"], block["tuples_in_s"]) == ([0.5, None], None)
 
 
-def test_the_key_groups_of_all_blocks_are_limited_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "MAX_KEY_GROUPS", 3)
-    monkeypatch.setattr(key_group_table, "MAX_KEY_GROUPS", 2)
-    for payload, decode, path in (
-        (encode_report(REPORT), decode_report, "k[2].p"),
-        (encode_snapshot(SNAPSHOT), decode_snapshot, "key_groups[1].partition"),
-    ):
-        with pytest.raises(BadMessage) as caught:
-            decode(payload)
-        assert (caught.value.fault, caught.value.path) == (Fault.OVERSIZED, path)
+def test_the_key_groups_of_all_blocks_are_limited_together() -> None:
+    document = json.loads(encode_report(REPORT))
+    names = {name: document["k"][0][name] for name in "wao"}
+    document["k"] = [{**names, "p": [0] * (report.MAX_KEY_GROUPS - 1)}, {**names, "p": [0]}, {**names, "p": [0]}]
+    with pytest.raises(BadMessage) as caught:
+        decode_report(json.dumps(document).encode())
+    assert (caught.value.fault, caught.value.path) == (Fault.OVERSIZED, "k[2].p")
 
 
 def test_rows_of_one_operator_stand_together_in_a_snapshot() -> None:

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.fuzz.fuzzed.samples import EVENT, W0
+from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.decode import BadMessage, encode
 from trimtab_protocol.messages.events import (
     MAX_EVENT_BYTES,
     Event,
     decode_event,
     encode_event,
-    event_document,
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
 
@@ -24,7 +24,7 @@ def test_an_event_survives_the_wire(event: Event) -> None:
 
 
 def test_what_is_empty_is_not_sent() -> None:
-    assert event_document(BARE).keys() == {"id", "cluster", "at", "kind", "phase", "text"}
+    assert document(BARE).keys() == {"v", "id", "cluster", "at", "kind", "phase", "text"}
 
 
 def test_an_event_that_is_too_large_goes_without_its_moves() -> None:
@@ -47,5 +47,5 @@ def test_an_event_that_is_too_large_goes_without_its_moves() -> None:
 )
 def test_a_wrong_field_is_named(wrong: dict[str, object], path: str) -> None:
     with pytest.raises(BadMessage) as found:
-        decode_event(encode({"v": 1, **event_document(BARE), **wrong}))
+        decode_event(encode(document(BARE) | wrong))
     assert found.value.path == path

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import OwnerTable, Part
@@ -188,7 +189,7 @@ def test_parts_that_are_refused(name: str) -> None:
     key, changes = MALFORMED[name]
     part = PlacementPart(cluster="c", app=APP, epoch=Epoch(1, 1), operator=SUMS, part=0, rows=(row(0),))
     with pytest.raises(BadMessage):
-        decode_record(key, Raw(part.document() | changes).encoded)
+        decode_record(key, Raw(document(part) | changes).encoded)
     assert decode_record(part.key, encode_record(part)) == part
 
 
@@ -207,7 +208,7 @@ def test_parts_that_are_refused(name: str) -> None:
 def test_heads_that_are_refused(changes: dict[str, Any]) -> None:
     head = head_of(placement(1))
     with pytest.raises(BadMessage):
-        decode_record(b"shop", Raw(head.document() | changes).encoded)
+        decode_record(b"shop", Raw(document(head) | changes).encoded)
     assert decode_record(b"shop", encode_record(head)) == head
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
 
 from trimtab_agent.engines.faust.group.operators import Layout
-from trimtab_protocol.messages.copies import Copy, copy_columns, read_copies
+from trimtab_protocol.messages.codec import converted, document
+from trimtab_protocol.messages.copies import Copy, CopyTable
 from trimtab_protocol.messages.decode import (
     MAX_MESSAGE_BYTES,
     NAME_PATTERN,
     BadMessage,
     Fault,
-    Fields,
     check_integer,
     shorten,
     step,
@@ -42,7 +42,7 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     layout: dict[str, Any] | None = None
     """The member's topics: `{"named": {operator: topics}, "sources": topics, "changelogs": topics}`."""
     copies: dict[str, Any] | None = None
-    """State on the member's disk of key groups that it neither owns nor follows, as `copy_columns` writes it."""
+    """State on the member's disk of key groups that it neither owns nor follows, as `CopyTable` is written."""
     differs: str | None = None
     """Set by the leader: why nobody hands anything over in this generation.
 
@@ -109,12 +109,12 @@ def read_layout(found: object) -> Layout:
 
 def write_copies(copies: Sequence[Copy]) -> dict[str, Any] | None:
     """Encode a member's copies in the form that members send."""
-    return copy_columns(copies) or None
+    return document(CopyTable(tuple(copies))) or None
 
 
 def read_member_copies(found: object) -> tuple[Copy, ...]:
     """Decode the copies that a member sent.  Raises BadMessage."""
-    return () if found is None else read_copies(Fields(found, "copies"))
+    return () if found is None else converted(found, CopyTable, "copies").copies
 
 
 def _topics(found: object, path: str) -> frozenset[str]:

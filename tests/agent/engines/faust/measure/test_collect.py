@@ -134,7 +134,6 @@ def test_what_following_took_is_told_of_the_interval(before: float | None, after
     assert first.following_s == told
     assert collector.collect(at_ms=6000, interval_s=1.0).following_s == (None if after is None else 0.0)
     assert decode_frame(encode_frame(first)) == first
-    assert first.for_protocol(1).following_s is None
 
 
 def test_standstills_are_told_once_also_those_from_before_the_first_interval():
@@ -146,8 +145,6 @@ def test_standstills_are_told_once_also_those_from_before_the_first_interval():
     said += [collector.collect(at_ms=at, interval_s=1.0) for at in (6000, 7000)]
     assert [(each.paused_s, each.paused) for each in said] == [(3.0, 2), (1.5, 3), (0.0, 0)]
     assert decode_frame(encode_frame(said[1])) == said[1]
-    older = said[1].for_protocol(1)
-    assert (older.paused_s, older.paused) == (None, None)
     status.paused = None
     unknown = Collector(FakeSensor(Taken()), status, worker=W0).collect(at_ms=8000, interval_s=1.0)
     assert (unknown.paused_s, unknown.paused) == (None, None)
@@ -163,7 +160,7 @@ def test_a_key_group_whose_broker_is_out_of_reach_has_no_known_load_and_the_othe
 
 
 @pytest.mark.parametrize("trouble", ["reset", "maybe_reset", "lost"])
-def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds_and_to_newer_agents_only(trouble):
+def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds(trouble):
     status = FakeStatus({group("sums", 0)}, **{trouble: True})
     collector = Collector(FakeSensor(Taken(), Taken()), status, worker=W0)
     said = collector.collect(at_ms=5000, interval_s=1.0)
@@ -171,7 +168,6 @@ def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds_and_to_newer_a
     later = collector.collect(at_ms=6000, interval_s=1.0)
     assert (getattr(said, trouble), getattr(later, trouble)) == (True, None)
     assert decode_frame(encode_frame(said)) == said
-    assert getattr(said.for_protocol(1), trouble) is None
 
 
 def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair():

@@ -1,0 +1,734 @@
+"""Reading and writing by declaration: the annotated fields of a dataclass are a message's wire form and its limits.
+
+The type of a field says what JSON has for it.  `Annotated` adds its wire key (`Key`) and its limits (`Range`, `Text`,
+`Most`, `Once`, `Total`), or another wire form (`Columns`, `Written`, `Lenient`, `NotSent`).  Without them an `int` or a
+`float` is at least 0, a `str` has at most 1000 characters, and a `NewType` of `str` is a name.
+
+null is the same as absent.  A field with a default may be absent, and is written only where it differs from it, so the
+default of a field never changes.  Unknown fields are passed over: a newer sender may have more.  Rules of several
+fields stand in `__post_init__`, which raises BadMessage with the field as path, or ValueError.
+
+The path of an error is put together while the error rises, so that a good message does not pay for it.
+"""
+
+import re
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Annotated, Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from trimtab_protocol.messages.decode import (
+    MAX_MESSAGE_BYTES,
+    MAX_NAME,
+    MAX_NUMBER,
+    NAME_PATTERN,
+    NOTHING,
+    BadMessage,
+    Fault,
+    encode,
+    parsed,
+    printable,
+)
+
+T = TypeVar("T")
+Decode = Callable[[Any], Any]
+Encode = Callable[[Any], Any]
+MAX_INTEGER = 2**63 - 1
+"""Largest whole number in a message, unless its field has a limit of its own."""
+UNKNOWN = -1
+"""Marks an unknown value in a packed column.  All known values are at least 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The wire key of a field, where it is not the field's name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The limits of a number, or of each number in an array or a column."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        floats = isinstance(self.low, float) or isinstance(self.high, float)
+        return f"a finite number, {self.low:g} to {self.high:g}" if floats else f"{self.low} to {self.high}"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """At most so many characters, or just those that `pattern` matches; `what` says the latter in words."""
+
+    most: int
+    pattern: re.Pattern[str] | None = None
+    what: str = "a string"
+    least: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """How many elements an array, or members an object, may have."""
+
+    count: int
+    least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """No element of the array comes twice; of objects, no two have the same in these `fields`."""
+
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """At most so many elements in the fields `field` of all objects of the array together."""
+
+    field: str
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Rows (tuples, or the members of a mapping) are written as one array per quantity, each under its own key.
+
+    This takes a third of the bytes, and both sides work on whole arrays.  All have the same length, 1 to `most`.  The
+    first one must be there; a quantity that is unknown in all rows is absent.
+    """
+
+    keys: tuple[str, ...]
+    most: int
+    naming: int = 0
+    """The first so many quantities name a row; no name comes twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """The members of the value stand in the object itself: of a named tuple under `keys`, of a dataclass as there."""
+
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The array becomes an `array` of this type code; with `gaps` a value may be null, which becomes UNKNOWN."""
+
+    code: str
+    gaps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The wire has a value of another type, `kind`: `write` makes it; `read`, the inverse, may raise BadMessage."""
+
+    kind: Any
+    write: Encode
+    read: Decode
+
+
+@dataclass(frozen=True, slots=True)
+class Lenient:
+    """A name that the enumeration does not have is None, or left out of a mapping: a later version may know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """The field is no part of the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """What holds for a whole class, as its attribute `WIRE`.
+
+    `version` = the member `v` of its object.  `derived` = properties that are written, and compared when they are read;
+    None is not written.  `row`: it is no object, but the array of its fields in their order.
+    """
+
+    version: int | None = None
+    most_bytes: int = MAX_MESSAGE_BYTES
+    derived: tuple[str, ...] = ()
+    row: bool = False
+
+
+NAME = Text(MAX_NAME, NAME_PATTERN, "a name of letters, digits, '.', '_', '-'")
+Name = Annotated[str, NAME]
+
+
+class _Refusal(Exception):
+    """A fault on its way up; `steps` = the path to it, from the inside."""
+
+    def __init__(self, fault: Fault, found: object, expected: str, *steps: str) -> None:
+        self.fault, self.found, self.expected, self.steps = fault, found, expected, list(steps)
+
+    def as_bad_message(self) -> BadMessage:
+        return BadMessage(self.fault, "".join(reversed(self.steps)).removeprefix("."), self.found, self.expected)
+
+
+def decoded(payload: bytes | None, kind: type[T]) -> T:
+    """The message in these bytes; raises BadMessage."""
+    return converted(versioned(payload, kind), kind)
+
+
+def versioned(payload: bytes | None, kind: Any, most_bytes: int | None = None) -> dict[str, Any]:
+    """The JSON object in these bytes, of the version that the class has; raises BadMessage."""
+    found = parsed(payload, most_bytes or kind.WIRE.most_bytes)
+    if not isinstance(found, dict):
+        raise BadMessage(Fault.TYPE, "", found, "an object")
+    try:
+        _check_version(found.get("v"), kind.WIRE.version)
+    except _Refusal as refusal:
+        raise refusal.as_bad_message() from None
+    return found
+
+
+def chosen(payload: bytes | None, tag: str, kinds: Mapping[str, type[T]], most_bytes: int | None = None) -> T:
+    """The message in these bytes, of the class that its member `tag` names; raises BadMessage."""
+    found = versioned(payload, next(iter(kinds.values())), most_bytes)
+    name = found.get(tag)
+    if not isinstance(name, str) or name not in kinds:
+        raise BadMessage(Fault.RANGE, tag, name, f"one of {', '.join(kinds)}")
+    return converted(found, kinds[name])
+
+
+def tagged(value: T, tag: str, kinds: Mapping[str, type[T]]) -> bytes:
+    """What `chosen` reads."""
+    return encode({**document(value), tag: next(name for name, kind in kinds.items() if type(value) is kind)})
+
+
+def converted(document: object, kind: type[T], path: str = "") -> T:
+    """These JSON types as a value of this class; raises BadMessage."""
+    try:
+        return cast(T, _decoder(cast(Any, kind), ())(document))
+    except _Refusal as refusal:
+        if path:
+            refusal.steps.append(path)
+        raise refusal.as_bad_message() from None
+
+
+def encoded(value: object) -> bytes:
+    """The message as compact JSON."""
+    return encode(document(value))
+
+
+def document(value: object) -> dict[str, Any]:
+    """The message as JSON types."""
+    return cast(dict[str, Any], _encoder(cast(Any, type(value)))(value))
+
+
+def _may_be_none(kind: Any) -> bool:
+    if get_origin(kind) is Annotated:
+        return _may_be_none(get_args(kind)[0])
+    return get_origin(kind) in (Union, UnionType)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A field as it is sent; `default` is MISSING where it must be there.  What may be None need not."""
+
+    name: str
+    keys: tuple[str, ...]
+    kind: Any
+    spread: Columns | Inline | None
+    default: Any
+
+
+@cache
+def members(kind: Any) -> tuple[Member, ...]:
+    """The fields of a message that are sent."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = []
+    for each in fields(kind):
+        hint = hints[each.name]
+        rule = {type(of): of for of in getattr(hint, "__metadata__", ())}
+        if NotSent in rule:
+            continue
+        spread = rule.get(Columns) or rule.get(Inline)
+        if spread is None:
+            keys: tuple[str, ...] = (rule[Key].name if Key in rule else each.name,)
+        else:
+            keys = spread.keys or tuple(key for of in members(_bare(hint)) for key in of.keys)
+        default = each.default_factory() if each.default_factory is not MISSING else each.default
+        if default is MISSING and _may_be_none(hint):
+            default = None
+        found.append(Member(each.name, keys, hint, spread, default))
+    return tuple(found)
+
+
+# --- reading
+
+
+@cache
+def _decoder(kind: Any, rules: tuple[Any, ...]) -> Decode:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _decoder(arguments[0], (*rules, *kind.__metadata__))
+    rule = {type(each): each for each in rules}
+    if Written in rule:
+        return _written(rule[Written])
+    if origin in (Union, UnionType):
+        inner = _decoder(_known(arguments), rules)
+        return lambda found: None if found is None else inner(found)
+    if isinstance(kind, NewType):
+        return _decoder(kind.__supertype__, (NAME, *rules))
+    if kind is array:
+        return _array(float if rule[Packed].code == "d" else int, rule)
+    if origin in (tuple, list, Sequence):
+        return (
+            _array(arguments[0], rule) if arguments[-1] is ... or origin is not tuple else _row(_tuple, (), arguments)
+        )
+    if origin in (dict, Mapping):
+        return _object(arguments, rule)
+    if kind is Any:
+        return lambda found: found
+    if is_dataclass(kind):
+        return _value(kind)
+    if issubclass(kind, tuple):
+        return _row(kind, kind._fields, _hints(kind))
+    if issubclass(kind, StrEnum):
+        return _choice(kind, lenient=Lenient in rule)
+    if kind is bool:
+        return _flag
+    return _text(rule.get(Text, Text(1000))) if kind is str else _number(kind, _range(kind, rule))
+
+
+def _hints(kind: Any) -> tuple[Any, ...]:
+    return tuple(get_type_hints(kind, include_extras=True).values())
+
+
+def _known(arguments: tuple[Any, ...]) -> Any:
+    (known,) = (each for each in arguments if each is not NoneType)
+    return known
+
+
+def _range(kind: Any, rule: Mapping[type, Any]) -> Range:
+    return rule.get(Range) or (Range(0, MAX_INTEGER) if kind is int else Range(0.0, MAX_NUMBER))
+
+
+def _flag(found: Any) -> Any:
+    if found is not True and found is not False:
+        raise _Refusal(Fault.TYPE, found, "true or false")
+    return found
+
+
+def _text(rule: Text) -> Decode:
+    least, most, matches, what = rule.least, rule.most, rule.pattern and rule.pattern.fullmatch, rule.what
+
+    def decode(found: Any) -> str:
+        if type(found) is not str:
+            raise _Refusal(Fault.TYPE, found, "a string")
+        if not least <= len(found) <= most:
+            raise _Refusal(Fault.RANGE, f"{len(found)} characters", f"{least} to {most} characters")
+        if matches is not None:
+            if not matches(found):
+                raise _Refusal(Fault.RANGE, found, what)
+            return found
+        if not found.isascii() and any("\ud800" <= each <= "\udfff" for each in found):
+            raise _Refusal(Fault.RANGE, found, "text without lone surrogates")
+        return printable(found)
+
+    return decode
+
+
+def _number(kind: type, rule: Range) -> Decode:
+    accepted, what = ((int,), "a whole number") if kind is int else ((int, float), "a number")
+    low, high = rule.low, rule.high
+
+    def decode(found: Any) -> Any:
+        if type(found) not in accepted:
+            raise _Refusal(Fault.TYPE, found, what)
+        if not low <= found <= high:  # NaN fails this too
+            raise _Refusal(Fault.RANGE, found, str(rule))
+        return kind(found)
+
+    return decode
+
+
+def _choice(kind: type[StrEnum], *, lenient: bool) -> Decode:
+    members = {str(each): each for each in kind}
+
+    def decode(found: Any) -> Any:
+        if type(found) is not str:
+            raise _Refusal(Fault.TYPE, found, "a string")
+        if found not in members and not (lenient and NAME_PATTERN.fullmatch(found)):
+            raise _Refusal(Fault.RANGE, found, f"one of {', '.join(members)}")
+        return members.get(found)
+
+    return decode
+
+
+def _written(rule: Written) -> Decode:
+    inner, read = _decoder(rule.kind, ()), rule.read
+
+    def decode(found: Any) -> Any:
+        value = inner(found)
+        try:
+            return read(value)
+        except BadMessage as bad:
+            steps = (bad.path if bad.path.startswith("[") else f".{bad.path}",) if bad.path else ()
+            raise _Refusal(bad.fault, bad.found, bad.expected, *steps) from None
+
+    return decode
+
+
+def _array(kind: Any, rule: Mapping[type, Any]) -> Decode:
+    """Numbers are checked all at once; only where that fails, or for other elements, one by one."""
+    most, total, packed = rule[Most], rule.get(Total), rule.get(Packed)
+    once = rule.get(Once)
+    name_of = attrgetter(*once.fields) if once is not None and once.fields else None
+    read = _elements(kind | None if packed is not None and packed.gaps else kind, rule)
+
+    def decode(found: Any) -> Any:
+        if type(found) is not list:
+            raise _Refusal(Fault.TYPE, found, "an array")
+        if not most.least <= len(found) <= most.count:
+            fault = Fault.RANGE if len(found) < most.least else Fault.OVERSIZED
+            at_least = f"at least {most.least}, " if most.least else ""
+            raise _Refusal(fault, f"{len(found)} elements", f"{at_least}at most {most.count}")
+        values = read(found)
+        if once is not None:
+            names = len(set(values if name_of is None else map(name_of, values)))
+            if names != len(values):
+                raise _Refusal(Fault.RANGE, f"{len(values)} of {names} names", "each of them once")
+        if total is not None:
+            _check_total(values, total)
+        if packed is None:
+            return tuple(values)
+        return array(packed.code, [UNKNOWN if each is None else each for each in values] if None in values else values)
+
+    return decode
+
+
+def _check_total(values: Sequence[Any], total: Total) -> None:
+    elements = 0
+    for place, each in enumerate(values):
+        elements += len(getattr(each, total.field))
+        if elements > total.most:
+            key = next(member.keys[0] for member in members(cast(Any, type(each))) if member.name == total.field)
+            raise _Refusal(
+                Fault.OVERSIZED, f"{elements} elements", f"at most {total.most} in all", f".{key}", f"[{place}]"
+            )
+
+
+def _elements(kind: Any, rule: Mapping[type, Any]) -> Callable[[list[Any]], Sequence[Any]]:
+    inner = _decoder(kind, tuple(each for of, each in rule.items() if of in (Range, Text, Lenient)))
+    while get_origin(kind) is Annotated:
+        rule = {**rule, **{type(each): each for each in kind.__metadata__}}
+        kind = get_args(kind)[0]
+    gaps = _may_be_none(kind)
+    bare = _known(get_args(kind)) if gaps else kind
+    types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()))
+    limits = _range(bare, rule)
+
+    def each_of(found: list[Any]) -> list[Any]:
+        values: list[Any] = []
+        try:
+            for each in found:
+                if each is None and not gaps:
+                    raise _Refusal(Fault.MISSING, NOTHING, "a value")
+                values.append(inner(each))
+        except _Refusal as refusal:
+            refusal.steps.append(f"[{len(values)}]")
+            raise
+        return values
+
+    def numbers(found: list[Any]) -> list[Any]:
+        known = [each for each in found if each is not None] if gaps and None in found else found
+        if not set(map(type, known)) <= types or (known and not limits.low <= min(known) <= max(known) <= limits.high):
+            return each_of(found)  # names the wrong one
+        if bare is int:
+            return found
+        return [None if each is None else float(each) for each in found] if gaps else list(map(float, found))
+
+    return numbers if types else each_of
+
+
+def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any]) -> Decode:
+    most: Most = rule[Most]
+    named, inner = _decoder(arguments[0], tuple(rule.values())), _decoder(arguments[1], ())
+
+    def decode(found: Any) -> Any:
+        if type(found) is not dict:
+            raise _Refusal(Fault.TYPE, found, "an object")
+        if len(found) > most.count:
+            raise _Refusal(Fault.OVERSIZED, f"{len(found)} members", f"at most {most.count}")
+        values = {}
+        for name, each in found.items():
+            if not NAME_PATTERN.fullmatch(name):
+                raise _Refusal(Fault.RANGE, name, "a name as key")
+            try:
+                if each is None:
+                    raise _Refusal(Fault.MISSING, NOTHING, "a value")
+                values[named(name)] = inner(each)
+            except _Refusal as refusal:
+                refusal.steps.append(f".{name}")
+                raise
+        values.pop(None, None)
+        return values
+
+    return decode
+
+
+def _tuple(*values: Any) -> tuple[Any, ...]:
+    return values
+
+
+def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...]) -> Decode:
+    inner = [_decoder(hint, ()) for hint in hints]
+    expected = f"[{', '.join(names)}]" if names else f"{len(inner)} values"
+
+    def decode(found: Any) -> Any:
+        if type(found) is not list or len(found) != len(inner):
+            raise _Refusal(Fault.TYPE, found, expected)
+        values: list[Any] = []
+        try:
+            for each, read in zip(found, inner, strict=True):
+                values.append(read(each))
+        except _Refusal as refusal:
+            refusal.steps.append(f"[{len(values)}]")
+            raise
+        try:
+            return make(*values)
+        except BadMessage as bad:
+            raise _Refusal(bad.fault, bad.found, bad.expected) from None
+        except ValueError as error:
+            raise _Refusal(Fault.RANGE, "an array", str(error)) from None
+
+    return decode
+
+
+def _inline(member: Member) -> Decode:
+    """Reads a value from the object in which its members stand."""
+    make = _bare(member.kind)
+    if is_dataclass(make):
+        return _value(make)
+    readers = [(key, _decoder(hint, ())) for key, hint in zip(member.keys, _hints(make), strict=True)]
+
+    def decode(found: dict[str, Any]) -> Any:
+        values, key = [], ""
+        try:
+            for key, read in readers:
+                if (each := found.get(key)) is None:
+                    raise _Refusal(Fault.MISSING, NOTHING, "a value")
+                values.append(read(each))
+        except _Refusal as refusal:
+            refusal.steps.append(f".{key}")
+            raise
+        return make(*values)
+
+    return decode
+
+
+def _columns(member: Member) -> Decode:
+    """Reads the rows from the object in which their columns stand."""
+    rule, kind = cast(Columns, member.spread), _bare(member.kind)
+    mapping, row = get_origin(kind) is Mapping, get_args(kind)[0]
+    plain = get_origin(row) is tuple
+    hints = get_args(kind) if mapping else get_args(row) if plain else _hints(row)
+    readers = [(key, _elements(hint, {})) for key, hint in zip(rule.keys, hints, strict=True)]
+    naming = 1 if mapping else rule.naming
+
+    def decode(found: dict[str, Any]) -> Any:
+        size, columns, key = -1, [], ""
+        try:
+            for key, read in readers:
+                column = found.get(key)
+                if column is None and size >= 0:
+                    column = [None] * size
+                if type(column) is not list:
+                    raise _Refusal(*((Fault.MISSING, NOTHING) if column is None else (Fault.TYPE, column)), "an array")
+                if size < 0:
+                    size = len(column)
+                    if not size:
+                        raise _Refusal(Fault.RANGE, column, "an array that is not empty")
+                    if size > rule.most:
+                        raise _Refusal(Fault.OVERSIZED, f"{size} elements", f"at most {rule.most}")
+                if len(column) != size:
+                    raise _Refusal(Fault.RANGE, f"{len(column)} elements", f"{size}, as many as the others")
+                columns.append(read(column))
+            key = rule.keys[0]
+            if naming and (names := len(set(zip(*columns[:naming], strict=True)))) != size:
+                raise _Refusal(Fault.RANGE, f"{size} of {names} names", "each of them once")
+        except _Refusal as refusal:
+            refusal.steps.append(f".{key}")
+            raise
+        if mapping:
+            return dict(zip(*columns, strict=True))
+        return tuple(zip(*columns, strict=True)) if plain else tuple(map(row, *columns))
+
+    return decode
+
+
+def _bare(kind: Any) -> Any:
+    """The type itself, without its rules and without None."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    return _bare(_known(get_args(kind))) if get_origin(kind) in (Union, UnionType) else kind
+
+
+def _value(kind: Any) -> Decode:
+    wire: Wire = getattr(kind, "WIRE", Wire())
+    found_members = members(kind)
+    if wire.row:
+        names = tuple(each.name for each in found_members)
+        hints = tuple(each.kind for each in found_members)
+        return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints)
+    single = [each for each in found_members if each.spread is None]
+    rows = [(each.name, each.keys[0], _decoder(each.kind, ()), each.default is MISSING) for each in single]
+    spread = [
+        (each, _columns(each) if isinstance(each.spread, Columns) else _inline(each))
+        for each in found_members
+        if each.spread is not None
+    ]
+    keys = {each.name: each.keys[0] for each in found_members}
+    absent = {each.name: None for each in found_members if each.default is None}
+
+    def decode(found: Any) -> Any:
+        if type(found) is not dict:
+            raise _Refusal(Fault.TYPE, found, "an object")
+        if wire.version is not None:
+            _check_version(found.get("v"), wire.version)
+        values: dict[str, Any] = dict(absent)
+        key = ""
+        try:
+            for name, key, inner, needed in rows:
+                each = found.get(key)
+                if each is not None:
+                    values[name] = inner(each)
+                elif needed:
+                    raise _Refusal(Fault.MISSING, NOTHING, "a value")
+        except _Refusal as refusal:
+            refusal.steps.append(f".{key}")
+            raise
+        for member, inner in spread:
+            if member.default is MISSING or any(found.get(key) is not None for key in member.keys):
+                values[member.name] = inner(found)
+        try:
+            value = kind(**values)
+        except BadMessage as bad:
+            raise _Refusal(bad.fault, bad.found, bad.expected, f".{keys.get(bad.path, bad.path)}") from None
+        except ValueError as error:
+            raise _Refusal(Fault.RANGE, "an object", str(error)) from None
+        for name in wire.derived:
+            if found.get(name) != getattr(value, name):
+                raise _Refusal(Fault.RANGE, found.get(name), f"{getattr(value, name)}, by its content", f".{name}")
+        return value
+
+    return decode
+
+
+def _check_version(found: object, version: int) -> None:
+    if found is None:
+        raise _Refusal(Fault.MISSING, NOTHING, str(version), ".v")
+    if type(found) is not int or found != version:
+        raise _Refusal(Fault.VERSION, found, str(version), ".v")
+
+
+# --- writing
+
+
+@cache
+def _encoder(kind: Any) -> Encode:
+    wire: Wire = getattr(kind, "WIRE", Wire())
+    if wire.row:
+        names = [each.name for each in members(kind)]
+        write_row = _row_writer(tuple(each.kind for each in members(kind))) or list
+        return lambda value: write_row([getattr(value, name) for name in names])
+    head = {} if wire.version is None else {"v": wire.version}
+    single = [each for each in members(kind) if each.spread is None]
+    rows = [(each.name, each.keys[0], _writer(each.kind), each.default) for each in single]
+    spread = [(each.name, _spread_writer(each)) for each in members(kind) if each.spread is not None]
+
+    def write(value: Any) -> dict[str, Any]:
+        found: dict[str, Any] = dict(head)
+        for name, key, inner, default in rows:
+            each = getattr(value, name)
+            if each is not None and (default is MISSING or each != default):
+                found[key] = each if inner is None else inner(each)
+        for name, parts in spread:
+            if each := getattr(value, name):
+                found |= parts(each)
+        for name in wire.derived:
+            if (each := getattr(value, name)) is not None:
+                found[name] = each
+        return found
+
+    return write
+
+
+def _spread_writer(member: Member) -> Encode:
+    """Makes the members for the object in which a value stands."""
+    if isinstance(member.spread, Columns):
+        return lambda rows: dict(_table(member.keys, rows))
+    kind: Any = _bare(member.kind)
+    return _encoder(cast(Any, kind)) if is_dataclass(kind) else lambda value: dict(zip(member.keys, value, strict=True))
+
+
+def _table(keys: tuple[str, ...], rows: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The columns of these rows, without one that is unknown in all of them."""
+    columns = zip(*(rows.items() if isinstance(rows, Mapping) else rows), strict=True)
+    for key, column in zip(keys, columns, strict=True):
+        if column.count(None) < len(column):
+            yield key, column
+
+
+@cache
+def _writer(kind: Any) -> Encode | None:
+    """None: json writes it as it is, as it does numbers, texts and tuples of them."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        rule = {type(each): each for each in kind.__metadata__}
+        if Written in rule:
+            make, write = rule[Written].write, _writer(rule[Written].kind)
+            return make if write is None else _both(make, write)
+        return known_list if Packed in rule else _writer(arguments[0])
+    if origin in (Union, UnionType):
+        return _writer(_known(arguments))
+    if origin is tuple and arguments[-1] is not ...:
+        return _row_writer(arguments)
+    if origin in (tuple, list, Sequence):
+        return None if (inner := _writer(arguments[0])) is None else _each(inner)
+    if origin in (dict, Mapping):
+        return dict if (inner := _writer(arguments[1])) is None else _each_value(inner)
+    if is_dataclass(kind):
+        return _encoder(cast(Any, kind))
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return _row_writer(_hints(kind))
+    return None
+
+
+def _each(write: Encode) -> Encode:
+    return lambda value: [write(each) for each in value]
+
+
+def _each_value(write: Encode) -> Encode:
+    return lambda value: {key: write(each) for key, each in value.items()}
+
+
+def _both(make: Encode, write: Encode) -> Encode:
+    return lambda value: write(make(value))
+
+
+def _row_writer(hints: tuple[Any, ...]) -> Encode | None:
+    writers = [_writer(hint) for hint in hints]
+    if not any(writers):
+        return None
+
+    def write(row: Sequence[Any]) -> list[Any]:
+        return [each if inner is None else inner(each) for inner, each in zip(writers, row, strict=True)]
+
+    return write
+
+
+def known_list(column: "array[Any]") -> list[Any] | None:
+    """A packed column in its JSON form: None for each unknown value, or one None for all when all are unknown."""
+    values = column.tolist()
+    if min(values) != UNKNOWN:
+        return values
+    return None if max(values) == UNKNOWN else [None if value == UNKNOWN else value for value in values]
