@@ -14,10 +14,11 @@ from urllib.parse import quote
 import httpx2
 
 from trimtab_client.access import Access
-from trimtab_client.decode import decoded
 from trimtab_client.errors import BadAccess, BadAnswer, ConsoleError, ProblemError, Unreachable
 from trimtab_process.backoff import Backoff
 from trimtab_protocol.console_documents import API, PROBLEM_TYPE, LiveChange, Problem
+from trimtab_protocol.messages.codec import ANSWER, converted
+from trimtab_protocol.messages.decode import BadMessage
 
 T = TypeVar("T")
 
@@ -156,6 +157,14 @@ class _Attempts:
         if over or self._clock() + wait_s > self._until:
             raise error
         return wait_s
+
+
+def decoded(document: object, kind: type[T]) -> T:
+    """The document as a value of this type; fields that it does not know are ignored.  Raises BadAnswer."""
+    try:
+        return converted(document, kind, "answer", ANSWER)
+    except BadMessage as error:
+        raise BadAnswer(str(error)) from None
 
 
 def _trust(access: Access) -> ssl.SSLContext | bool:

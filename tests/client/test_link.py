@@ -107,7 +107,7 @@ def test_the_key_of_a_change_without_an_answer_is_told() -> None:
     [
         (answer(200, "<html>"), "answer: found b'<html>', expected JSON"),
         (answer(200, "[]"), "answer: found an array, expected an object"),
-        (answer(200, '{"cluster": "c"}'), "answer: found no version, expected it"),
+        (answer(200, '{"cluster": "c"}'), "answer.version: missing, expected"),
         (
             answer(200, '{"cluster": "c", "version": true, "at": 1, "read": true, "fault": null}'),
             "answer.version: found true or false, expected a whole number",

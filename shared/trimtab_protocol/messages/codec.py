@@ -12,11 +12,13 @@ The path of an error is put together while the error rises, so that a good messa
 """
 
 import re
+import sys
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import cache
+from math import inf
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Annotated, Any, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -161,6 +163,23 @@ NAME = Text(MAX_NAME, NAME_PATTERN, "a name of letters, digits, '.', '_', '-'")
 Name = Annotated[str, NAME]
 
 
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """The limits of what has none of its own; `most` None: an array or an object must have one."""
+
+    name: Text = NAME
+    text: Text = Text(1000)
+    integer: Range = Range(0, MAX_INTEGER)
+    number: Range = Range(0.0, MAX_NUMBER)
+    most: Most | None = None
+
+
+MESSAGE = Preset()
+_ANY_TEXT = Text(sys.maxsize, least=0)
+ANSWER = Preset(_ANY_TEXT, _ANY_TEXT, Range(-inf, inf), Range(-inf, inf), Most(sys.maxsize))
+"""For answers of a server whose size has been limited as a whole."""
+
+
 class _Refusal(Exception):
     """A fault on its way up; `steps` = the path to it, from the inside."""
 
@@ -202,10 +221,10 @@ def tagged(value: T, tag: str, kinds: Mapping[str, type[T]]) -> bytes:
     return encode({**document(value), tag: next(name for name, kind in kinds.items() if type(value) is kind)})
 
 
-def converted(document: object, kind: type[T], path: str = "") -> T:
+def converted(document: object, kind: type[T], path: str = "", preset: Preset = MESSAGE) -> T:
     """These JSON types as a value of this class; raises BadMessage."""
     try:
-        return cast(T, _decoder(cast(Any, kind), ())(document))
+        return cast(T, _decoder(cast(Any, kind), (), preset)(document))
     except _Refusal as refusal:
         if path:
             refusal.steps.append(path)
@@ -238,6 +257,11 @@ class Member:
     spread: Columns | Inline | None
     default: Any
 
+    def of(self, arguments: tuple[Any, ...]) -> "Member":
+        """The same, where the class is generic and has these arguments."""
+        generic = arguments and getattr(self.kind, "__parameters__", ())
+        return replace(self, kind=self.kind[arguments]) if generic else self
+
 
 @cache
 def members(kind: Any) -> tuple[Member, ...]:
@@ -265,37 +289,37 @@ def members(kind: Any) -> tuple[Member, ...]:
 
 
 @cache
-def _decoder(kind: Any, rules: tuple[Any, ...]) -> Decode:
+def _decoder(kind: Any, rules: tuple[Any, ...], preset: Preset) -> Decode:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _decoder(arguments[0], (*rules, *kind.__metadata__))
+        return _decoder(arguments[0], (*rules, *kind.__metadata__), preset)
     rule = {type(each): each for each in rules}
     if Written in rule:
-        return _written(rule[Written])
+        return _written(rule[Written], preset)
     if origin in (Union, UnionType):
-        inner = _decoder(_known(arguments), rules)
+        inner = _decoder(_known(arguments), rules, preset)
         return lambda found: None if found is None else inner(found)
     if isinstance(kind, NewType):
-        return _decoder(kind.__supertype__, (NAME, *rules))
+        return _decoder(kind.__supertype__, (preset.name, *rules), preset)
     if kind is array:
-        return _array(float if rule[Packed].code == "d" else int, rule)
+        return _array(float if rule[Packed].code == "d" else int, rule, preset)
+    if origin is tuple and arguments[-1] is not ...:
+        return _row(_tuple, (), arguments, preset)
     if origin in (tuple, list, Sequence):
-        return (
-            _array(arguments[0], rule) if arguments[-1] is ... or origin is not tuple else _row(_tuple, (), arguments)
-        )
+        return _array(arguments[0], rule, preset)
     if origin in (dict, Mapping):
-        return _object(arguments, rule)
+        return _object(arguments, rule, preset)
     if kind is Any:
         return lambda found: found
-    if is_dataclass(kind):
-        return _value(kind)
+    if is_dataclass(origin or kind):
+        return _value(origin or kind, preset, arguments)
     if issubclass(kind, tuple):
-        return _row(kind, kind._fields, _hints(kind))
+        return _row(kind, kind._fields, _hints(kind), preset)
     if issubclass(kind, StrEnum):
         return _choice(kind, lenient=Lenient in rule)
     if kind is bool:
         return _flag
-    return _text(rule.get(Text, Text(1000))) if kind is str else _number(kind, _range(kind, rule))
+    return _text(rule.get(Text, preset.text)) if kind is str else _number(kind, _range(kind, rule, preset))
 
 
 def _hints(kind: Any) -> tuple[Any, ...]:
@@ -307,8 +331,8 @@ def _known(arguments: tuple[Any, ...]) -> Any:
     return known
 
 
-def _range(kind: Any, rule: Mapping[type, Any]) -> Range:
-    return rule.get(Range) or (Range(0, MAX_INTEGER) if kind is int else Range(0.0, MAX_NUMBER))
+def _range(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Range:
+    return rule.get(Range) or (preset.integer if kind is int else preset.number)
 
 
 def _flag(found: Any) -> Any:
@@ -363,8 +387,8 @@ def _choice(kind: type[StrEnum], *, lenient: bool) -> Decode:
     return decode
 
 
-def _written(rule: Written) -> Decode:
-    inner, read = _decoder(rule.kind, ()), rule.read
+def _written(rule: Written, preset: Preset) -> Decode:
+    inner, read = _decoder(rule.kind, (), preset), rule.read
 
     def decode(found: Any) -> Any:
         value = inner(found)
@@ -377,12 +401,12 @@ def _written(rule: Written) -> Decode:
     return decode
 
 
-def _array(kind: Any, rule: Mapping[type, Any]) -> Decode:
+def _array(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Decode:
     """Numbers are checked all at once; only where that fails, or for other elements, one by one."""
-    most, total, packed = rule[Most], rule.get(Total), rule.get(Packed)
+    most, total, packed = preset.most or rule[Most], rule.get(Total), rule.get(Packed)
     once = rule.get(Once)
     name_of = attrgetter(*once.fields) if once is not None and once.fields else None
-    read = _elements(kind | None if packed is not None and packed.gaps else kind, rule)
+    read = _elements(kind | None if packed is not None and packed.gaps else kind, rule, preset)
 
     def decode(found: Any) -> Any:
         if type(found) is not list:
@@ -416,15 +440,15 @@ def _check_total(values: Sequence[Any], total: Total) -> None:
             )
 
 
-def _elements(kind: Any, rule: Mapping[type, Any]) -> Callable[[list[Any]], Sequence[Any]]:
-    inner = _decoder(kind, tuple(each for of, each in rule.items() if of in (Range, Text, Lenient)))
+def _elements(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Callable[[list[Any]], Sequence[Any]]:
+    inner = _decoder(kind, tuple(each for of, each in rule.items() if of in (Range, Text, Lenient)), preset)
     while get_origin(kind) is Annotated:
         rule = {**rule, **{type(each): each for each in kind.__metadata__}}
         kind = get_args(kind)[0]
     gaps = _may_be_none(kind)
     bare = _known(get_args(kind)) if gaps else kind
     types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()))
-    limits = _range(bare, rule)
+    limits = _range(bare, rule, preset)
 
     def each_of(found: list[Any]) -> list[Any]:
         values: list[Any] = []
@@ -449,9 +473,9 @@ def _elements(kind: Any, rule: Mapping[type, Any]) -> Callable[[list[Any]], Sequ
     return numbers if types else each_of
 
 
-def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any]) -> Decode:
-    most: Most = rule[Most]
-    named, inner = _decoder(arguments[0], tuple(rule.values())), _decoder(arguments[1], ())
+def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any], preset: Preset) -> Decode:
+    most: Most = preset.most or rule[Most]
+    named, inner = _decoder(arguments[0], tuple(rule.values()), preset), _decoder(arguments[1], (), preset)
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
@@ -479,8 +503,8 @@ def _tuple(*values: Any) -> tuple[Any, ...]:
     return values
 
 
-def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...]) -> Decode:
-    inner = [_decoder(hint, ()) for hint in hints]
+def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...], preset: Preset) -> Decode:
+    inner = [_decoder(hint, (), preset) for hint in hints]
     expected = f"[{', '.join(names)}]" if names else f"{len(inner)} values"
 
     def decode(found: Any) -> Any:
@@ -503,12 +527,12 @@ def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...
     return decode
 
 
-def _inline(member: Member) -> Decode:
+def _inline(member: Member, preset: Preset) -> Decode:
     """Reads a value from the object in which its members stand."""
     make = _bare(member.kind)
     if is_dataclass(make):
-        return _value(make)
-    readers = [(key, _decoder(hint, ())) for key, hint in zip(member.keys, _hints(make), strict=True)]
+        return _value(make, preset)
+    readers = [(key, _decoder(hint, (), preset)) for key, hint in zip(member.keys, _hints(make), strict=True)]
 
     def decode(found: dict[str, Any]) -> Any:
         values, key = [], ""
@@ -525,13 +549,13 @@ def _inline(member: Member) -> Decode:
     return decode
 
 
-def _columns(member: Member) -> Decode:
+def _columns(member: Member, preset: Preset) -> Decode:
     """Reads the rows from the object in which their columns stand."""
     rule, kind = cast(Columns, member.spread), _bare(member.kind)
     mapping, row = get_origin(kind) is Mapping, get_args(kind)[0]
     plain = get_origin(row) is tuple
     hints = get_args(kind) if mapping else get_args(row) if plain else _hints(row)
-    readers = [(key, _elements(hint, {})) for key, hint in zip(rule.keys, hints, strict=True)]
+    readers = [(key, _elements(hint, {}, preset)) for key, hint in zip(rule.keys, hints, strict=True)]
     naming = 1 if mapping else rule.naming
 
     def decode(found: dict[str, Any]) -> Any:
@@ -572,17 +596,17 @@ def _bare(kind: Any) -> Any:
     return _bare(_known(get_args(kind))) if get_origin(kind) in (Union, UnionType) else kind
 
 
-def _value(kind: Any) -> Decode:
+def _value(kind: Any, preset: Preset, arguments: tuple[Any, ...] = ()) -> Decode:
     wire: Wire = getattr(kind, "WIRE", Wire())
-    found_members = members(kind)
+    found_members = [each.of(arguments) for each in members(kind)]
     if wire.row:
         names = tuple(each.name for each in found_members)
         hints = tuple(each.kind for each in found_members)
-        return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints)
+        return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints, preset)
     single = [each for each in found_members if each.spread is None]
-    rows = [(each.name, each.keys[0], _decoder(each.kind, ()), each.default is MISSING) for each in single]
+    rows = [(each.name, each.keys[0], _decoder(each.kind, (), preset), each.default is MISSING) for each in single]
     spread = [
-        (each, _columns(each) if isinstance(each.spread, Columns) else _inline(each))
+        (each, _columns(each, preset) if isinstance(each.spread, Columns) else _inline(each, preset))
         for each in found_members
         if each.spread is not None
     ]

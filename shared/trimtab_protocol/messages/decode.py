@@ -1,8 +1,8 @@
-"""Strict decoding of JSON objects, with limits for every field.
+"""What is refused and why; JSON as it is sent; and the fields of files that people write.
 
-A decoder takes each field that it needs from a `Fields` once.  Readers of files that people write then call `done()`,
-which refuses unknown keys.  Readers of messages do not: a newer sender may add fields.  Every error is a `BadMessage`
-with its reason (counted as a metric), the JSON path, what was found and what was expected.
+Every error is a `BadMessage` with its reason (counted as a metric), the JSON path, what was found and what was
+expected.  Messages are read by their declarations (`codec.py`).  A reader of a file takes each field that it needs from
+a `Fields` once, and then calls `done()`, which refuses unknown keys.
 """
 
 import json
@@ -139,19 +139,6 @@ def parsed(payload: bytes | None, limit: int) -> Any:
         raise
     except (ValueError, RecursionError) as exc:
         raise BadMessage(Fault.MALFORMED, "", payload[:40], f"JSON ({exc.__class__.__name__})") from exc
-
-
-def parse(payload: bytes | None, *, version: int | tuple[int, ...], limit: int = MAX_MESSAGE_BYTES) -> "Fields":
-    """The fields of a JSON object whose `v` is `version`, or one of them; raises BadMessage."""
-    document = parsed(payload, limit)
-    fields = Fields(document, "")
-    found, known = fields.take("v"), (version,) if isinstance(version, int) else version
-    expected = " or ".join(map(str, known))
-    if found is not None and (type(found) is not int or found not in known):
-        raise BadMessage(Fault.VERSION, "v", found, expected)
-    if found is None:
-        raise BadMessage(Fault.MISSING, "v", NOTHING, expected)
-    return fields
 
 
 class Fields:

@@ -137,6 +137,8 @@ def test_null_is_absent_and_what_a_later_version_says_is_passed_over() -> None:
     ("change", "fault", "path"),
     [
         ({"v": True}, Fault.VERSION, "v"),
+        ({"v": 2}, Fault.VERSION, "v"),
+        ({"v": "1"}, Fault.VERSION, "v"),
         ({"v": None}, Fault.MISSING, "v"),
         ({"n": None}, Fault.MISSING, "n"),
         ({"n": "a" * 5}, Fault.RANGE, "n"),
