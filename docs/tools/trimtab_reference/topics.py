@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, NewType, Union, cast, get_args, get_origin
 
 from trimtab_controller.decider.forecast import history as demand_history
 from trimtab_controller.execution import journal
@@ -134,7 +134,7 @@ def _class(cls: type) -> Iterator[str]:
     if issubclass(cls, enum.Enum):
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
-    found = members(cls)
+    found = members(cast(Any, cls))
     said = any(member.name in texts for member in found)
     header = ("field", "key", "JSON", "optional", "meaning")[: 5 if said else 4]
     rows = (
@@ -154,8 +154,9 @@ def _spread(member: Member) -> str:
     """What stands under the several keys of a field."""
     if isinstance(member.spread, Columns):
         return f"an array of each quantity, 1 to {member.spread.most:,} elements"
-    kind, _ = _declared(member.kind)
-    return f"the fields of {kind.__name__}" if dataclasses.is_dataclass(kind) else "the members of one value"
+    kind: Any = _declared(member.kind)[0]
+    name = kind.__name__
+    return f"the fields of {name}" if dataclasses.is_dataclass(kind) else "the members of one value"
 
 
 def _described(kind: Any, outer: tuple[Any, ...] = ()) -> str:
@@ -209,7 +210,7 @@ def _nested(cls: type) -> list[type]:
     """The classes of ours that the fields of a message name."""
     if issubclass(cls, enum.Enum):
         return []
-    return list(dict.fromkeys(each for member in members(cls) for each in _classes_in(member.kind)))
+    return list(dict.fromkeys(each for member in members(cast(Any, cls)) for each in _classes_in(member.kind)))
 
 
 def _classes_in(kind: Any) -> Iterator[type]:
