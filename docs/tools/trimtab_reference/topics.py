@@ -149,9 +149,9 @@ def _spread(member: Member) -> str:
     """What stands under the several keys of a field."""
     if isinstance(member.spread, Columns):
         return f"an array of each quantity, 1 to {member.spread.most:,} elements"
-    kind, _ = _declared(member.kind)
-    spreads = inspect.isclass(kind) and dataclasses.is_dataclass(kind)
-    return f"the fields of {kind.__name__}" if spreads else "the members of one value"
+    kind: Any = _declared(member.kind)[0]
+    name = kind.__name__
+    return f"the fields of {name}" if dataclasses.is_dataclass(kind) else "the members of one value"
 
 
 def _described(kind: Any, outer: tuple[Any, ...] = ()) -> str:

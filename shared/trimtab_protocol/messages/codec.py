@@ -34,6 +34,7 @@ from trimtab_protocol.messages.decode import (
     encode,
     parsed,
     printable,
+    step,
 )
 
 T = TypeVar("T")
@@ -447,7 +448,7 @@ def _elements(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Callable[[
         kind = get_args(kind)[0]
     gaps = _may_be_none(kind)
     bare = _known(get_args(kind)) if gaps else kind
-    types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()))
+    types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()) if Written not in rule else set())
     limits = _range(bare, rule, preset)
 
     def each_of(found: list[Any]) -> list[Any]:
@@ -476,6 +477,7 @@ def _elements(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Callable[[
 def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any], preset: Preset) -> Decode:
     most: Most = preset.most or rule[Most]
     named, inner = _decoder(arguments[0], tuple(rule.values()), preset), _decoder(arguments[1], (), preset)
+    check_key = _text(preset.name)
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
@@ -484,14 +486,13 @@ def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any], preset: Preset
             raise _Refusal(Fault.OVERSIZED, f"{len(found)} members", f"at most {most.count}")
         values = {}
         for name, each in found.items():
-            if not NAME_PATTERN.fullmatch(name):
-                raise _Refusal(Fault.RANGE, name, "a name as key")
+            check_key(name)
             try:
                 if each is None:
                     raise _Refusal(Fault.MISSING, NOTHING, "a value")
                 values[named(name)] = inner(each)
             except _Refusal as refusal:
-                refusal.steps.append(f".{name}")
+                refusal.steps.append(f".{step(name)}")
                 raise
         values.pop(None, None)
         return values
@@ -640,8 +641,9 @@ def _value(kind: Any, preset: Preset, arguments: tuple[Any, ...] = ()) -> Decode
         except ValueError as error:
             raise _Refusal(Fault.RANGE, "an object", str(error)) from None
         for name in wire.derived:
-            if found.get(name) != getattr(value, name):
-                raise _Refusal(Fault.RANGE, found.get(name), f"{getattr(value, name)}, by its content", f".{name}")
+            if (said := found.get(name)) != (made := getattr(value, name)):
+                wrong = (Fault.MISSING, NOTHING) if said is None else (Fault.RANGE, said)
+                raise _Refusal(*wrong, f"{made}, by its content", f".{name}")
         return value
 
     return decode

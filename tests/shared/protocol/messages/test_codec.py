@@ -93,6 +93,7 @@ class Message:
     shade: Annotated[Shade | None, Lenient()] = None
     counts: Annotated[Mapping[str, int], Most(2)] = field(default_factory=dict)
     code: Annotated[int, Written(str, hex, from_hex)] = 0
+    codes: Annotated[tuple[Annotated[int, Written(str, hex, from_hex)], ...], Most(2)] = ()
     note: Annotated[str, NotSent()] = "-"
 
     @property
@@ -112,6 +113,7 @@ FULL = Message(
     shade=Shade.DARK,
     counts={"a": 1},
     code=255,
+    codes=(1, 2),
 )
 
 
@@ -119,7 +121,8 @@ def test_what_has_its_default_or_is_not_known_is_not_written() -> None:
     assert document(BARE) == {"v": 1, "n": "a", "size": 0}
     assert json.loads(encoded(FULL)) == {
         "v": 1, "n": "full", "told": 0.5, "size": 2, "boxes": [[1, 2]], "shade": "dark", "counts": {"a": 1},
-        "code": "0xff", "inners": [{"x": [1, 2], "y": [None, 7], "px": 3, "py": 4, "floats": [1.0, None]}, {"x": [5]}],
+        "code": "0xff", "codes": ["0x1", "0x2"],
+        "inners": [{"x": [1, 2], "y": [None, 7], "px": 3, "py": 4, "floats": [1.0, None]}, {"x": [5]}],
     }  # fmt: skip
 
 
@@ -160,6 +163,8 @@ def test_null_is_absent_and_what_a_later_version_says_is_passed_over() -> None:
         ({"counts": {"a": 1.5}}, Fault.TYPE, "counts.a"),
         ({"code": "ff"}, Fault.RANGE, "code"),
         ({"size": 7}, Fault.RANGE, "size"),
+        ({"size": None}, Fault.MISSING, "size"),
+        ({"codes": ["0x1", "2"]}, Fault.RANGE, "codes[1]"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_place(change: dict[str, Any], fault: Fault, path: str) -> None:
