@@ -36,7 +36,7 @@ KEY_GROUPS = 24
 CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
 POOL = 2
 """The last ones are started when the load has grown."""
-RATE, WORK_US = 20.0, 2500
+RATE, WORK_US = 20.0, 3500
 COMMIT_S, SESSION_S, WINDOW_S = 1.0, 20.0, 5.0
 BAND_PP = 6.0
 LIMIT_S = 600.0
@@ -69,9 +69,9 @@ ASKING: Mapping[str, Table] = {
     "scaling": {
         "mode": "act",
         "min_workers": len(CAPACITIES) - POOL,
-        "min_utilisation": 0.45,
-        "target_utilisation": 0.55,
-        "max_utilisation": 0.65,
+        "min_utilisation": 0.42,
+        "target_utilisation": 0.5,
+        "max_utilisation": 0.55,
         "scale_up_delay_s": 5.0,
         "scale_down_delay_s": 10.0,
         "restart_s": 30.0,
