@@ -73,9 +73,9 @@ def render() -> str:
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
         "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields are "
-        "listed by their keys. What has `?` may be absent or null; it is not written where it has its default. Whole "
-        "numbers and numbers are 0 or more where nothing else is said; names have letters, digits, `.`, `_` and `-`, "
-        "at most 200 characters. What is nested in messages is shown for intents, status and events.",
+        "listed by their keys. What has `?` may be absent or null. Only the status has it where it is its default. "
+        "Whole numbers and numbers are 0 or more where nothing else is said; names have letters, digits, `.`, `_` and "
+        "`-`, at most 200 characters. What is nested in messages is shown for intents, status and events.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",

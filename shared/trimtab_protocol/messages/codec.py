@@ -151,13 +151,15 @@ class Wire:
     """What holds for a whole class, as its attribute `WIRE`.
 
     `version` = the member `v` of its object.  `derived` = properties that are written, and compared when they are read;
-    None is not written.  `row`: it is no object, but the array of its fields in their order.
+    None is not written.  `row`: it is no object, but the array of its fields in their order.  `whole`: all fields are
+    written, also those of what is nested in it, with null for None: programs of users read it.
     """
 
     version: int | None = None
     most_bytes: int = MAX_MESSAGE_BYTES
     derived: tuple[str, ...] = ()
     row: bool = False
+    whole: bool = False
 
 
 NAME = Text(MAX_NAME, NAME_PATTERN, "a name of letters, digits, '.', '_', '-'")
@@ -660,23 +662,24 @@ def _check_version(found: object, version: int) -> None:
 
 
 @cache
-def _encoder(kind: Any) -> Encode:
+def _encoder(kind: Any, whole: bool = False) -> Encode:
     wire: Wire = getattr(kind, "WIRE", Wire())
+    whole = whole or wire.whole
     if wire.row:
         names = [each.name for each in members(kind)]
-        write_row = _row_writer(tuple(each.kind for each in members(kind))) or list
+        write_row = _row_writer(tuple(each.kind for each in members(kind)), whole) or list
         return lambda value: write_row([getattr(value, name) for name in names])
     head = {} if wire.version is None else {"v": wire.version}
     single = [each for each in members(kind) if each.spread is None]
-    rows = [(each.name, each.keys[0], _writer(each.kind), each.default) for each in single]
-    spread = [(each.name, _spread_writer(each)) for each in members(kind) if each.spread is not None]
+    rows = [(each.name, each.keys[0], _writer(each.kind, whole), each.default) for each in single]
+    spread = [(each.name, _spread_writer(each, whole)) for each in members(kind) if each.spread is not None]
 
     def write(value: Any) -> dict[str, Any]:
         found: dict[str, Any] = dict(head)
         for name, key, inner, default in rows:
             each = getattr(value, name)
-            if each is not None and (default is MISSING or each != default):
-                found[key] = each if inner is None else inner(each)
+            if whole or (each is not None and (default is MISSING or each != default)):
+                found[key] = each if inner is None or each is None else inner(each)
         for name, parts in spread:
             if each := getattr(value, name):
                 found |= parts(each)
@@ -688,12 +691,16 @@ def _encoder(kind: Any) -> Encode:
     return write
 
 
-def _spread_writer(member: Member) -> Encode:
+def _spread_writer(member: Member, whole: bool) -> Encode:
     """Makes the members for the object in which a value stands."""
     if isinstance(member.spread, Columns):
         return lambda rows: dict(_table(member.keys, rows))
     kind: Any = _bare(member.kind)
-    return _encoder(cast(Any, kind)) if is_dataclass(kind) else lambda value: dict(zip(member.keys, value, strict=True))
+    return (
+        _encoder(cast(Any, kind), whole)
+        if is_dataclass(kind)
+        else lambda value: dict(zip(member.keys, value, strict=True))
+    )
 
 
 def _table(keys: tuple[str, ...], rows: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -705,27 +712,27 @@ def _table(keys: tuple[str, ...], rows: Any) -> Iterator[tuple[str, tuple[Any, .
 
 
 @cache
-def _writer(kind: Any) -> Encode | None:
+def _writer(kind: Any, whole: bool = False) -> Encode | None:
     """None: json writes it as it is, as it does numbers, texts and tuples of them."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         rule = {type(each): each for each in kind.__metadata__}
         if Written in rule:
-            make, write = rule[Written].write, _writer(rule[Written].kind)
+            make, write = rule[Written].write, _writer(rule[Written].kind, whole)
             return make if write is None else _both(make, write)
-        return known_list if Packed in rule else _writer(arguments[0])
+        return known_list if Packed in rule else _writer(arguments[0], whole)
     if origin in (Union, UnionType):
-        return _writer(_known(arguments))
+        return _writer(_known(arguments), whole)
     if origin is tuple and arguments[-1] is not ...:
-        return _row_writer(arguments)
+        return _row_writer(arguments, whole)
     if origin in (tuple, list, Sequence):
-        return None if (inner := _writer(arguments[0])) is None else _each(inner)
+        return None if (inner := _writer(arguments[0], whole)) is None else _each(inner)
     if origin in (dict, Mapping):
-        return dict if (inner := _writer(arguments[1])) is None else _each_value(inner)
+        return dict if (inner := _writer(arguments[1], whole)) is None else _each_value(inner)
     if is_dataclass(kind):
-        return _encoder(cast(Any, kind))
+        return _encoder(cast(Any, kind), whole)
     if isinstance(kind, type) and issubclass(kind, tuple):
-        return _row_writer(_hints(kind))
+        return _row_writer(_hints(kind), whole)
     return None
 
 
@@ -741,8 +748,8 @@ def _both(make: Encode, write: Encode) -> Encode:
     return lambda value: write(make(value))
 
 
-def _row_writer(hints: tuple[Any, ...]) -> Encode | None:
-    writers = [_writer(hint) for hint in hints]
+def _row_writer(hints: tuple[Any, ...], whole: bool) -> Encode | None:
+    writers = [_writer(hint, whole) for hint in hints]
     if not any(writers):
         return None
 

@@ -200,7 +200,7 @@ class Status:
     reports and acks of `rejected` came, as far as they name a host.
     """
 
-    WIRE: ClassVar = Wire(version=VERSION)
+    WIRE: ClassVar = Wire(version=VERSION, whole=True)
 
     cluster: Name
     at: float

@@ -39,11 +39,12 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.host_keys import EnrollmentRequest, HostKeys
+from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart
 from trimtab_protocol.messages.report import Report, decode_report, encode_report
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.messages.status import Status
+from trimtab_protocol.messages.status import AppStatus, Status
 from trimtab_protocol.messages.taken_back import TakenBack
 
 
@@ -124,6 +125,17 @@ def test_what_has_its_default_or_is_not_known_is_not_written() -> None:
         "code": "0xff", "codes": ["0x1", "0x2"],
         "inners": [{"x": [1, 2], "y": [None, 7], "px": 3, "py": 4, "floats": [1.0, None]}, {"x": [5]}],
     }  # fmt: skip
+
+
+def test_what_programs_of_users_read_has_all_its_fields() -> None:
+    app = AppStatus(app=AppId("orders"), key_groups=None, load_distance=None, mean_load=None, not_ready=None)
+    unknown = {"paused": None, "window_end": None, "coverage": None}
+    status = Status(cluster="c", at=1.0, acting=False, epoch=Epoch(1, 1), apps=(app,), **unknown)
+    written = document(status)
+    assert set(written) == {"v", *(key for member in members(Status) for key in member.keys)}
+    assert (written["rounds"], written["hold"]) == ([], None)
+    assert set(written["apps"][0]) == {key for member in members(AppStatus) for key in member.keys}
+    assert decoded(json.dumps(written).encode(), Status) == status
 
 
 @pytest.mark.parametrize("message", [BARE, FULL])
