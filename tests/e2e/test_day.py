@@ -217,7 +217,7 @@ def killed_worker(day: Day, console: Client) -> None:
     at = time.time()
     day.kill_worker(victim)
     over_at = time.time()
-    day.at_rest("redundancy", lambda status: len(busy(status)) >= len(MORNING))
+    day.at_rest("redundancy", lambda status: len(running(status)) == len(MORNING))
     day.strikes.append(Strike(case="a worker killed", at=at, over_at=over_at, steered_at=time.time(), dead=(victim,)))
 
 
@@ -240,7 +240,7 @@ def rolling_restart(day: Day, console: Client) -> None:
     assert (drained.failed, drained.stopped) == (0, None)
     ended = f"restarted {len(workers)} of {len(workers)} workers"
     day.seen(ended, lambda status: any(ended in row.text for row in status.decisions if row.at > begun))
-    day.at_rest("all have work", lambda status: busy(status) == workers)
+    day.at_rest("all have work", lambda status: busy(status) >= workers)
     for worker, pids in before.items():
         after = [each.pid for each in day.processes_of(worker)]
         assert after, worker
