@@ -69,7 +69,7 @@ ASKING: Mapping[str, Table] = {
     "scaling": {
         "mode": "act",
         "min_workers": len(CAPACITIES) - POOL,
-        "min_utilisation": 0.42,
+        "min_utilisation": 0.45,
         "target_utilisation": 0.5,
         "max_utilisation": 0.55,
         "scale_up_delay_s": 5.0,
@@ -221,9 +221,13 @@ class Day(SteeredRun):
     def heat(self, worker: str) -> None:
         """Let some key groups of this worker grow, and all others be as they were."""
         grown = self.key_groups_of(worker)[:HOT]
-        self.producer.set_speed(range(KEY_GROUPS), 1.0)
+        self.cool()
         self.producer.set_speed(grown, HEAT)
         self.coldest = next(each for each in range(KEY_GROUPS) if each not in grown)
+
+    def cool(self) -> None:
+        """Let all key groups be as they were."""
+        self.producer.set_speed(range(KEY_GROUPS), 1.0)
 
     @contextmanager
     def first_prepare(self) -> Iterator[list[str]]:

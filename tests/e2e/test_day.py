@@ -28,7 +28,7 @@ from trimtab_sandbox.configuration import CONTROLLER
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(3600)]
 
 MORNING = {"w0", "w1", "w2", "w3"}
-FACTOR = 3.0
+FACTOR = 4.0
 """The load at its height."""
 MANY = 16
 """Moves of a plan that takes a while."""
@@ -182,6 +182,7 @@ def move_and_undo(day: Day, console: Client) -> None:
 
 def drain(day: Day, console: Client) -> None:
     """A worker is emptied and stopped, and another one comes for it; when that is taken back, it has work again."""
+    day.cool()
     day.trimtab("drain", "w1", "--reason", "a new disk")
     day.at_rest("another one for w1", lambda status: "w1" not in running(status) and len(busy(status)) == len(MORNING))
     assert day.processes_of("w1") == []
@@ -191,7 +192,7 @@ def drain(day: Day, console: Client) -> None:
 
 
 def more_load(day: Day, console: Client) -> None:
-    """The load triples: what is left of the pool comes, and has work."""
+    """There is four times the load: what is left of the pool comes, and has work."""
     before = len(running(day.last))
     day.producer.set_rate(FACTOR * RATE)
     day.trimtab("scale", APP, "auto")
@@ -216,7 +217,7 @@ def killed_worker(day: Day, console: Client) -> None:
     at = time.time()
     day.kill_worker(victim)
     over_at = time.time()
-    day.at_rest("redundancy", lambda status: len(busy(status)) >= len(MORNING))
+    day.at_rest("redundancy", lambda status: len(running(status)) == len(MORNING))
     day.strikes.append(Strike(case="a worker killed", at=at, over_at=over_at, steered_at=time.time(), dead=(victim,)))
 
 
@@ -239,7 +240,7 @@ def rolling_restart(day: Day, console: Client) -> None:
     assert (drained.failed, drained.stopped) == (0, None)
     ended = f"restarted {len(workers)} of {len(workers)} workers"
     day.seen(ended, lambda status: any(ended in row.text for row in status.decisions if row.at > begun))
-    day.at_rest("all have work", lambda status: busy(status) == workers)
+    day.at_rest("all have work", lambda status: busy(status) >= workers)
     for worker, pids in before.items():
         after = [each.pid for each in day.processes_of(worker)]
         assert after, worker
@@ -292,7 +293,7 @@ CHAPTERS: dict[str, Callable[[Day, Client], None]] = {
     "a rule, and its end": rule,
     "a move, and its undoing": move_and_undo,
     "a drain, and its end": drain,
-    "the load triples": more_load,
+    "the load grows": more_load,
     "the load falls back": less_load,
     "a worker is killed": killed_worker,
     "a rolling restart, and the leader is killed amid it": rolling_restart,
