@@ -33,9 +33,8 @@ from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import Decided, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer

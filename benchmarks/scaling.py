@@ -22,9 +22,9 @@ from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements, ownership
+from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine

@@ -6,13 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimtab_controller.decider.first import First
 from trimtab_controller.decider.forecast.settings import ForecastSettings, read_forecast
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.operators.modes import PlanSettings, read_plans
 from trimtab_controller.decider.rules.reading import read_rules
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import Limits
@@ -23,6 +20,7 @@ from trimtab_controller.stream.configuration import StreamSettings, read_checkin
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields
 from trimtab_protocol.messages.placement_parts import MAX_PART_SIZE
+from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import read_path

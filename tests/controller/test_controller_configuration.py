@@ -8,8 +8,7 @@ import pytest
 
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.decider.forecast.settings import ForecastMode
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import Limits

@@ -66,15 +66,15 @@ bootstrap_servers = "127.0.0.1:9092"  # some of them
         "",
         "Required. This host.",
         "",
-        "| key | type | default | unit | meaning |",
-        "|---|---|---|---|---|",
-        "| `cluster` | name of letters, digits, '.', '_', '-' | required | – | As in controller.toml. |",
-        "| `host` | name of letters, digits, '.', '_', '-' | required | – | Unique. |",
-        "| `interval_s` | number, 0.1 to 600 | `10.0` | s | Per report. |",
-        "| `state_dir` | path | required | – | Journal. |",
-        "| `socket` | path | required | – | Workers connect here. |",
+        "| key | type | default | meaning |",
+        "|---|---|---|---|",
+        "| `cluster` | name of letters, digits, '.', '_', '-' | required | As in controller.toml. |",
+        "| `host` | name of letters, digits, '.', '_', '-' | required | Unique. |",
+        "| `interval_s` | number, 0.1 to 600 s | `10.0` | Per report. |",
+        "| `state_dir` | path | required | Journal. |",
+        "| `socket` | path | required | Workers connect here. |",
     ]
-    assert "| `bootstrap_servers` | string | required | – | Some of them. |" in kafka
+    assert "| `bootstrap_servers` | string | required | Some of them. |" in kafka
 
 
 def test_a_comment_that_goes_on_belongs_to_the_line_above() -> None:

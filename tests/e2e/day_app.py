@@ -47,6 +47,6 @@ async def daily(stream: Any) -> None:
 install(
     app,
     operators={EXTRACT: [flights], SUMS: [delays, sums, noted, windows]},
-    settings=SteeringSettings(fetch_min_bytes=1 << 16, fetch_max_wait_ms=60),
+    settings=SteeringSettings(fetch_min_bytes=1 << 16),
     local=[noted],
 )

@@ -36,8 +36,8 @@ KEY_GROUPS = 24
 CAPACITIES = (0.2, 0.25, 0.35, 0.25, 0.25, 0.25)
 POOL = 2
 """The last ones are started when the load has grown."""
-RATE, WORK_US = 20.0, 1500
-COMMIT_S, SESSION_S, WINDOW_S = 1.0, 20.0, 10.0
+RATE, WORK_US = 20.0, 2500
+COMMIT_S, SESSION_S, WINDOW_S = 1.0, 20.0, 5.0
 BAND_PP = 6.0
 LIMIT_S = 600.0
 """For whatever a chapter waits for.  On a quiet machine most takes seconds; nobody promises how long it takes."""
@@ -69,9 +69,9 @@ ASKING: Mapping[str, Table] = {
     "scaling": {
         "mode": "act",
         "min_workers": len(CAPACITIES) - POOL,
-        "min_utilisation": 0.35,
-        "target_utilisation": 0.5,
-        "max_utilisation": 0.5,
+        "min_utilisation": 0.45,
+        "target_utilisation": 0.55,
+        "max_utilisation": 0.65,
         "scale_up_delay_s": 5.0,
         "scale_down_delay_s": 10.0,
         "restart_s": 30.0,
@@ -122,7 +122,10 @@ def sandbox_settings() -> DaySettings:
 
 
 class Day(SteeredRun):
-    """The run of a day.  `leader` = the controller that leads; the other one stands by, if it runs."""
+    """The run of a day.  `leader` = the controller that leads; the other one stands by, if it runs.
+
+    `resized` = when the number of workers was changed, and in which direction.
+    """
 
     def __init__(self, folder: Path, view: Viewer) -> None:
         compacted = {"cleanup.policy": "compact"}
@@ -137,6 +140,7 @@ class Day(SteeredRun):
         self.strikes: list[Strike] = []
         self.chapters: list[tuple[str, float]] = []
         self.coldest, self.rejected = 0, ""
+        self.resized: dict[float, str] = {}
 
     def _start(self, opening: ExitStack) -> None:
         super()._start(opening)
@@ -144,6 +148,12 @@ class Day(SteeredRun):
         self.backlog = Backlog(self.cluster.broker.address, APP, inputs)
 
     # ------------------------------------------------------------------ waiting
+    def look(self) -> None:
+        """Keep the changes of the size too: a status has the last decisions only."""
+        super().look()
+        decisions = self.watch.last.decisions if self.watch.last else ()
+        self.resized |= {row.at: row.reason for row in decisions if row.kind == "resize"}
+
     @contextmanager
     def chapter(self, name: str) -> Iterator[None]:
         """A chapter of the day; when it fails, with what the controller said then."""
@@ -259,7 +269,8 @@ class Day(SteeredRun):
 
     def kill_worker(self, worker: str) -> None:
         """kill -9, whoever has started it."""
-        self.cluster.child(worker).ended_here = True
+        if worker in self.cluster.pids:
+            self.cluster.child(worker).ended_here = True
         processes = self.processes_of(worker)
         for process in processes:
             process.kill()

@@ -181,19 +181,21 @@ def move_and_undo(day: Day, console: Client) -> None:
 
 
 def drain(day: Day, console: Client) -> None:
-    """A worker is emptied and stopped; when that is taken back, its agent starts it, and it has work again."""
+    """A worker is emptied and stopped, and another one comes for it; when that is taken back, it has work again."""
     day.trimtab("drain", "w1", "--reason", "a new disk")
-    day.at_rest("w1 is off", lambda status: "w1" not in running(status))
+    day.at_rest("another one for w1", lambda status: "w1" not in running(status) and len(busy(status)) == len(MORNING))
     assert day.processes_of("w1") == []
     day.trimtab("undrain", "w1")
-    day.at_rest("w1 is back", lambda status: "w1" in busy(status))
+    day.trimtab("scale", APP, str(len(MORNING) + 1), "--reason", "both may stay")
+    day.at_rest("w1 is back", lambda status: "w1" in busy(status) and len(running(status)) == len(MORNING) + 1)
 
 
 def more_load(day: Day, console: Client) -> None:
-    """The load triples: workers of the pool come, and have work."""
-    day.trimtab("scale", APP, "auto")
+    """The load triples: what is left of the pool comes, and has work."""
+    before = len(running(day.last))
     day.producer.set_rate(FACTOR * RATE)
-    day.at_rest("more workers", lambda status: len(busy(status)) > len(MORNING))
+    day.trimtab("scale", APP, "auto")
+    day.at_rest("more workers", lambda status: len(busy(status)) > before)
 
 
 def less_load(day: Day, console: Client) -> None:
@@ -201,7 +203,7 @@ def less_load(day: Day, console: Client) -> None:
     day.producer.set_rate(RATE)
     day.at_rest("as many workers as in the morning", lambda status: len(running(status)) == len(MORNING))
     assert len(day.last.pool) == 2
-    turns = [key for key, _ in groupby(row.reason for row in day.last.decisions if row.kind == "resize")]
+    turns = [key for key, _ in groupby(reason for _, reason in sorted(day.resized.items()))]
     assert turns[-2:] == ["out", "in"]
 
 

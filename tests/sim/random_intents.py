@@ -13,11 +13,9 @@ from dataclasses import replace
 
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Decision, Forgotten, Planned
-from trimtab_controller.decider.first import First
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.budget import Budget

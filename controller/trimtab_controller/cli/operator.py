@@ -16,13 +16,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from rich.console import Console
 
-from trimtab_controller.cli.known import CommandError, Target, read_decider, view_of
+from trimtab_controller.cli.known import CommandError, Target
 from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE, named_config
-from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import show_status
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
-from trimtab_controller.decider.planning.instance import instance_of
 from trimtab_controller.intents import actions
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.names import app_named, node_named, worker_named
@@ -30,9 +28,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
 from trimtab_controller.leadership.group import Member, members
-from trimtab_controller.loop.preview import preview_decision, read_cluster_state
 from trimtab_controller.seen import Seen, most_telling, summary
-from trimtab_models.instances import encode_snapshot
 from trimtab_process.kafka_errors import is_transient
 from trimtab_protocol.messages.decode import BadMessage, check_text
 from trimtab_protocol.messages.intents import Intent, decode_intent
@@ -169,37 +165,6 @@ def read_status(target: Target) -> Status | None:
     return most_telling(told, time.time())
 
 
-def run_plan(args: argparse.Namespace, target: Target) -> int:
-    """Print what the controller would do now, ignoring pause and minimum interval."""
-    from trimtab_controller.solver.balance import answer
-
-    now = time.time()
-    decision = preview_decision(
-        read_cluster_state(target.connection, target.configuration, now), target.configuration, now, answer
-    )
-    if args.json:
-        print_json(decision_document(decision))
-    else:
-        show_decision(decision, console())
-    return DONE
-
-
-def run_snapshot(args: argparse.Namespace, target: Target) -> int:
-    """Write the present cluster to an instance file."""
-    decider, now = read_decider(target)
-    view = decider.view_to_plan(now, view_of(decider.known, args.app, "--app"))
-    instance = instance_of(view, target.configuration.balance)
-    text = json.dumps(encode_snapshot(instance), allow_nan=False)
-    if args.out is None:
-        print(text)
-        return DONE
-    try:
-        args.out.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise CommandError(f"{args.out}: {error.strerror or error}") from error
-    return DONE
-
-
 # --- saying what should be: names first, so that a wrong one is refused whether or not the broker answers -------------
 
 
@@ -306,8 +271,6 @@ def refuse(reason: str, code: int) -> int:
 
 FUNCTIONS: dict[str, Callable[[argparse.Namespace, Target], int]] = {
     "status": run_status,
-    "plan": run_plan,
-    "snapshot": run_snapshot,
     "drain": run_drain,
     "undrain": run_undrain,
     "forget": run_forget,

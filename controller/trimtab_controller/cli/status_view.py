@@ -24,7 +24,6 @@ from trimtab_controller.cli.status_intents import intents_text
 from trimtab_controller.cli.status_plans import clock, last_plans, plans_in_flight, waiting_plans
 from trimtab_controller.cli.status_signatures import signatures_text
 from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
-from trimtab_models.elastic import Level
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import Absence, WorkerState
@@ -35,6 +34,8 @@ from trimtab_protocol.wording import counted, first_few, time_span
 SHOWN_DECISIONS = 5
 SHOWN_REASONS = 10
 INDENT = (0, 0, 0, 2)
+LEVELS = ("light", "moderate", "heavy")
+"""How busy workers are, in order."""
 
 
 STYLES = {
@@ -169,8 +170,8 @@ def _levels(app: AppStatus, status: Status) -> Text:
     for row in status.nodes:
         if row.app == app.app and row.level is not None:
             workers[row.level].append(row.worker)
-    counts = ", ".join(f"{len(workers[level.value])} {level.value}" for level in Level if workers[level.value])
-    heavy = workers[Level.HEAVY.value]
+    counts = ", ".join(f"{len(workers[level])} {level}" for level in LEVELS if workers[level])
+    heavy = workers[LEVELS[-1]]
     return Text(f"\nworkers: {counts}" + (f" ({first_few(heavy)})" if heavy else "")) if counts else Text()
 
 

@@ -15,7 +15,6 @@ of them.
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.planning.explain import why_of
+from trimtab_controller.decider.settings import First
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.instances.operator_graph import topological_order
@@ -41,15 +41,6 @@ SAME = 0.01
 """Costs that differ by less count as equal."""
 
 Owners = Mapping[KeyGroup, WorkerId]
-
-
-class First(StrEnum):
-    """`[placement] first`: how an app without state is placed."""
-
-    ADOPT = "adopt"  # as the engine does
-    EVEN = "even"
-    LF = "lf"
-    AUTO = "auto"  # the best of all three
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,9 +231,15 @@ def _rated(view: AppView, name: str, owners: Owners) -> Candidate:
 
 def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Planned | None:
     """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
+
+    def cost(each: Candidate) -> float:
+        return each.excess if first is First.EVEN else each.cost
+
     wanted = [each for each in found if first is First.AUTO or each.name == first.value] or found
-    best_cost = min(each.cost for each in wanted)
-    best = min((each for each in wanted if each.cost <= best_cost + SAME), key=lambda each: each.moves)
+    best_cost = min(map(cost, wanted))
+    # Nothing moves where the app is as good as it has started.
+    as_started = [each for each in found if not each.moves]
+    best = min((each for each in wanted + as_started if cost(each) <= best_cost + SAME), key=lambda each: each.moves)
     known = "" if view.flows else "who sends to whom is not known; "
     others = "; ".join(str(each) for each in found if each is not best)
     detail = f"first placement: {known}{best}" + (f" ({others})" if others else "")

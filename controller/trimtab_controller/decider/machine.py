@@ -4,20 +4,18 @@ Each snapshot leads to one decision for every app that needs one, or to a single
 app at a time; the next app follows when it has answered.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from trimtab_controller.decider.app_decisions import AppDecisions
 from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
-    Forgotten,
     Planned,
     Proposed,
     Skip,
     SolveWanted,
     not_ready,
 )
-from trimtab_controller.decider.drained import is_to_start_soon, to_start
+from trimtab_controller.decider.drained import is_to_start_soon
 from trimtab_controller.decider.events import (
     Action,
     Decided,
@@ -33,18 +31,16 @@ from trimtab_controller.decider.events import (
     Solve,
     SolverAnswered,
 )
-from trimtab_controller.decider.first import First, FirstPlacements
+from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.hosts.revoked import in_vain
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.observations import Observations, Recalled
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.planning.judgement import blocked_drains, noted
+from trimtab_controller.decider.policies import CLUSTER, REST, Policies, Policy
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.situation import Situation
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
@@ -54,6 +50,7 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -80,7 +77,7 @@ class Decider:
         self._situation = Situation(settings=settings, plans=plans, acting=acting, seen=seen, execution=execution)
         self._needs = needs
         self._turns = Turns()
-        self._apps = AppDecisions(self._situation, FirstPlacements(first), self._turns)
+        self._policies = Policies(self._situation, FirstPlacements(first), self._turns)
         self._wanted: SolveWanted | None = None
         self._stale_at: float | None = None
         self._again_at: float | None = None  # when a plan or stop ended, or an act may have left others undone
@@ -150,7 +147,7 @@ class Decider:
                 present.held = reason
             case HostsRevoked(hosts=hosts):
                 present.seen.revoke(hosts)
-                return self._restored(now)
+                return self._before_windows(now)
             case HookEnded(app=app, failure=failure):
                 present.seen.sizes.hook_ended(app, failure)
             case RestoresLearned(learned=learned):
@@ -165,7 +162,7 @@ class Decider:
             self._stale_at = now + self._needs.max_age_s
         if self._again_at is not None and self._again_at <= now:
             self._again_at = None
-            return self._restored(now, start=True)
+            return self._before_windows(now, start=True)
         if now < self._stale_at:
             return []
         self._stale_at = now + self._needs.max_age_s
@@ -195,7 +192,7 @@ class Decider:
         present = self._situation
         news = present.seen.readers.news(present.execution.placements) if present.acts else []
         forgotten = self._forgotten(snapshot) if present.acts else []
-        return [*news, *measured, *forgotten, *(self._next(now) if self._wanted is None else self._restored(now))]
+        return [*news, *measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]
 
     def _forgotten(self, snapshot: Snapshot) -> list[Decided]:
         """Apps and workers that have been gone for so long that nobody waits for them any more."""
@@ -235,69 +232,43 @@ class Decider:
             self._turns.decided(found.app)
 
     def _decide(self, now: float, *, after_act: bool = False) -> Decision | SolveWanted:
-        """The decision for the app that needs one most; apps for which a plan was last sought in vain come last."""
+        """The first answer in the order of policies; apps for which a plan was last sought in vain come last."""
         present, known, self._others = self._situation, self.known, ()
-        decision = None if after_act else self._owed(now)
-        decision = decision or present.admit_cluster() or (None if after_act else self._workers_of_operators(now))
-        if decision is not None:
+        cluster = [policy for policy in CLUSTER if policy.forbids or not after_act]
+        if (decision := self._first_of(cluster, now)) is not None:
             return decision
-        if known.not_ready is not None:
-            return not_ready(known.not_ready)
         apps = self._turns.by_urgency(known.views, known.evaluations)
         skips = {}
         for app in self._turns.in_turn(apps):
-            found = self._apps.decide(now, app)
+            found = self._policies.decide(now, app)
             if not isinstance(found, Skip):
                 return found
             skips[app] = noted(found, present.seen.note(now, known.views[app]))
-        if not self._turns.spoken and (standbys := self._apps.place_standbys(now)) is not None:
-            return standbys
+        if not self._turns.spoken and (decision := self._first_of(REST, now)) is not None:
+            return decision
         self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
 
-    def _workers_of_operators(self, now: float) -> Decision | None:
-        """The next start or stop of a worker that an operator has asked for; one at a time in the whole cluster."""
-        present, known = self._situation, self.known
-        if present.execution.scaling_of_operators is not None:
-            return None
-        return (
-            present.seen.sizes.correct(present.execution, self.intents, known)
-            or to_start(now, present.execution, present.draining, known, self.intents)
-            or present.operators.to_stop(now, present.execution, known, present.plans, self.budget)
-        )
+    def _first_of(self, policies: Iterable[Policy[float, Decision]], now: float) -> Decision | None:
+        """The first answer to what is to be done in the cluster."""
+        for policy in policies:
+            found = policy.ask(self._policies, now) if self._situation.acts or not policy.acts else None
+            if found is not None:
+                if policy.at_once:
+                    self._again_at = now  # other apps may need the same
+                return found
+        return None
 
-    def _owed(self, now: float) -> Decision | None:
-        """What comes before plans: what operators want forgotten, restores, and answers that need no plan."""
+    def _before_windows(self, now: float, *, start: bool = False) -> list[Action]:
+        """What is decided at once, before the next window; `start`: also that a worker is started again."""
         present = self._situation
-        if not present.acts:
-            return None
-        if (found := present.operators.to_forget(present.execution, present.known)) is not None:
-            if isinstance(found, Forgotten):
-                present.seen.forget(found.app, found.worker, present.known.hosts)
-            return found
-        return self._restore(now) or present.operators.answer(now, present.execution, present.known, present.plans)
-
-    def _restore(self, now: float) -> Decision | None:
-        """Next owners for orphans, before anything else, since a key group without one is an outage.
-
-        Before that, a plan in flight ends that can no longer be carried out.
-        """
-        present, known = self._situation, self.known
-        if not present.acts or known.snapshot is None:
-            return None
-        found: Decision | None = in_vain(present.execution, known.revoked)
-        if found is None and present.paused is None and known.not_ready is None:
-            found = present.seen.next_owners(now, present.execution, present.learned)
-        if found is not None:
-            self._again_at = now  # other apps may lack owners too
-        return found
-
-    def _restored(self, now: float, *, start: bool = False) -> list[Action]:
-        found = self._restore(now)
-        present = self._situation
+        if not present.acts or self.known.snapshot is None:
+            found = None
+        else:
+            found = self._first_of((policy for policy in CLUSTER if policy.at_once), now)
         idle = present.admit_cluster() is None and present.execution.scaling_of_operators is None
         if found is None and start and idle:
-            found = to_start(now, present.execution, self.draining, self.known, self.intents)
+            found = self._policies.start_again(now)
         return [] if found is None else [Decided(decision=found)]
 
     # --- an answer ------------------------------------------------------------------------------------------------
@@ -306,7 +277,7 @@ class Decider:
         wanted, self._wanted = self._wanted, None
         if wanted is None:
             return []
-        decision = self._apps.conclude(now, wanted, answer)
+        decision = self._policies.conclude(now, wanted, answer)
         self._turns.answered(now, wanted.view.app, planned=isinstance(decision, Planned | Proposed))
         blocked = blocked_drains(wanted.view, answer) if isinstance(answer, Answer) else []
         acts = not isinstance(decision, Skip)
@@ -326,11 +297,11 @@ class Decider:
         if self.known.snapshot is None:
             return not_ready(NOTHING_SEEN)
         found = self._decide(now)
-        return self._apps.conclude(now, found, solve(found.view)) if isinstance(found, SolveWanted) else found
+        return self._policies.conclude(now, found, solve(found.view)) if isinstance(found, SolveWanted) else found
 
     def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
-        return self._apps.view_to_plan(now, view, *wishes)
+        return self._policies.view_to_plan(now, view, *wishes)
 
     def followed(self, view: AppView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""

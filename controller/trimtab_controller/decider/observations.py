@@ -7,7 +7,13 @@ from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
 from trimtab_controller.decider.collocation.sends import local_sends
-from trimtab_controller.decider.collocation.worth import Together, end_costs, together_in
+from trimtab_controller.decider.collocation.worth import (
+    Together,
+    end_costs,
+    together_in,
+    why_not_used,
+    with_stated_costs,
+)
 from trimtab_controller.decider.concerns import Concern, concerns_of, follow_use, name_concerns
 from trimtab_controller.decider.decision import PlanEnded, Planned, Skip, SolveWanted, StandbysPlaced
 from trimtab_controller.decider.drained import drain_concerns
@@ -24,16 +30,9 @@ from trimtab_controller.decider.observing.demand import Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import (
-    Requirements,
-    check_cluster,
-    held_apps,
-    observe,
-    parts_of,
-    placed_workers,
-)
+from trimtab_controller.decider.observing.observe import check_cluster, held_apps, observe, parts_of, placed_workers
 from trimtab_controller.decider.observing.readers import Readers
-from trimtab_controller.decider.observing.rule import Rule, in_force
+from trimtab_controller.decider.observing.rule import in_force
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady, RestoreCost
 from trimtab_controller.decider.operators.maintenance import in_maintenance
@@ -46,7 +45,7 @@ from trimtab_controller.decider.predictions.tracker import PredictionTracker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.concerns import rule_concerns
 from trimtab_controller.decider.rules.known import KnownRule, followed, known_rules
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.pool import crash_concerns, startable
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standbys.copies import state_held
@@ -57,6 +56,7 @@ from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -271,7 +271,7 @@ class Observations:
 
     def note(self, now: float, view: AppView | NotReady) -> str:
         """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
-        notes = self._settings.note(view), self.left_alone.told(now, view.app) if view.app is not None else ""
+        notes = why_not_used(self._settings, view), self.left_alone.told(now, view.app) if view.app is not None else ""
         return "; ".join(filter(None, notes))
 
     def trial(
@@ -336,4 +336,4 @@ class Observations:
         share = self.standbys.costs.of(app)
         view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
         view = replace(view, none_direct=self.remote_costs.none_direct(app))
-        return self._settings.with_stated_costs(view)
+        return with_stated_costs(self._settings, view)

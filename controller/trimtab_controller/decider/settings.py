@@ -1,12 +1,9 @@
-"""The settings of the decider: [balance] of the configuration."""
+"""The settings of the decider: [balance], [placement] and [snapshot] of the configuration."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import StrEnum
 
-from trimtab_controller.decider.collocation.worth import may_lower
-from trimtab_controller.decider.observing.view import AppView, EndCosts, NotReady
 from trimtab_controller.solver.answer import Method
-
-NO_SAVING = "collocation: not used, no significant saving is measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,35 +47,37 @@ class Settings:
     max_disk: float = 0.9
     max_link: float = 0.9
 
-    def planned_with(self, view: AppView) -> Method:
-        """The method that plans for this app are made with."""
-        costs = view.remote_costs if self.remote_tuple_cpu_s is None else self.remote_tuple_cpu_s
-        return self.method if costs else Method.MILP
-
-    def may_gain(self, view: AppView) -> bool:
-        """Whether collocation could lower the mean load of this app by `min_gain`, with every tuple on its worker."""
-        albic = self.planned_with(view) is Method.ALBIC
-        return albic and may_lower(self.with_stated_costs(view), self.min_gain)
-
     @property
     def learns_by_trial(self) -> bool:
         """Whether key groups may move to learn what remote tuples cost."""
         return self.method is Method.ALBIC and self.remote_tuple_cpu_s is None and self.trial_pairs > 0
 
-    def with_stated_costs(self, view: AppView) -> AppView:
-        """The view with what an operator says that remote tuples cost, if one does: half of it at each end."""
-        if self.remote_tuple_cpu_s is None:
-            return view
-        end = self.remote_tuple_cpu_s / 2.0
-        stated = dict.fromkeys(view.sizes, EndCosts(sending=end, receiving=end)) if end else {}
-        return view if view.remote_costs == stated else replace(view, remote_costs=stated)
+    def moves_for(self, max_moves: int | None) -> int:
+        """How many key groups a plan may move for an app with a limit of its own."""
+        return self.max_migrations if max_moves is None else min(self.max_migrations, max_moves)
 
-    def moves_for(self, view: AppView) -> int:
-        """How many key groups a plan for this app may move."""
-        return self.max_migrations if view.max_moves is None else min(self.max_migrations, view.max_moves)
 
-    def note(self, view: AppView | NotReady | None) -> str:
-        """Why plans are not made with `method`; empty if they are, or if key groups do not talk to each other."""
-        if not isinstance(view, AppView) or not view.flows or self.planned_with(view) is self.method:
-            return ""
-        return NO_SAVING
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """The requirements for a snapshot.
+
+    `lost_worker_s`: how long a worker may be absent before it counts as gone.  `max_unknown`: the share of an app's
+    load that may be unknown.  `stale_limit_s`: how long the last known load of a key group stands in for a missing one.
+    `in_parts`: whether placements may be published in parts.
+    """
+
+    min_coverage: float = 0.6
+    max_age_s: float = 45.0
+    lost_worker_s: float = 60.0
+    max_unknown: float = 0.05
+    stale_limit_s: float = 600.0
+    in_parts: bool = True
+
+
+class First(StrEnum):
+    """`[placement] first`: how an app without state is placed."""
+
+    ADOPT = "adopt"  # as the engine does
+    EVEN = "even"
+    LF = "lf"
+    AUTO = "auto"  # the best of all three

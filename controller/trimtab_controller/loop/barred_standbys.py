@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from trimtab_controller.decider.observing.rule import RuleKind, is_about, spreads
+from trimtab_controller.decider.observing.rule import is_about, spreads
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.rules import RuleKind
 
 
 class BarredStandbys:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.observing.rule import RuleKind, is_about, names
+from trimtab_controller.decider.observing.rule import is_about, names
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.planning.single_moves import SingleMoves
@@ -19,6 +19,7 @@ from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import Status
 from trimtab_protocol.wording import time_span, what_there_is
 

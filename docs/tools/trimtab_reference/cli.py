@@ -2,7 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
 
 import trimtab_agent.cli
@@ -10,10 +11,18 @@ import trimtab_controller.cli
 from trimtab_reference.markdown import code, plain, table
 from trimtab_reference.source import Undocumented
 
+OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
+"""What nearly all commands of operators take."""
+MANY = 3
+"""Commands that have an argument in common before it is explained once for all."""
+
 
 def render() -> str:
     """The page."""
-    names = list(trimtab_controller.cli.all_commands())
+    commands = {
+        name: _children(trimtab_controller.cli.parser_for(name))[name] for name in trimtab_controller.cli.all_commands()
+    }
+    common = _common(commands.values())
     parts = [
         "# Command line",
         "`trimtab` is the operator's command, `trimtab-agent` the daemon on each worker host. Both take `--version`, "
@@ -28,8 +37,14 @@ def render() -> str:
             ),
         ),
     ]
-    for name in names:
-        parts += of_command(_children(trimtab_controller.cli.parser_for(name))[name], level=3)
+    parts += [
+        "Unless a command says otherwise, these arguments mean the same in all that have them. `[OPTIONS]` stands for "
+        "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
+        table(("argument", "meaning"), common),
+    ]
+    for parser in commands.values():
+        parser.description = None  # stands in the table above
+        parts += of_command(parser, level=3, common=common)
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     for parser in _children(agent).values():
@@ -37,21 +52,36 @@ def render() -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def of_command(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    """The parts of the page about a command and those below it."""
+def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]:
+    """The rows of options that several commands have with the same meaning; one for each option."""
+    count: Counter[tuple[str, str]] = Counter()
+    waiting = list(parsers)
+    while waiting:
+        parser = waiting.pop()
+        waiting += _children(parser).values()
+        count.update(_row(action, parser) for action in parser._actions if _is_shown(action))
+    usual: dict[str, tuple[str, str]] = {}
+    for row, times in count.most_common():
+        if times >= MANY and row[0].startswith("`-"):
+            usual.setdefault(row[0], row)
+    return sorted(usual.values())
+
+
+def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[tuple[str, str]] = ()) -> Iterator[str]:
+    """The parts of the page about a command and those below it; the rows of `common` stand elsewhere."""
     yield f"{'#' * level} {parser.prog}"
     if parser.description:
         yield _sentence(parser.description)
     children = _children(parser)
     rows = [_row(action, parser) for action in parser._actions if _is_shown(action)]
     if rows or not children:
-        yield f"```\n{_usage(parser)}\n```"
-    if rows:
-        yield table(("argument", "meaning"), rows)
+        yield f"```\n{_usage(parser, short=bool(common))}\n```"
+    if own := [row for row in rows if row not in common]:
+        yield table(("argument", "meaning"), own)
     if parser.epilog:
         yield _exit_codes(parser)
     for child in children.values():
-        yield from of_command(child, level + 1)
+        yield from of_command(child, level + 1, common)
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -95,10 +125,16 @@ def _value(action: argparse.Action) -> str:
     return {"+": f"{name} ...", "?": f"[{name}]", "*": f"[{name} ...]"}.get(str(action.nargs), name)
 
 
-def _usage(parser: argparse.ArgumentParser) -> str:
-    words = [parser.prog]
+def _usage(parser: argparse.ArgumentParser, *, short: bool) -> str:
+    words, left_out = [parser.prog], frozenset[str]()
+    named = {each.option_strings[-1] for each in parser._actions if each.option_strings}
+    if short and named >= OPTIONS:
+        words.append("[OPTIONS]")
+        left_out = OPTIONS
     either = {member: group for group in parser._mutually_exclusive_groups for member in group._group_actions}
     for action in filter(_is_shown, parser._actions):
+        if left_out.intersection(action.option_strings):
+            continue
         group = either.get(action)
         if group is None:
             word = _called(action)

@@ -84,7 +84,7 @@ def sections(text: str, read: Read) -> Iterator[str]:
             rows = [_row(read, document, key) for key in keys if key.section == section]
             need = "Required." if _is_required(read, document, section) else "Optional."
             shown = section.replace("workers.w0", "workers.NAME")
-            keys_of_it = table(("key", "type", "default", "unit", "meaning"), rows) if rows else ""
+            keys_of_it = table(("key", "type", "default", "meaning"), rows) if rows else ""
             shown = f"[{shown}]" if isinstance(_found(document, section), list) else shown
             yield f"### [{shown}]\n\n{need} {_sentence(title)}\n\n{keys_of_it}".rstrip()
 
@@ -121,11 +121,12 @@ def whole(text: str, folder: Path) -> dict[str, Any]:
     return document
 
 
-def _row(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str, str, str, str]:
+def _row(read: Read, document: Mapping[str, Any], key: Key) -> tuple[str, str, str, str]:
     if not key.text:
         raise Undocumented(f"{key.path} has no comment in its sample file")
     default = _default(read, document, key)
-    return code(key.name), _type(read, document, key), default, _unit(key), _sentence(key.text)
+    type_ = f"{_type(read, document, key)} {_unit(key)}".rstrip()
+    return code(key.name), type_, default, _sentence(key.text)
 
 
 def _unit(key: Key) -> str:

@@ -142,9 +142,14 @@ def _format(format_: Format) -> Iterator[str]:
     for part in format_.parts:
         yield f"### {format_.title}: {part.title}\n\n{plain(part.cls.__doc__ or '')}"
         yield table(("key", "type", "default", "meaning"), _rows(format_, document, part))
+    shown: dict[str, str] = {}
     for keys, names in _results(format_.methods).items():
         yield f"### {format_.title}: plan of {', '.join(names)}"
-        yield table(("key", "meaning"), ((code(key), text) for key, text in keys))
+        if same := [key for key, text in keys if shown.get(key) == text]:
+            yield f"As above: {codes(same)}."
+        if own := [(code(key), text) for key, text in keys if key not in same]:
+            yield table(("key", "meaning"), own)
+        shown |= dict(keys)
 
 
 def _results(names: tuple[str, ...]) -> dict[tuple[tuple[str, str], ...], list[str]]:

@@ -62,10 +62,10 @@ def _with_runbook(name: str) -> tuple[str, str]:
 
 
 def meaning(path: Path) -> str:
-    """The paragraph below the title of a runbook."""
+    """The first sentence below the title of a runbook."""
     if not path.exists():
         raise Undocumented(f"{path.relative_to(ROOT)}: missing; every reason, concern and alert has a runbook")
-    return first_paragraph(path.read_text(encoding="utf-8").split("\n", 1)[1])
+    return re.split(r"(?<=\.) ", first_paragraph(path.read_text(encoding="utf-8").split("\n", 1)[1]), maxsplit=1)[0]
 
 
 def quiet_reasons() -> dict[str, str]:

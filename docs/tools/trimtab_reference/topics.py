@@ -18,7 +18,6 @@ from trimtab_protocol.messages import (
     handover,
     host_keys,
     intents,
-    local,
     placement,
     placement_parts,
     report,
@@ -29,10 +28,12 @@ from trimtab_protocol.messages import (
 from trimtab_protocol.messages.codec import NAME, Columns, Member, Most, Range, Text, Wire, Written, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import NONE, amount, code, plain, source_link, table
+from trimtab_reference.markdown import amount, code, plain, source_link, table
 from trimtab_reference.source import Undocumented, texts_of
 
 CLUSTER = "CLUSTER"
+IN_DEPTH = {"intents", "status", "events"}
+"""Topics that programs of users may read: what is nested in their messages is shown, too."""
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
@@ -61,7 +62,6 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "events": (events.Event, events.EventKind),
     "keys": (host_keys.HostKeys,),
 }
-ON_THE_SOCKET = (local.Hello, local.Welcome, local.Statistics, commands.Command, commands.Ack)
 RULE = re.compile(r"(?P<writers>.+) -> (?P<readers>[^.]+)\. Key: (?P<key>[^.]+)\. (?P<contents>.+)", re.DOTALL)
 """The docstring of every topic in `Topics`."""
 
@@ -72,9 +72,10 @@ def render() -> str:
     parts = [
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
-        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. What is "
-        "optional may be absent or null; it is not written where it has its default. Whole numbers and numbers are 0 "
-        "or more where nothing else is said; names have letters, digits, `.`, `_` and `-`, at most 200 characters.",
+        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. A field is "
+        "listed with its key, if that is another, and its limits; with `?` it may be absent or null, and is not "
+        "written where it has its default. Numbers are 0 or more where nothing else is said; a name has letters, "
+        "digits, `.`, `_` and `-`, at most 200. What is nested is shown for intents, status and events.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",
@@ -88,10 +89,8 @@ def render() -> str:
     for name in settings:
         parts.append(f"### {name}")
         for message in MESSAGES[name]:
-            parts += _message(message, shown)
-    parts += ["## Frames between plug-in and agent", plain(local.__doc__ or "")]
-    for message in ON_THE_SOCKET:
-        parts += _message(message, shown)
+            parts += _message(message, shown, nested=name in IN_DEPTH)
+    parts += ["## Frames between plug-in and agent", "[Engine plug-ins](engine-plugins.md) has them."]
     return "\n\n".join(parts)
 
 
@@ -112,8 +111,8 @@ def _settings(settings: TopicSettings) -> tuple[str, ...]:
     return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
 
 
-def _message(cls: type, shown: list[type]) -> Iterator[str]:
-    """The fields of a message and of what is nested in it; each class once on the page."""
+def _message(cls: type, shown: list[type], *, nested: bool = True) -> Iterator[str]:
+    """The fields of a message and, if `nested`, of what is nested in it; each class once on the page."""
     waiting = [cls]
     while waiting:
         each = waiting.pop(0)
@@ -123,7 +122,7 @@ def _message(cls: type, shown: list[type]) -> Iterator[str]:
             continue
         shown.append(each)
         yield from _class(each)
-        waiting += _nested(each)
+        waiting += _nested(each) if nested else []
 
 
 def _class(cls: type) -> Iterator[str]:
@@ -134,20 +133,21 @@ def _class(cls: type) -> Iterator[str]:
     if issubclass(cls, enum.Enum):
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
-    found = members(cast(Any, cls))
-    said = any(member.name in texts for member in found)
-    header = ("field", "key", "JSON", "optional", "meaning")[: 5 if said else 4]
-    rows = (
-        (
-            code(member.name),
-            ", ".join(map(code, member.keys)) if member.keys != (member.name,) else "",
-            _spread(member) if member.spread is not None else _described(member.kind),
-            NONE if member.default is dataclasses.MISSING else "yes",
-            texts.get(member.name, ""),
-        )[: len(header)]
-        for member in found
-    )
-    yield table(header, rows)
+    lines = [_field(each, texts.get(each.name, "")) for each in members(cast(Any, cls))]
+    yield "\n".join(["```", *lines, "```"])
+
+
+def _field(member: Member, text: str) -> str:
+    """A question mark stands behind the name of what may be missing."""
+    mark = "" if member.default is dataclasses.MISSING else "?"
+    keys = "" if member.keys == (member.name,) or not _has_keys(member) else f" ({', '.join(member.keys)})"
+    said = _spread(member) if member.spread is not None else _described(member.kind)
+    return f"{member.name}{mark}{keys}: {said}" + (f"  # {text}" if text else "")
+
+
+def _has_keys(member: Member) -> bool:
+    """Whether the declaration of a field gives it keys."""
+    return member.spread is None or bool(member.spread.keys)
 
 
 def _spread(member: Member) -> str:

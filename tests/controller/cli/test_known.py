@@ -2,7 +2,8 @@
 
 import pytest
 
-from trimtab_controller.cli.known import CommandError, view_of
+from trimtab_controller.cli.known import CommandError
+from trimtab_controller.cli.preview import view_of
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason

@@ -6,16 +6,15 @@ from dataclasses import dataclass, field, replace
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, StandbysPlaced
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.report import Absence, Basis, WorkerState
+from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
 
 WINDOW_S = 10.0

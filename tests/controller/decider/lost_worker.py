@@ -9,8 +9,7 @@ from trimtab_controller.decider.events import (
     SnapshotArrived,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import Epoch, KeyGroup, WorkerId

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import Requirements, observe
+from trimtab_controller.decider.observing.observe import observe
 from trimtab_controller.decider.observing.unknown_load import (
     Gaps,
     LastLoads,
@@ -14,6 +14,7 @@ from trimtab_controller.decider.observing.unknown_load import (
 )
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import Requirements
 from trimtab_controller.execution.state import placement_of
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from trimtab_controller.decider.collocation.worth import planned_with, why_not_used
 from trimtab_controller.decider.decision import Planned, Skip, SolveWanted
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
@@ -93,7 +94,7 @@ def test_the_model_brings_them_together_and_the_plan_says_so() -> None:
     assert "collocation 0.0% -> 100.0%, saving 5.0 pp of load, and the broker 200 tuples/s, because" in describe(
         decision
     )
-    assert NOTE not in describe(noted(decision, ALBIC.note(crossed())))
+    assert NOTE not in describe(noted(decision, why_not_used(ALBIC, crossed())))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     assert isinstance(calm, Skip)
     assert calm.reason is SkipReason.INSIDE_BAND
     assert (
-        describe(noted(calm, UNMEASURED.note(crossed())))
+        describe(noted(calm, why_not_used(UNMEASURED, crossed())))
         == f"nothing: app: load distance 0.0 pp, inside the band of 5.0 pp; {NOTE}"
     )
 
@@ -147,7 +148,7 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
     assert (question.method, question.flows, question.max_load_distance) == (Method.MILP, None, 5.0)
     found = answer(question)
     assert isinstance(found, Answer)
-    plan = noted(judge(wanted, found, UNMEASURED), UNMEASURED.note(view))
+    plan = noted(judge(wanted, found, UNMEASURED), why_not_used(UNMEASURED, view))
     assert describe(plan).endswith(
         f"load distance 20.0 -> 0.0 (bound 0.0), because load distance 20.0 above 5.0; {NOTE}"
     )
@@ -156,19 +157,21 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
 
 def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
     preset = Settings()
-    assert preset.planned_with(crossed()) is Method.MILP, "no cost is measured"
+    assert planned_with(preset, crossed()) is Method.MILP, "no cost is measured"
     measured = replace(crossed(), remote_costs={OperatorId("in"): EndCosts(sending=1e-4)})
-    assert preset.planned_with(measured) is Method.ALBIC
+    assert planned_with(preset, measured) is Method.ALBIC
     silent = replace(crossed(), flows={})
-    assert (preset.note(silent), preset.note(crossed())) == ("", NOTE), "nothing is said where nobody talks"
+    assert (why_not_used(preset, silent), why_not_used(preset, crossed())) == ("", NOTE), (
+        "nothing is said where nobody talks"
+    )
 
 
 def test_what_is_missing_is_said_without_a_word_about_collocation() -> None:
     early = admitted(heaped(), replace(UNMEASURED, min_windows=3))
     assert isinstance(early, Skip)
     assert early.reason is SkipReason.TOO_FEW_WINDOWS
-    assert noted(early, UNMEASURED.note(crossed())) == early
-    assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), MILP.note(crossed())) == calm
+    assert noted(early, why_not_used(UNMEASURED, crossed())) == early
+    assert noted(calm := Skip(reason=SkipReason.INSIDE_BAND, detail="even"), why_not_used(MILP, crossed())) == calm
 
 
 def test_half_of_what_a_remote_tuple_costs_is_spent_at_each_end() -> None:

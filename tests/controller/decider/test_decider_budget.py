@@ -100,7 +100,7 @@ def test_when_pauses_are_an_hour_old_there_is_room_again() -> None:
     view = asked(made.on_event(later, window(ON_W0, later - 1.0))).view
     assert view.max_moves is None
     assert made.known.concerns == ()
-    assert replace(SETTINGS, max_migrations=5).moves_for(view) == 5
+    assert replace(SETTINGS, max_migrations=5).moves_for(view.max_moves) == 5
 
 
 def test_the_guards_moves_back_wait_for_room_too_and_are_given_up_if_there_is_none_in_time() -> None:

@@ -141,6 +141,21 @@ def test_a_worker_that_a_rolling_restart_takes_away_needs_no_other_in_its_place(
     assert stopped == told.detail.endswith("waiting for w0 to run")
 
 
+def test_a_worker_that_is_started_after_its_drain_is_waited_for_before_another_one_is_started() -> None:
+    word = Scale(app=APP, workers=2, by="ann", at=1.0, reason="a sale")
+    command = replace(to_w1(CommandKind.START, 949.0), app=None, worker=W0, host=HostId("h0"))
+    owners = {kg(0): W1, kg(1): W1}
+    for declared, waited in ((APP, True), (None, False)):
+        scalings = {W0: Scaling(command=command, phase=ScalingPhase.DONE, at=950.0)}
+        made = decider(execution(owners, scalings=scalings), word)
+        snapshot = window(owners, 1010.0, cpu=0.3).snapshot
+        away, in_pool = seen(1010.0, 0.3, W0, W2).snapshot.nodes[-2:]
+        nodes = (*(row for row in snapshot.nodes if row.worker == W1), replace(away, declared=declared), in_pool)
+        found = made.on_event(1011.0, SnapshotArrived(snapshot=replace(snapshot, nodes=nodes)))
+        assert waited == (not [each for each in found if isinstance(getattr(each, "decision", None), Resized)])
+        assert waited == made.known.sizes[APP].detail.endswith("waiting for w0 to run")
+
+
 def test_a_pause_stops_also_changes_of_the_size() -> None:
     made = decider(execution(BALANCED), PAUSE)
     assert [found.reason for found in decisions(made, 0.95, W2)] == [SkipReason.PAUSED] * 2

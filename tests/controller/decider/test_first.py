@@ -6,10 +6,11 @@ from itertools import product
 import pytest
 
 from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.first import WINDOWS, Candidate, First, FirstPlacements, candidates, topology_of
+from trimtab_controller.decider.first import WINDOWS, Candidate, FirstPlacements, candidates, topology_of
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import First
 from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -101,6 +102,14 @@ def test_what_is_as_good_as_the_best_stays_as_it_was_started() -> None:
     assert isinstance(found, Adopted)
     assert found.owners == together
     assert found.detail.startswith("first placement: as started ")
+
+
+def test_what_has_started_evenly_is_not_made_even_by_moves() -> None:
+    found = placed_after_adoption(First.EVEN, view())
+    assert isinstance(found, Adopted)
+    assert found.detail.startswith("first placement: as started ")
+    lopsided = dict.fromkeys(view().owners, WORKERS[0]) | {kg(SOURCE, 0): WORKERS[1], kg(SOURCE, 1): WORKERS[2]}
+    assert isinstance(placed_after_adoption(First.EVEN, view(lopsided)), Planned)
 
 
 def test_it_is_even_where_who_sends_to_whom_is_not_known() -> None:

@@ -11,13 +11,13 @@ from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import Requirements, observe
+from trimtab_controller.decider.observing.observe import observe
 from trimtab_controller.decider.observing.unknown_load import LastLoads, too_much_unknown
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.predictions.comparison import Prediction, compare
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer

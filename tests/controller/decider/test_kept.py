@@ -81,7 +81,7 @@ def test_new_apps_of_a_host_get_their_first_placements_at_a_limited_rate() -> No
         made.on_event(1012.0, ExecutionChanged(execution=placed(adopted)))
     assert placements == NEW_AT_ONCE
     view = made.known.views[names(NEW_AT_ONCE * 3, 1)[0]]
-    skip = made._apps.decide(1050.0, view.app)  # type: ignore[arg-type]
+    skip = made._policies.decide(1050.0, view.app)  # type: ignore[arg-type]
     assert isinstance(skip, Skip)
     assert skip.reason is SkipReason.TOO_MANY_APPS
     assert "evil had more than 200 new apps" in skip.detail

@@ -8,7 +8,7 @@ import pytest
 from tests.controller.decider.decider_situations import a_round
 from tests.controller.decider.hosted_job import Ticks
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.worth import loads_foreseen, saved_since
+from trimtab_controller.decider.collocation.worth import loads_foreseen, planned_with, saved_since
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.events import (
@@ -20,11 +20,10 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer
@@ -164,7 +163,7 @@ def test_the_solver_is_left_alone_where_all_that_is_remote_saves_too_little() ->
     job = TalkingJob(pairs=6, workers=2, rate=1.01, noise=QUIET, apart=True)
     settings = replace(ALBIC, remote_tuple_cpu_s=1e-4)
     watched = Watched(job, settings).run(4)
-    assert settings.planned_with(watched.view) is Method.ALBIC
+    assert planned_with(settings, watched.view) is Method.ALBIC
     assert [each.reason for each in watched.decisions if isinstance(each, Skip)][-1] is SkipReason.INSIDE_BAND
 
 

@@ -6,8 +6,8 @@ from tests.controller.decider.decider_situations import APP, W0, W1
 from tests.controller.decider.deciders import ON_W0, SETTINGS, execution, window
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.readers import Readers
+from trimtab_controller.decider.settings import Requirements
 from trimtab_controller.execution.events import ReadersSeen
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import WorkerId

@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
-from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_controller.decider.rules.reading import read_rules
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.messages.rules import BadRule
+from trimtab_protocol.messages.rules import BadRule, Rule, RuleKind
 
 
 def read(*tables: dict[str, Any]) -> tuple[Rule, ...]:

@@ -11,7 +11,6 @@ from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.planning.single_moves import SingleMoves
@@ -22,6 +21,7 @@ from trimtab_controller.solver.balance import answer
 from trimtab_models.balance import problem_of
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 WORKERS = tuple(WorkerId(f"w{number}") for number in range(4))
 FAST = Rule(name="fast", kind=RuleKind.POOL, reason="SSDs", key_groups=((0, 3),), workers=("w0", "w1"))

@@ -9,12 +9,12 @@ from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from trimtab_controller.decider.concerns import ClusterUse, WorkerUse
 from trimtab_controller.decider.observing.demand import Blocked
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import SizeFacts, facts_of
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 W2, W3 = WorkerId("w2"), WorkerId("w3")
 

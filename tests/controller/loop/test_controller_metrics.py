@@ -38,11 +38,10 @@ from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.evaluate import Evaluation
-from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import FixedWorker, NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox

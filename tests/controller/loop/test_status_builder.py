@@ -9,9 +9,8 @@ from tests.controller.loop.inbox_records import APP, NOW, TOPICS, an_ack
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged, Saving, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import Requirements
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.inheritance import Flaw, Hold
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
 from trimtab_controller.loop.publications import status_record

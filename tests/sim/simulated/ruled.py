@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.zoned import zone_of
-from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 RULED_EVERY, RULED = 4, 2
 """Of so many seeds in a row this one is of a cluster with rules."""

@@ -6,17 +6,16 @@ from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, some_budget, some_time
 from tests.sim.simulated.ruled import some_rules
 from tests.sim.simulated.zoned import ZONED_EVERY, is_zoned, zone_rules
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.observing.observe import Requirements
-from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.plan_times import PlanTimes
-from trimtab_controller.decider.settings import Settings
+from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import Limits
 from trimtab_controller.execution.guarding import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_protocol.messages.names import AppId, OperatorId
+from trimtab_protocol.messages.rules import Rule
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")

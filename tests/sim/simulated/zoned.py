@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from tests.sim.simulated.broker import Stored
 from tests.sim.simulated.ledger import Violation
-from trimtab_controller.decider.observing.rule import Rule, RuleKind
 from trimtab_protocol.messages.intents import drain_key
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 ZONED_EVERY, ZONED = 16, 12
 """Of so many seeds in a row this one is of a cluster with zones."""

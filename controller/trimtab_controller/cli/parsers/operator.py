@@ -6,7 +6,9 @@ from pathlib import Path
 from trimtab_controller.cli.parsers.config_option import add_config
 
 RUN = "trimtab_controller.cli.operator:run"
-RUN_SIZE = "trimtab_controller.cli.size:run"
+PREVIEW = "trimtab_controller.cli.preview:run"
+OTHERS = {"plan": PREVIEW, "snapshot": PREVIEW, "size": "trimtab_controller.cli.size:run"}
+"""Commands that need the decider, which takes a while to import."""
 COMMANDS = {
     "status": "workers, loads, plan in flight, last decisions and their reasons",
     "plan": "what the controller would do now; changes nothing",
@@ -28,7 +30,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         parser = commands.add_parser(name, help=text)
         add_cluster(parser)
         _add_own_options(name, parser)
-        parser.set_defaults(run=RUN_SIZE if name == "size" else RUN, function=name)
+        parser.set_defaults(run=OTHERS.get(name, RUN), function=name)
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:

@@ -5,20 +5,22 @@ all pairs that stand out (`trimtab_models.albic.scores`) together, the others as
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trimtab_controller.decider.observing.demand_history import Bools
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, EndCosts
-from trimtab_controller.solver.answer import Answer
+from trimtab_controller.decider.observing.view import AppView, EndCosts, NotReady
+from trimtab_controller.decider.settings import Settings
+from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.albic.fit import Cost, CostFit, Unknown
 from trimtab_models.albic.scores import scored_among
 from trimtab_protocol.messages.names import OperatorId
 
 SCORE_FACTOR = 1.5
 """How many times its sender's average a flow must be to stand out (sF)."""
+NO_SAVING = "collocation: not used, no significant saving is measured"
 MAX_FLOWS = 200_000
 """Flows of an app up to which the obtainable share is worked out in every window, which takes some 0.2 s."""
 
@@ -127,6 +129,34 @@ def may_lower(view: AppView, by_pp: float) -> bool:
     """Whether the mean load would be so much lower if every tuple stayed on its worker."""
     capacity = sum(worker.capacity for worker in view.workers if not worker.draining)
     return PERCENT_PER_CORE * saving_in(view) >= by_pp * capacity
+
+
+def with_stated_costs(settings: Settings, view: AppView) -> AppView:
+    """The view with what an operator says that remote tuples cost, if one does: half of it at each end."""
+    if settings.remote_tuple_cpu_s is None:
+        return view
+    end = settings.remote_tuple_cpu_s / 2.0
+    stated = dict.fromkeys(view.sizes, EndCosts(sending=end, receiving=end)) if end else {}
+    return view if view.remote_costs == stated else replace(view, remote_costs=stated)
+
+
+def planned_with(settings: Settings, view: AppView) -> Method:
+    """The method that plans for this app are made with."""
+    costs = view.remote_costs if settings.remote_tuple_cpu_s is None else settings.remote_tuple_cpu_s
+    return settings.method if costs else Method.MILP
+
+
+def may_gain(settings: Settings, view: AppView) -> bool:
+    """Whether collocation could lower the mean load of this app by `min_gain`, with every tuple on its worker."""
+    albic = planned_with(settings, view) is Method.ALBIC
+    return albic and may_lower(with_stated_costs(settings, view), settings.min_gain)
+
+
+def why_not_used(settings: Settings, view: AppView | NotReady | None) -> str:
+    """Why plans are not made with `method`; empty if they are, or if key groups do not talk to each other."""
+    if not isinstance(view, AppView) or not view.flows or planned_with(settings, view) is settings.method:
+        return ""
+    return NO_SAVING
 
 
 def pays_back(view: AppView, answer: Answer, *, within_s: float, broker_s: float) -> bool:

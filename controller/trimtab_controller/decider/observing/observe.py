@@ -7,7 +7,7 @@ idle or zero.  Plans are made around it (`fixed.py`), as long as it is a small p
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from trimtab_controller.decider.observing.fixed import (
@@ -21,6 +21,7 @@ from trimtab_controller.decider.observing.fixed import (
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.settings import Requirements
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -32,23 +33,6 @@ from trimtab_protocol.wording import first_few
 
 LOST_HOSTS_SHARE = 0.4
 """Share of lost hosts from which on nothing is done: the network has more likely failed than the hosts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requirements:
-    """The requirements for a snapshot.
-
-    `lost_worker_s`: how long a worker may be absent before it counts as gone.  `max_unknown`: the share of an app's
-    load that may be unknown.  `stale_limit_s`: how long the last known load of a key group stands in for a missing one.
-    `in_parts`: whether placements may be published in parts.
-    """
-
-    min_coverage: float = 0.6
-    max_age_s: float = 45.0
-    lost_worker_s: float = 60.0
-    max_unknown: float = 0.05
-    stale_limit_s: float = 600.0
-    in_parts: bool = True
 
 
 def check_cluster(

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trimtab_controller.decider.observing.owned import Integers, OwnedTable
-from trimtab_controller.decider.observing.rule import Rule, RuleKind, covers
+from trimtab_controller.decider.observing.rule import covers
 from trimtab_controller.solver.answer import Placing
 from trimtab_protocol.messages.names import HostId, WorkerId
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 FREE = -1
 """The class of key groups without a rule about workers."""

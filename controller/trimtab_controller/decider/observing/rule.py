@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.observing.owned import Integers, OwnedTable
 from trimtab_protocol.messages.names import AppId, KeyGroup
-from trimtab_protocol.messages.rules import Rule as Rule
-from trimtab_protocol.messages.rules import RuleKind as RuleKind
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 
 def covers(rule: Rule, table: OwnedTable) -> NDArray[np.bool_]:

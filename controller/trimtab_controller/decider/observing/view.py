@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.observing.owned import Integers, Owned, OwnedTable
 from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.rule import Rule
 from trimtab_controller.decider.reasons import NOT_READY, SkipReason
 from trimtab_controller.rows import Site
 from trimtab_controller.solver.answer import Copies
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.rules import Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

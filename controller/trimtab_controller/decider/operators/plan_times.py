@@ -5,20 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.operators.periods import BadPeriod, Period, zone_of
-from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
-from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.wording import time_span
 
 MAX_EXPRESSIONS = 100
 """Expressions of `[plans] freeze`, and of `windows`."""
 TRIED = 19
 """Ends of freezes and begins of windows that are looked at for a time at which plans may begin."""
-FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
-"""What may wait for another time: nothing is broken, nobody has asked for it, and no rule wants it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +59,6 @@ class PlanTimes:
             return None
         begins = [begin for each in windows if (begin := each.next_begin(at)) is not None]
         return "it is outside [plans] windows", min(begins, default=None)
-
-
-def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
-    """The decision to let a plan for balance wait for another time; None: it may begin."""
-    if reason not in FOR_BALANCE or (closed := times.closed(now)) is None:
-        return None
-    return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
 
 
 def read_times(general: PlanTimes, fields: Fields) -> PlanTimes:

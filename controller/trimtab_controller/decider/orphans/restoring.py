@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from trimtab_controller.decider.collocation.worth import planned_with
 from trimtab_controller.decider.decision import Planned, SolveWanted
 from trimtab_controller.decider.hosts.resources import resources_of
 from trimtab_controller.decider.observing.owned import Floats
@@ -44,7 +45,7 @@ def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, setting
     A worker may get as far from the mean load as in the answer, in a drain half the band; rules and the limits of hosts
     are kept.  With ALBIC the targets are chosen for collocation, and stay.
     """
-    if settings.planned_with(wanted.view) is Method.ALBIC or not answer.moves:
+    if planned_with(settings, wanted.view) is Method.ALBIC or not answer.moves:
         return answer
     tolerance = BAND_SHARE * settings.load_distance if wanted.must_move else 0.0
     found = _Targets(wanted.view, answer, restores, tolerance)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from trimtab_controller.decider.collocation.worth import may_gain
 from trimtab_controller.decider.decision import Skip, SolveWanted, not_ready
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.rule import names
@@ -54,7 +55,7 @@ def admit(
         )
     to_empty = view.to_empty
     misplaced = np.flatnonzero(view.misplaced)
-    collocation = evaluation.collocation if settings.may_gain(view) else None
+    collocation = evaluation.collocation if may_gain(settings, view) else None
     balancing = distance > max(settings.load_distance, noise) and windows >= settings.min_windows
     if (
         not to_empty

@@ -3,7 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_controller.decider.collocation.worth import by_broker, costs_of_flows, flows_of
+from trimtab_controller.decider.collocation.worth import (
+    by_broker,
+    costs_of_flows,
+    flows_of,
+    planned_with,
+    with_stated_costs,
+)
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.observing.view import UNLIMITED, AppView
 from trimtab_controller.decider.planning.instance_limits import add_rules, limits_of_hosts
@@ -16,8 +22,8 @@ from trimtab_models.instances import KeyGroup as InstanceKeyGroup
 
 def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
     """The question to the solver; key groups and workers are numbered as in the view."""
-    view = settings.with_stated_costs(view)
-    table, albic = view.owned, settings.planned_with(view) is Method.ALBIC
+    view = with_stated_costs(settings, view)
+    table, albic = view.owned, planned_with(settings, view) is Method.ALBIC
     places = {worker.id: place for place, worker in enumerate(view.workers)}
     return Question(
         load=table.load,
@@ -28,10 +34,10 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
         capacity=np.array([worker.capacity for worker in view.workers], np.float64),
         draining=np.array([worker.draining for worker in view.workers], np.bool_),
         flows=_flows(view) if albic else None,
-        max_migrations=settings.moves_for(view),
+        max_migrations=settings.moves_for(view.max_moves),
         max_load_distance=_max_load_distance(view, settings),
         time_limit_s=time_limit_s,
-        method=settings.planned_with(view),
+        method=planned_with(settings, view),
         hosts=_hosts(view),
         copies=view.copies,
         pinned=_pinned(view),
@@ -134,7 +140,7 @@ def _max_load_distance(view: AppView, settings: Settings) -> float:
 
 def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
     """The same problem as an instance of the file contract."""
-    view = settings.with_stated_costs(view)
+    view = with_stated_costs(settings, view)
     known, (sending, receiving) = view.owners, _mean_costs(view)
     limits_of, usages = limits_of_hosts(view, _traffic(view))
     limits = [limits_of.get(worker.host, {}) for worker in view.workers]

@@ -46,8 +46,9 @@ def judge(wanted: SolveWanted, answer: Answer, settings: Settings) -> Planned | 
     due = _moves_what_must(wanted, answer)
     if not answer.moves or not (due or evened or paid):
         unpaid = f", too little to make up for restores in {settings.pay_back_s:g} s" if together and not paid else ""
+        most = settings.moves_for(wanted.view.max_moves)
         detail = (
-            f"{wanted.view.app}: {wanted.detail}, but {settings.moves_for(wanted.view)} moves bring it only from "
+            f"{wanted.view.app}: {wanted.detail}, but {most} moves bring it only from "
             f"{answer.before:.1f} to {answer.load_distance:.1f} (bound {answer.lower_bound:.1f})"
             f"{collocation_of(answer)}{unpaid}{method_of(answer)}{full}"
         )

@@ -8,10 +8,11 @@ import numpy as np
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.placing import FREE, Conflict, Places, Site, allowed_by, smallest
-from trimtab_controller.decider.observing.rule import Rule, RuleKind, names
+from trimtab_controller.decider.observing.rule import names
 from trimtab_controller.decider.observing.view import AppView, NotReady
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.rules import Rule, RuleKind
 
 
 def rule_concerns(views: Mapping[AppId, AppView | NotReady], known: Sequence[KnownRule]) -> Iterator[Concern]:

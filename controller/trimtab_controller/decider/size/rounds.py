@@ -20,7 +20,7 @@ from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.starts import Starts
 from trimtab_controller.decider.size.verdict import Need, judge
-from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange
+from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
@@ -222,7 +222,7 @@ class SizeRounds:
             seen.use,
             pool=pool if seen.hosts is None else with_gains(pool, view, seen.hosts),
             leaving=size.leaving,
-            starting=_starting(app, view, execution, max(prior_s, measured_s or 0.0), restart),
+            starting=_starting(view, seen.snapshot, execution, max(prior_s, measured_s or 0.0), restart),
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
             restart_s=self._restart_s(app),
             catch_up_s=self.catch_up_s,
@@ -273,19 +273,25 @@ def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tupl
 
 
 def _starting(
-    app: AppId, view: AppView, execution: Execution, patience_s: float, restart: Restarting | None
+    view: AppView, snapshot: Snapshot, execution: Execution, patience_s: float, restart: Restarting | None
 ) -> tuple[WorkerId, ...]:
     """The workers that were started for the app and are not seen in it yet; after `patience_s` they do not count.
 
-    Those that a rolling restart has stopped are among them.
+    Those whose drain an operator has ended are among them, and those that a rolling restart has stopped.
     """
     here = {*view.hosts, *(each.id for each in view.fixed)}
+    declared = {row.worker for row in snapshot.nodes if row.declared == view.app}
     returning = () if restart is None else restart.returning
     return tuple(
         worker
         for worker, scaling in execution.scalings.items()
-        if ((scaling.of_app == app and scaling.command.kind is CommandKind.START) or worker in returning)
+        if (worker in returning or (scaling.command.kind is CommandKind.START and _is_for(scaling, view.app, declared)))
         and scaling.phase is not ScalingPhase.FAILED
         and worker not in here
         and view.end_s - scaling.at < patience_s
     )
+
+
+def _is_for(scaling: Scaling, app: AppId, declared: Collection[WorkerId]) -> bool:
+    """Whether it changes the size of this app, or follows the drain of a worker that its agent runs for this app."""
+    return scaling.of_app == app or (scaling.of_app is None and scaling.command.worker in declared)

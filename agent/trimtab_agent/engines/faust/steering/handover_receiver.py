@@ -18,7 +18,7 @@ from trimtab_protocol.messages.rate_limit import RateLimit
 
 log = logging.getLogger(__name__)
 
-MAX_UNCONFIRMED = 100
+MAX_UNCONFIRMED = 1_000
 """How many `took` records of other workers wait for their placement; more come only from who invents them."""
 
 

@@ -3,8 +3,9 @@
 Compaction, transactions and deleted records leave offsets without records.  The newest offsets that were read say how
 many records the next stretch of the log has.  What lies far ahead may have more or fewer: keys that were written once
 are followed by others that are written again and again, and the newest segment is not compacted yet.  So somebody
-looks at its end and into its middle, and again between two places where that differs too much to count.  Before the
-first look, and while nothing of a topic was read, nothing is known.
+looks at its end and into its middle, and again between two places where that differs too much to count.  Until nothing
+differs so much, and while nothing of a topic was read, nothing is known: what is found only then would look as if it
+arrived.
 """
 
 from collections import deque
@@ -51,6 +52,8 @@ class Density:
         """By offset, in its order."""
         self._tried: dict[TP, list[int]] = {}
         """Where nobody has answered in this turn."""
+        self._settled: set[TP] = set()
+        """Those of which one look more would have told hardly anything, at some time."""
         self._turn = 0
 
     def begin(self, tp: TP, offset: int) -> None:
@@ -72,6 +75,7 @@ class Density:
     def _forget_ahead(self, tp: TP) -> None:
         self._found.pop(tp, None)
         self._tried.pop(tp, None)
+        self._settled.discard(tp)
 
     def begin_turn(self) -> None:
         """Begin to look, also where nobody has answered before."""
@@ -96,28 +100,29 @@ class Density:
             return None
         gaps = list(self._gaps(tp, unread, near))
         total = sum(map(_at_least, gaps))
-        rough = [gap for gap in gaps if _is_rough(gap, len(unread), total)]
-        if not rough:
-            old = (at for at, found in self._found.get(tp, {}).items() if found.turn <= self._turn - TURNS)
-            return next((at for at in old if unread.start < at < unread.stop), None)
-        start, _, end, _ = max(rough, key=lambda gap: (gap[2] == unread.stop, _doubt(gap), gap[2] - gap[0]))
-        silent = min((at for at in self._tried.get(tp, ()) if start < at < end), default=None)
-        if silent is None and end == unread.stop:
-            return end - READ
-        place = (start + (silent or end)) // 2
-        return place if place - start > NEAR // 2 else None
+        heard = [self._up_to_silence(tp, gap) for gap in gaps]
+        rough = [gap for gap in heard if _is_rough(gap, len(unread), total)]
+        if rough:
+            start, _, end, _ = max(rough, key=lambda gap: (gap[2] == unread.stop, _doubt(gap), gap[2] - gap[0]))
+            return end - READ if end == unread.stop else (start + end) // 2
+        self._settled.add(tp)
+        old = (at for at, found in self._found.get(tp, {}).items() if found.turn <= self._turn - TURNS)
+        return next((at for at in old if unread.start < at < unread.stop), None)
+
+    def _up_to_silence(self, tp: TP, gap: Gap) -> Gap:
+        """The part of a gap before the first place in it where nobody has answered in this turn."""
+        start, before, end, after = gap
+        return start, before, min((at for at in self._tried.get(tp, ()) if start < at < end), default=end), after
 
     def records(self, tp: TP, unread: range) -> int | None:
-        """About how many records these offsets have.  None: nothing was read, or nobody has looked at what is far."""
+        """About how many records these offsets have.  None: nothing was read, or what is far is not known yet."""
         if not unread:
             return 0
         self._found[tp] = found = {at: each for at, each in self._found.get(tp, {}).items() if at > unread.start}
         near = self._near(tp)
-        if near is None or (len(unread) > FAR and not found):
+        if near is None or (len(unread) > FAR and not (found and tp in self._settled)):
             return None
-        gaps = list(self._gaps(tp, unread, near))
-        least = sum(map(_at_least, gaps))
-        return max(1, round(least + sum(_doubt(gap) for gap in gaps if not _is_rough(gap, len(unread), least))))
+        return max(1, round(sum(_at_least(gap) + _doubt(gap) for gap in self._gaps(tp, unread, near))))
 
     def _near(self, tp: TP) -> float | None:
         """Records per offset of what was read last of the partition, or else of its topic."""

@@ -81,7 +81,7 @@ def test_where_nobody_answers_it_goes_by_what_is_known_and_asks_again_later() ->
         density.read(ONE, offset)
     unread = range(2, END)
     turn(density, unread, lambda _: None)
-    assert density.records(ONE, unread) is None, "nobody has looked"
+    assert density.records(ONE, unread) is None, "nobody has answered"
     undecided = END - 100_000  # by a transaction
     turn(density, unread, lambda offset: 0.5 if offset < undecided else None)
     assert density.records(ONE, unread) == pytest.approx(END / 2, rel=0.2)

@@ -1,0 +1,319 @@
+"""What comes before what: all decisions in their order, on one page (tables: `docs/concepts/how-it-decides.md`).
+
+For each window the machine walks CLUSTER; then APP for each app, the most urgent one first; then REST, where nothing
+else is to be done.  A policy answers with a decision, with a question to the solver, or with None: the next one is
+asked.  What forbids those behind it answers with a skip.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from trimtab_controller.decider.budget import as_a_whole, change_of_workers, within
+from trimtab_controller.decider.decision import (
+    Decision,
+    Forgotten,
+    Planned,
+    Skip,
+    SolveWanted,
+    StandbysPlaced,
+    not_ready,
+)
+from trimtab_controller.decider.drained import to_start
+from trimtab_controller.decider.drift import any_drift
+from trimtab_controller.decider.first import FirstPlacements
+from trimtab_controller.decider.guarded import roll_back
+from trimtab_controller.decider.hosts.revoked import in_vain
+from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.operators.plan_times import PlanTimes
+from trimtab_controller.decider.operators.proposals import as_mode_says, told
+from trimtab_controller.decider.planning.admission import admit
+from trimtab_controller.decider.planning.judgement import judge_now, noted
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.decider.rules.priority import later, with_priorities
+from trimtab_controller.decider.situation import Situation
+from trimtab_controller.decider.turns import Turns
+from trimtab_controller.execution.budget import BudgetUse
+from trimtab_controller.plan import PlanReason
+from trimtab_controller.solver.answer import Answer, NoAnswer
+from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.names import AppId
+
+FOR_BALANCE = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
+"""What may wait for another time: nothing is broken, nobody has asked for it, and no rule wants it."""
+
+Asked = TypeVar("Asked")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy(Generic[Asked, Found]):
+    """One answer to what is to be done."""
+
+    ask: Callable[["Policies", Asked], Found | None]
+    acts: bool = False
+    """Asked only where decisions are carried out."""
+    forbids: bool = False
+    """It only forbids what is behind it; so it is also asked while an act for another app is not carried out yet."""
+    at_once: bool = False
+    """Asked also while the solver works, and when a plan or a stop has ended: nobody waits for a window."""
+
+
+class AppTurn:
+    """What the policies of APP are asked about: an app."""
+
+    def __init__(self, policies: "Policies", now: float, app: AppId) -> None:
+        self._policies = policies
+        self.now = now
+        self.app = app
+
+    @cached_property
+    def view(self) -> AppView:
+        """What the window has shown of it.  Only behind the policy that answers where that is not known."""
+        view = self._policies.situation.known.views[self.app]
+        assert isinstance(view, AppView)
+        return view
+
+    @cached_property
+    def to_plan(self) -> AppView:
+        """The same as plans are made with it."""
+        return self._policies.view_to_plan(self.now, self.view)
+
+    @cached_property
+    def use(self) -> BudgetUse:
+        """What is used of its disruption budget."""
+        return self._policies.situation.budget_use(self.now, self.app)
+
+
+class Policies:
+    """The answers in the present situation."""
+
+    def __init__(self, situation: Situation, first: FirstPlacements, turns: Turns) -> None:
+        """`turns` = for which apps a plan was last sought without result."""
+        self.situation = situation
+        self._first = first
+        self._turns = turns
+
+    # --- of the cluster -------------------------------------------------------------------------------------------
+
+    def forget(self, now: float) -> Decision | None:
+        """What operators want forgotten."""
+        present = self.situation
+        found = present.operators.to_forget(present.execution, present.known)
+        if isinstance(found, Forgotten):
+            present.seen.forget(found.app, found.worker, present.known.hosts)
+        return found
+
+    def end_plan(self, now: float) -> Decision | None:
+        """The end of a plan in flight that cannot go on, since the key of one of its hosts is revoked."""
+        return in_vain(self.situation.execution, self.situation.known.revoked)
+
+    def next_owners(self, now: float) -> Decision | None:
+        """Next owners for orphans: a key group without an owner is an outage."""
+        present = self.situation
+        if present.paused is not None or present.known.not_ready is not None:
+            return None
+        return present.seen.next_owners(now, present.execution, present.learned)
+
+    def answer_operators(self, now: float) -> Decision | None:
+        """Answers to operators that need no plan."""
+        present = self.situation
+        return present.operators.answer(now, present.execution, present.known, present.plans)
+
+    def admit_cluster(self, now: float) -> Skip | None:
+        """Why nothing is planned for any app: the controller is paused, or its journal cannot be trusted."""
+        return self.situation.admit_cluster()
+
+    def workers_of_operators(self, now: float) -> Decision | None:
+        """The next start or stop of a worker that an operator has asked for; one at a time in the whole cluster."""
+        present = self.situation
+        if present.execution.scaling_of_operators is not None:
+            return None
+        return (
+            present.seen.sizes.correct(present.execution, present.operators.in_force, present.known)
+            or self.start_again(now)
+            or present.operators.to_stop(now, present.execution, present.known, present.plans, present.seen.budget)
+        )
+
+    def start_again(self, now: float) -> Decision | None:
+        """Start a worker that the controller stopped and that nobody keeps off."""
+        present = self.situation
+        return to_start(now, present.execution, present.draining, present.known, present.operators.in_force)
+
+    def cluster_known(self, now: float) -> Skip | None:
+        """Why the window does not show enough of the cluster."""
+        missing = self.situation.known.not_ready
+        return None if missing is None else not_ready(missing)
+
+    # --- of an app ------------------------------------------------------------------------------------------------
+
+    def decide(self, now: float, app: AppId) -> Decision | SolveWanted:
+        """The decision about an app, or the question to the solver on which it depends: the first answer of APP."""
+        turn = AppTurn(self, now, app)
+        answers = (policy.ask(self, turn) for policy in APP if self.situation.acts or not policy.acts)
+        return next(found for found in answers if found is not None)
+
+    def admit_app(self, turn: AppTurn) -> Skip | None:
+        """Why nothing is planned for this app: its last change is in flight, or the window does not show enough."""
+        present = self.situation
+        if (busy := present.admit_app(turn.app)) is not None:
+            return busy
+        if isinstance(view := present.known.views[turn.app], NotReady):
+            return not_ready(view)
+        early = present.seen.too_early(view, present.execution)
+        return None if early is None else not_ready(early)
+
+    def load_plan(self, turn: AppTurn) -> Decision | SolveWanted:
+        """The question to the solver where a drain, a rule, the load or collocation asks for moves, or a trial."""
+        present, now, app, view = self.situation, turn.now, turn.app, turn.to_plan
+        evaluation, windows = present.known.evaluations[app], present.seen.history[app].windows
+        found = admit(now, view, evaluation, present.execution, present.settings, windows=windows)
+        if isinstance(found, Skip):
+            trial = present.seen.trial(now, view, present.execution, found, present.draining)
+            return found if trial is None else self._as_mode_says(now, view, trial)
+        times = present.plans.times_of(app)
+        waits = frozen(now, times, app, found.reason, found.detail) or present.seen.hold(now, found, present.execution)
+        return waits or within(found, turn.use, present.settings.max_migrations)
+
+    def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
+        """The view as plans are made with it; `wishes` = intents that are not in force yet."""
+        present = self.situation
+        intents = (*present.operators.in_force, *wishes)
+        view = present.seen.to_plan(now, view, present.execution, intents, present.learned)
+        # Where those of the highest priority could not leave in the last round, others may go before them.
+        waiting = () if view.app in self._turns.in_vain else later(view, present.settings.max_migrations)
+        return replace(view, later=waiting) if waiting else view
+
+    def conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
+        """The decision that an answer of the solver leads to."""
+        present, view = self.situation, wanted.view
+        decision, note = self._judge(now, wanted, answer), present.seen.note(now, view)
+        if isinstance(decision, Skip):
+            trial = present.seen.trial(now, view, present.execution, decision, present.draining)
+            return noted(self._as_mode_says(now, view, trial) if trial else self._instead_of(now, decision), note)
+        return noted(self._as_mode_says(now, view, decision), note)
+
+    def place_standbys(self, now: float) -> StandbysPlaced | None:
+        """Standbys to place in the first app that lacks some; asked only when there is nothing else to do."""
+        present = self.situation
+        views = {app: view for app, view in present.known.views.items() if self._may_get_standbys(app, view)}
+        return present.seen.standbys.place(now, views, present.execution.placements)
+
+    def _may_get_standbys(self, app: AppId, view: AppView | NotReady) -> bool:
+        """Whether the placement of an app has been compared with this view, so that its rows name the same owners."""
+        present = self.situation
+        early = isinstance(view, AppView) and present.seen.too_early(view, present.execution) is not None
+        return not present.is_only_told(app) and present.admit_app(app) is None and not early
+
+    # --- decisions that need no solver ----------------------------------------------------------------------------
+
+    def change_of_workers(self, turn: AppTurn) -> Decision | None:
+        """The stop of a drained worker, or the change of the app's size that is due."""
+        present = self.situation
+        if present.is_only_told(turn.app):
+            return None
+        sizes, draining = present.seen.sizes, present.draining
+        return change_of_workers(turn.now, turn.view, turn.use, sizes, present.execution, draining)
+
+    def first_placement(self, turn: AppTurn) -> Decision | None:
+        """What the placement takes over from the reports, or the first plan of an app."""
+        present, now, view = self.situation, turn.now, turn.view
+        placement = present.execution.placements.get(view.app)
+        placed = self._first.decide(view, placement)
+        if isinstance(placed, Planned):
+            whole = as_a_whole(placed, turn.use)
+            if isinstance(whole, Skip):
+                return whole
+            self._first.made(view.app)
+            return as_mode_says(now, present.seen.with_restores(whole, present.execution), present.plans)
+        if placed is None or not present.is_only_told(view.app):
+            if placed is not None and placement is None:
+                why = present.seen.kept.refusal(view, present.execution.placements)
+                if why is not None:
+                    detail = f"{view.app} gets no first placement now: {why}"
+                    return Skip(reason=SkipReason.TOO_MANY_APPS, detail=detail, app=view.app)
+            return placed and present.seen.standbys.with_adopted(now, view, placement, placed)
+        return placed if placement is not None else told(view.app, placed.detail)
+
+    def plans_of_operators(self, turn: AppTurn) -> Decision | None:
+        """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""
+        present, now, view = self.situation, turn.now, turn.to_plan
+        found = present.operators.plan(now, view, present.execution, present.plans, band=present.settings.load_distance)
+        found = found or roll_back(now, view, present.execution.guarded.get(view.app))
+        if isinstance(found, Planned):
+            found = as_a_whole(found, turn.use)
+        if isinstance(found, Planned):
+            found = self._begun(now, view, present.seen.with_restores(found, present.execution))
+        present.operators.done_with(found)
+        return found
+
+    # --- what becomes of a plan -----------------------------------------------------------------------------------
+
+    def _judge(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Planned | Skip:
+        """Judge the answer by what became known while the solver worked."""
+        present, app = self.situation, wanted.view.app
+        if isinstance(answer, NoAnswer):
+            return Skip(reason=SkipReason.SOLVER_FAILED, detail=answer.reason, app=app)
+        if (changed := present.admit_cluster() or present.admit_app(app)) is not None:
+            return changed
+        draining = present.draining
+        found = judge_now(wanted, answer, present.known, present.execution, present.learned, present.settings, draining)
+        if isinstance(found, Planned) and found.plan.reason is not wanted.reason:
+            # Nothing can move for the drain or the rule that it was for.
+            balance = replace(wanted, reason=found.plan.reason, detail=found.plan.detail)
+            found = present.seen.hold(now, balance, present.execution) or found
+        return found
+
+    def _instead_of(self, now: float, skip: Skip) -> Decision:
+        """Standbys to place instead of a skip; whatever forbids a plan forbids these too."""
+        present = self.situation
+        if not present.acts or present.admit_cluster() is not None or present.known.not_ready is not None:
+            return skip
+        return skip if any_drift(present.known.views, present.execution) else self.place_standbys(now) or skip
+
+    def _as_mode_says(self, now: float, view: AppView, planned: Planned) -> Decision:
+        """What becomes of a plan: a dry run only shows it."""
+        present, plan = self.situation, planned.plan
+        # The solver may have begun before a time in which none begins, and trials need no solver.
+        waits = frozen(now, present.plans.times_of(plan.app), plan.app, plan.reason, plan.detail)
+        if waits is not None:
+            return waits
+        found = as_mode_says(now, planned, present.plans) if present.acting else planned
+        return self._begun(now, view, found) if present.acting and isinstance(found, Planned) else found
+
+    def _begun(self, now: float, view: AppView, planned: Planned) -> Planned:
+        """A plan that is carried out, with standbys; what it predicts is remembered."""
+        present = self.situation
+        present.seen.predictions.plan(now, view.app, planned.plan.collocation)
+        planned = replace(planned, plan=with_priorities(view, planned.plan))
+        return present.seen.standbys.with_plan(now, view, present.execution.placements.get(view.app), planned)
+
+
+def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail: str) -> Skip | None:
+    """The decision to let a plan for balance wait for another time; None: it may begin."""
+    if reason not in FOR_BALANCE or (closed := times.closed(now)) is None:
+        return None
+    return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
+
+
+CLUSTER: tuple[Policy[float, Decision], ...] = (
+    Policy(ask=Policies.forget, acts=True),
+    Policy(ask=Policies.end_plan, acts=True, at_once=True),
+    Policy(ask=Policies.next_owners, acts=True, at_once=True),
+    Policy(ask=Policies.answer_operators, acts=True),
+    Policy(ask=Policies.admit_cluster, forbids=True),
+    Policy(ask=Policies.workers_of_operators),
+    Policy(ask=Policies.cluster_known, forbids=True),
+)
+"""Asked once for each window."""
+APP: tuple[Policy[AppTurn, Decision | SolveWanted], ...] = (
+    Policy(ask=Policies.admit_app),
+    Policy(ask=Policies.first_placement, acts=True),
+    Policy(ask=Policies.change_of_workers),
+    Policy(ask=Policies.plans_of_operators, acts=True),
+    Policy(ask=Policies.load_plan),
+)
+"""Asked about each app, until one answer is more than a skip."""
+REST: tuple[Policy[float, Decision], ...] = (Policy(ask=Policies.place_standbys, acts=True),)
+"""Asked where all apps have only led to skips."""
