@@ -671,15 +671,17 @@ def _encoder(kind: Any, whole: bool = False) -> Encode:
         return lambda value: write_row([getattr(value, name) for name in names])
     head = {} if wire.version is None else {"v": wire.version}
     single = [each for each in members(kind) if each.spread is None]
-    rows = [(each.name, each.keys[0], _writer(each.kind, whole), each.default) for each in single]
+    rows = [(each.name, each.keys[0], _writer(each.kind, whole), each.default, _is_rewritten(each)) for each in single]
     spread = [(each.name, _spread_writer(each, whole)) for each in members(kind) if each.spread is not None]
 
     def write(value: Any) -> dict[str, Any]:
         found: dict[str, Any] = dict(head)
-        for name, key, inner, default in rows:
+        for name, key, inner, default, rewritten in rows:
             each = getattr(value, name)
-            if whole or (each is not None and (default is MISSING or each != default)):
-                found[key] = each if inner is None or each is None else inner(each)
+            if each is not None and (default is MISSING or each != default or (whole and not rewritten)):
+                found[key] = each if inner is None else inner(each)
+            elif whole:
+                found[key] = None
         for name, parts in spread:
             if each := getattr(value, name):
                 found |= parts(each)
@@ -689,6 +691,11 @@ def _encoder(kind: Any, whole: bool = False) -> Encode:
         return found
 
     return write
+
+
+def _is_rewritten(member: Member) -> bool:
+    """Whether it has a wire form of its own, which need not have one for the default."""
+    return get_origin(member.kind) is Annotated and any(isinstance(each, Written) for each in member.kind.__metadata__)
 
 
 def _spread_writer(member: Member, whole: bool) -> Encode:
