@@ -71,6 +71,13 @@ class Message(NamedTuple):
         return tuple(self.body["epoch"])
 
 
+class Document(dict[str, Any]):
+    """An object of a message: what is unknown or empty need not be written, and is None here."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All that is judged, each in the order of its log; `holes` = what could not be read, a sentence each."""
@@ -210,7 +217,7 @@ def _change(row: Row) -> Written:
 
 
 def _message(row: Row) -> Message:
-    body = json.loads(_text(row.value))
+    body = json.loads(_text(row.value), object_hook=Document)
     generation, number = body["epoch"]
     if not (isinstance(generation, int) and isinstance(number, int)):
         raise TypeError(f"epoch {body['epoch']}")
@@ -218,8 +225,8 @@ def _message(row: Row) -> Message:
 
 
 def _journal(row: Row) -> Message:
-    body = json.loads(_text(row.value))
-    return Message(row.offset, row.at, {**body, "epoch": [int(body["generation"]), int(body["number"])]})
+    body = json.loads(_text(row.value), object_hook=Document)
+    return Message(row.offset, row.at, Document(body, epoch=[int(body["generation"]), int(body["number"])]))
 
 
 def _entries(host: str, text: str, holes: list[str]) -> Iterator[Mapping[str, Any]]:
@@ -233,9 +240,9 @@ def _entries(host: str, text: str, holes: list[str]) -> Iterator[Mapping[str, An
         try:
             if checksum != f"{zlib.crc32((before + body).encode()):08x}":
                 raise ValueError("another checksum")
-            entry = json.loads(body)
+            entry = json.loads(body, object_hook=Document)
             if number > 1:
-                yield {**entry, "entry": str(entry["entry"])}
+                yield Document(entry, entry=str(entry["entry"]))
         except (ValueError, KeyError, TypeError) as error:
             holes.append(f"the journal of {host}, line {number}, cannot be read: {error!r}")
         before = checksum

@@ -103,7 +103,7 @@ def unpublished(facts: Facts) -> Iterator[Violation]:
 def _commands_in(entry: Message) -> Iterator[Mapping[str, Any]]:
     for handover in _handovers(entry):
         yield from (handover[kind] for kind in ("prepare", "release") if handover[kind] is not None)
-    yield from (scaling["command"] for scaling in entry.body["scalings"])
+    yield from (scaling["command"] for scaling in entry.body["scalings"] or ())
 
 
 def plans_again(facts: Facts) -> Iterator[Violation]:

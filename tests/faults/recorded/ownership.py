@@ -56,7 +56,7 @@ def _rebalanced(spans: dict[Place, list[Span]], generation: Generation) -> None:
 
 
 def _handed(spans: dict[Place, list[Span]], record: Message) -> None:
-    ends = {partition: offset for topic, partition, offset in record.body["ends"] if topic == CHANGELOG}
+    ends = {partition: offset for topic, partition, offset in record.body["ends"] or () if topic == CHANGELOG}
     for place in map(place_of, record.body["key_groups"]):
         row = spans[place]
         if record.body["kind"] == "released":
