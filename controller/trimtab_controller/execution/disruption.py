@@ -25,8 +25,6 @@ MAX_APPS = 10_000
 """Apps of one journal entry, and apps with a limit of their own."""
 MAX_PAUSED_S = 1e9
 """The highest limit."""
-MAX_PAUSES = 1200
-"""Pauses of one app in the journal; a clock that was set back makes more of them than fit into the window."""
 Seconds = Annotated[float, Range(0.0, 1e12)]
 
 
@@ -37,6 +35,10 @@ class Cause(StrEnum):
     STARTS_AND_STOPS = "starts_and_stops"  # rebalances while the controller starts or stops a worker of the app
     REBALANCES = "rebalances"  # all others: members that join, leave or are lost by themselves
     LOSSES = "losses"  # key groups without an owner, and restores after a loss
+
+
+MAX_PAUSES = 10 * len(Cause) * round(WINDOW_S / BUCKET_S)
+"""Pauses of one app in the journal; a clock that was set back makes more of them than fit into the window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ import pytest
 from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STATUS, node, shown
 from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_intents import intents_documents
+from trimtab_controller.cli.status_view import LEVELS
 from trimtab_controller.seen import Seen, State, summary
+from trimtab_models.elastic import Level
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
@@ -311,3 +313,7 @@ def test_long_names_are_folded_not_lost() -> None:
 def test_names_from_outside_are_no_markup() -> None:
     lines = shown(replace(STATUS, apps=(replace(STATUS.apps[0], not_ready="no [bold]window[/] \x1b[31m"),)))
     assert any("no [bold]window[/]" in line for line in lines)
+
+
+def test_the_levels_are_those_of_the_model() -> None:
+    assert tuple(level.value for level in Level) == LEVELS
