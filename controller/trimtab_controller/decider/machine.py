@@ -262,10 +262,8 @@ class Decider:
     def _before_windows(self, now: float, *, start: bool = False) -> list[Action]:
         """What is decided at once, before the next window; `start`: also that a worker is started again."""
         present = self._situation
-        if not present.acts or self.known.snapshot is None:
-            found = None
-        else:
-            found = self._first_of((policy for policy in CLUSTER if policy.at_once), now)
+        at_once = (policy for policy in CLUSTER if policy.at_once)
+        found = None if self.known.snapshot is None else self._first_of(at_once, now)
         idle = present.admit_cluster() is None and present.execution.scaling_of_operators is None
         if found is None and start and idle:
             found = self._policies.start_again(now)

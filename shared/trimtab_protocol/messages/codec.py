@@ -703,11 +703,9 @@ def _spread_writer(member: Member, whole: bool) -> Encode:
     if isinstance(member.spread, Columns):
         return lambda rows: dict(_table(member.keys, rows))
     kind: Any = _bare(member.kind)
-    return (
-        _encoder(cast(Any, kind), whole)
-        if is_dataclass(kind)
-        else lambda value: dict(zip(member.keys, value, strict=True))
-    )
+    if is_dataclass(kind):
+        return _encoder(cast(Any, kind), whole)
+    return lambda value: dict(zip(member.keys, value, strict=True))
 
 
 def _table(keys: tuple[str, ...], rows: Any) -> Iterator[tuple[str, tuple[Any, ...]]]:
