@@ -7,7 +7,7 @@ after its end) shows that it is not behind.  A plan moves key groups from eight 
 Restores of a host share what it can do, by the costs that the controller assumes before it has measured any (10 MB/s
 per host, `PRIOR`).  A hand-over takes 0.3 s besides.  Shown are seconds from the plan to its end, and what the
 controller promises for the restores, with all restores at once (`restores_at_first = handovers_in_flight`) and with the
-presets; the last column has a job of which no window tells anything.
+defaults; the last column has a job of which no window tells anything.
 """
 
 import argparse
@@ -167,13 +167,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--windows", type=float, default=10.0, help="length of a window in seconds")
     windows = parser.parse_args().windows
-    preset = Limits(prepare_timeout_s=86_400.0)
-    at_once = Limits(prepare_timeout_s=86_400.0, restores_at_first=preset.handovers_in_flight)
+    default = Limits(prepare_timeout_s=86_400.0)
+    at_once = Limits(prepare_timeout_s=86_400.0, restores_at_first=default.handovers_in_flight)
     print(f"{'plan':40} {'at once':>18} {'slowly at first':>18} {'longer by':>10} {'no windows':>11}")
     for case in CASES:
         (all_s, all_promised_s), (slow_s, slow_promised_s), (blind_s, _) = (
             Cluster(case, limits, each).carry_out()
-            for limits, each in ((at_once, windows), (preset, windows), (preset, None))
+            for limits, each in ((at_once, windows), (default, windows), (default, None))
         )
         print(
             f"{case.name:40} {all_s:7.1f} ({all_promised_s:7.1f}) {slow_s:8.1f} ({slow_promised_s:7.1f}) "

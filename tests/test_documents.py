@@ -60,7 +60,7 @@ def test_lines_are_short(path: Path) -> None:
     assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith(("|", "#"))] == []
 
 
-STEERING, PRESETS = SteeringSettings(), Settings()
+STEERING, DEFAULTS = SteeringSettings(), Settings()
 PAGES = {
     "failure-model": (
         f"| all workers → agent | {plugin_server.MAX_CONNECTIONS:,} connections, {plugin_server.ARRIVALS_PER_S} new",
@@ -106,11 +106,11 @@ PAGES = {
     ),
     "guides/secure-it": (f"({keys.MAX_TRUST_FILE:,} characters)",),
     "guides/steer-your-own-app": (
-        f"({PRESETS.load_distance:g} pp)",
-        f"({PRESETS.max_migrations})",
-        f"({PRESETS.min_interval_s:g} s)",
-        f"({PRESETS.smoothing:g})",
-        f"({PRESETS.drain_load_distance:g} pp)",
+        f"({DEFAULTS.load_distance:g} pp)",
+        f"({DEFAULTS.max_migrations})",
+        f"({DEFAULTS.min_interval_s:g} s)",
+        f"({DEFAULTS.smoothing:g})",
+        f"({DEFAULTS.drain_load_distance:g} pp)",
     ),
 }
 """What pages state in passing, as the code has it."""

@@ -236,12 +236,12 @@ def _read_guard(table: Fields) -> GuardConfiguration:
 
 
 def _read_restarts(agent: Fields) -> RestartConfiguration:
-    preset = RestartConfiguration()
+    default = RestartConfiguration()
     crashes = agent.optional("max_crashes", lambda name: agent.integer(name, low=1, high=1_000))
     reset_s = agent.optional("crash_reset_s", lambda name: agent.number(name, low=60.0, high=86_400.0))
     return RestartConfiguration(
-        max_crashes=preset.max_crashes if crashes is None else crashes,
-        crash_reset_s=preset.crash_reset_s if reset_s is None else reset_s,
+        max_crashes=default.max_crashes if crashes is None else crashes,
+        crash_reset_s=default.crash_reset_s if reset_s is None else reset_s,
     )
 
 

@@ -11,7 +11,7 @@ from trimtab_protocol.console_documents import ChangeDocument
 class Changes:
     """The changes; each needs a token with the role operator, and a reason, which the status shows.
 
-    `dry_run`: the answer tells what would follow, and nothing is written.  `key` = the idempotency key, preset: a new
+    `dry_run`: the answer tells what would follow, and nothing is written.  `key` = the idempotency key, default: a new
     one.  The console carries a change out once per key, and repeats its answer, so that a request whose answer was lost
     is sent again.  All methods raise ConsoleError, whose `key` is that of the change: ask again with it.  The answer
     comes when the brokers have stored the change.

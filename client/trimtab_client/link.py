@@ -31,7 +31,7 @@ SILENCE_LIMIT_S = 15.0
 MAX_ANSWER_BYTES = 64 << 20
 """Size of one answer, unpacked."""
 PATIENCE_S = 30.0
-"""Preset of how long one request is tried again and again."""
+"""Default of how long one request is tried again and again."""
 WAITS = Backoff((0.5, 1.0, 2.0, 5.0))
 AGAIN = frozenset({429, 502, 503, 504})
 """Codes after which the same request may go better."""

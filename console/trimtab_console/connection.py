@@ -88,7 +88,7 @@ class Connection(H11Protocol):
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose servers wait for a handshake as long as for a request; asyncio's preset is a minute."""
+    """An event loop whose servers wait for a handshake as long as for a request; asyncio's default is a minute."""
 
     async def create_server(self, *args: Any, **settings: Any) -> Any:
         """A server."""

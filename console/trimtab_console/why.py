@@ -105,12 +105,12 @@ class TopicsLook:
     """What a controller would know now, read from the topics as a reader."""
 
     def __init__(self, cluster: str, connection: Connection, watch: Watch, trusted: TrustedKeys | None) -> None:
-        presets = {
+        defaults = {
             "controller": {"cluster": cluster},
             "kafka": {"bootstrap_servers": connection.kafka.bootstrap_servers},
             "stream": {"checkpoint_dir": "none"},  # no stream is run here
         }
-        self._presets = replace(decode(presets), kafka=connection.kafka)
+        self._defaults = replace(decode(defaults), kafka=connection.kafka)
         self._connection = connection
         self._watch = watch
         self._trusted = trusted
@@ -118,7 +118,7 @@ class TopicsLook:
     def __call__(self, now: float) -> Read:
         """Read, and let the decider learn from it."""
         seen = self._watch.known.seen(now)
-        configuration = with_settings(self._presets, seen.status.balance if seen else None)
+        configuration = with_settings(self._defaults, seen.status.balance if seen else None)
         if seen is not None and seen.status.rules is not None:
             own = tuple(each.rule for each in seen.status.rules if each.by is None)
             configuration = replace(configuration, rules=own)  # those of operators are read with their intents

@@ -126,32 +126,32 @@ def _section(fields: Fields, name: str) -> Fields:
 
 
 def _read_balance(fields: Fields, stream: StreamSettings) -> tuple[Settings, float, Requirements]:
-    preset, needed = Settings(), Requirements()
+    default, needed = Settings(), Requirements()
     settings = Settings(
-        method=_or(preset.method, fields, "method", lambda n: fields.choice(n, Method)),
+        method=_or(default.method, fields, "method", lambda n: fields.choice(n, Method)),
         max_migrations=_or(
-            preset.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1, high=MAX_MIGRATIONS)
+            default.max_migrations, fields, "max_migrations", lambda n: fields.integer(n, low=1, high=MAX_MIGRATIONS)
         ),
-        load_distance=_or(preset.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
-        min_interval_s=_or(preset.min_interval_s, fields, "min_interval_s", fields.number),
-        smoothing=_or(preset.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),
-        min_windows=_or(preset.min_windows, fields, "min_windows", lambda n: fields.integer(n, low=1, high=1000)),
-        min_gain=_or(preset.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
+        load_distance=_or(default.load_distance, fields, "load_distance", lambda n: fields.number(n, high=100)),
+        min_interval_s=_or(default.min_interval_s, fields, "min_interval_s", fields.number),
+        smoothing=_or(default.smoothing, fields, "smoothing", lambda n: fields.number(n, low=0.01, high=1)),
+        min_windows=_or(default.min_windows, fields, "min_windows", lambda n: fields.integer(n, low=1, high=1000)),
+        min_gain=_or(default.min_gain, fields, "min_gain", lambda n: fields.number(n, high=100)),
         drain_load_distance=_or(
-            preset.drain_load_distance, fields, "drain_load_distance", lambda n: fields.number(n, high=1000)
+            default.drain_load_distance, fields, "drain_load_distance", lambda n: fields.number(n, high=1000)
         ),
         min_collocation_gain=_or(
-            preset.min_collocation_gain, fields, "min_collocation_gain", lambda n: fields.number(n, high=100)
+            default.min_collocation_gain, fields, "min_collocation_gain", lambda n: fields.number(n, high=100)
         ),
         remote_tuple_cpu_s=fields.optional("remote_tuple_cpu_s", lambda n: fields.number(n, high=1)),
         broker_tuple_cpu_s=_or(
-            preset.broker_tuple_cpu_s, fields, "broker_tuple_cpu_s", lambda n: fields.number(n, high=1)
+            default.broker_tuple_cpu_s, fields, "broker_tuple_cpu_s", lambda n: fields.number(n, high=1)
         ),
-        pay_back_s=_or(preset.pay_back_s, fields, "pay_back_s", lambda n: fields.number(n, low=1, high=86_400)),
-        trial_pairs=_or(preset.trial_pairs, fields, "trial_pairs", lambda n: fields.integer(n, high=100)),
-        catch_up_s=_or(preset.catch_up_s, fields, "catch_up_s", lambda n: fields.number(n, low=10, high=86_400)),
-        max_disk=_or(preset.max_disk, fields, "max_disk", lambda n: fields.number(n, low=0.01, high=1)),
-        max_link=_or(preset.max_link, fields, "max_link", lambda n: fields.number(n, low=0.01, high=1)),
+        pay_back_s=_or(default.pay_back_s, fields, "pay_back_s", lambda n: fields.number(n, low=1, high=86_400)),
+        trial_pairs=_or(default.trial_pairs, fields, "trial_pairs", lambda n: fields.integer(n, high=100)),
+        catch_up_s=_or(default.catch_up_s, fields, "catch_up_s", lambda n: fields.number(n, low=10, high=86_400)),
+        max_disk=_or(default.max_disk, fields, "max_disk", lambda n: fields.number(n, low=0.01, high=1)),
+        max_link=_or(default.max_link, fields, "max_link", lambda n: fields.number(n, low=0.01, high=1)),
     )
     limit_s = _or(2.0, fields, "solver_time_limit_s", lambda n: fields.number(n, low=0.01, high=600))
     needs = Requirements(
@@ -172,7 +172,7 @@ def _read_placement(fields: Fields) -> First:
 
 
 def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
-    preset = Limits()
+    default = Limits()
 
     def count(name: str) -> int:
         return fields.integer(name, low=1, high=10_000)
@@ -185,22 +185,22 @@ def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
 
     limits = Limits(
         guard=guard,
-        schedule_restores=_or(preset.schedule_restores, fields, "schedule_restores", fields.flag),
-        handovers_in_flight=_or(preset.handovers_in_flight, fields, "handovers_in_flight", count),
-        handovers_per_host=_or(preset.handovers_per_host, fields, "handovers_per_host", count),
-        handovers_in_cluster=_or(preset.handovers_in_cluster, fields, "handovers_in_cluster", count),
-        adapt_pace=_or(preset.adapt_pace, fields, "adapt_pace", fields.flag),
-        max_pause_s=_or(preset.max_pause_s, fields, "max_pause_s", seconds),
-        max_lag_s=_or(preset.max_lag_s, fields, "max_lag_s", seconds),
-        restores_at_first=_or(preset.restores_at_first, fields, "restores_at_first", count),
+        schedule_restores=_or(default.schedule_restores, fields, "schedule_restores", fields.flag),
+        handovers_in_flight=_or(default.handovers_in_flight, fields, "handovers_in_flight", count),
+        handovers_per_host=_or(default.handovers_per_host, fields, "handovers_per_host", count),
+        handovers_in_cluster=_or(default.handovers_in_cluster, fields, "handovers_in_cluster", count),
+        adapt_pace=_or(default.adapt_pace, fields, "adapt_pace", fields.flag),
+        max_pause_s=_or(default.max_pause_s, fields, "max_pause_s", seconds),
+        max_lag_s=_or(default.max_lag_s, fields, "max_lag_s", seconds),
+        restores_at_first=_or(default.restores_at_first, fields, "restores_at_first", count),
         restore_host_bytes_s=fields.optional("restore_host_bytes_s", bytes_s),
         restore_cluster_bytes_s=fields.optional("restore_cluster_bytes_s", bytes_s),
-        key_groups_per_handover=_or(preset.key_groups_per_handover, fields, "key_groups_per_handover", count),
-        prepare_timeout_s=_or(preset.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
-        handover_timeout_s=_or(preset.handover_timeout_s, fields, "handover_timeout_s", seconds),
-        attempts=_or(preset.attempts, fields, "attempts", count),
+        key_groups_per_handover=_or(default.key_groups_per_handover, fields, "key_groups_per_handover", count),
+        prepare_timeout_s=_or(default.prepare_timeout_s, fields, "prepare_timeout_s", seconds),
+        handover_timeout_s=_or(default.handover_timeout_s, fields, "handover_timeout_s", seconds),
+        attempts=_or(default.attempts, fields, "attempts", count),
         key_groups_per_part=_or(
-            preset.key_groups_per_part,
+            default.key_groups_per_part,
             fields,
             "key_groups_per_part",
             lambda name: fields.integer(name, high=MAX_PART_SIZE),
@@ -210,9 +210,9 @@ def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
     return limits
 
 
-def _or(preset: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
+def _or(default: T, fields: Fields, name: str, read: Callable[[str], T]) -> T:
     """The value of the key, or its default if it is missing."""
-    return read(name) if fields.has(name) else preset
+    return read(name) if fields.has(name) else default
 
 
 def _read_signing(fields: Fields) -> KeyFiles:

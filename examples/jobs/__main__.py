@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="+", choices=("milp", "albic"), default=["milp", "albic"])
     parser.add_argument("--logs", type=Path, help="folder that keeps the sandboxes' files and the windows")
     for each in fields(Scale):
-        name, preset = f"--{each.name.replace('_', '-')}", each.default
-        if isinstance(preset, bool):
-            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=preset)
+        name, default = f"--{each.name.replace('_', '-')}", each.default
+        if isinstance(default, bool):
+            parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default)
         else:
-            parser.add_argument(name, type=type(preset), default=preset)
+            parser.add_argument(name, type=type(default), default=default)
     given = parser.parse_args(arguments)
     scale = Scale(**{each.name: getattr(given, each.name) for each in fields(Scale)})
     good = True

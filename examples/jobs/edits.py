@@ -19,7 +19,7 @@ EDITS, PLACED, TOPPED = "edits", "placed", "topped"
 CELLS, ARTICLES = "cells", "articles"
 CELL_COUNT, ARTICLE_COUNT, ZIPF = 100, 5_000, 0.9
 EDITS_PER_WINDOW = 15_000
-"""A minute at the rate of the preset."""
+"""A minute at the rate of the default."""
 MOST = 400_000
 SEED = 11
 TOP = 10

@@ -11,7 +11,7 @@ class Scale:
     """How large a run is; seconds, records per second, key groups per operator.
 
     `rate` 0 = the job's own; `moves` = migrations per round, 0 = the job's own budget; `min_gain`
-    in pp, below the preset because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
+    in pp, below the default because of that; `steer_s` = longest time for the controller; `burst` = records at once, to
     saturate; `local` = whether events may skip the broker: if not, collocation gains nothing; `turns` = how often the
     first and the last placement are measured again in turn, for `turn_s` and with a burst each.
     """

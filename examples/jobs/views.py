@@ -15,7 +15,7 @@ COUNTS, VISITORS = "counts", "visitors"
 PAGES, WEIGHTS = ("home", "list", "item"), (70, 20, 10)
 USERS, ZIPS, FAILURES = 100, ("24341", "06234"), 0.05
 CLICKS_PER_WINDOW = 750
-"""The paper's window of 3 s, at the rate of the preset; windows are counted in clicks, so that results are certain."""
+"""The paper's window of 3 s, at the rate of the default; windows are counted in clicks, so that results are certain."""
 MOST = 400_000
 SEED = 7
 

@@ -172,7 +172,7 @@ class Fleet:
         loads = self.loads(window)
         mean = sum(loads) / len(loads)
         distance = max(abs(load - mean) for load in loads)
-        preset: dict[str, object] = {
+        default: dict[str, object] = {
             "cluster": CLUSTER, "at": at, "acting": True, "epoch": Epoch(3, 15), "paused": None,
             "window_end": at - 2, "coverage": 1.0, "nodes": self._nodes(loads), "apps": (self._app(distance, mean),),
             "hosts": tuple(
@@ -203,7 +203,7 @@ class Fleet:
                 ),
             ),
         }  # fmt: skip
-        return Status(**{**preset, **other})  # type: ignore[arg-type]
+        return Status(**{**default, **other})  # type: ignore[arg-type]
 
     def _nodes(self, loads: list[float]) -> tuple[NodeStatus, ...]:
         return tuple(

@@ -43,8 +43,8 @@ def window(*pairs: PairWindow) -> Snapshot:
 
 
 def flow(**different: Any) -> Flow:
-    preset = {"source": A, "target": B, "pairs": 2, "tuples_s": 40.0, "bytes_s": 400.0}
-    return Flow(**{**preset, "collocation": 0.75, "local_sends": 0.5, **different})
+    default = {"source": A, "target": B, "pairs": 2, "tuples_s": 40.0, "bytes_s": 400.0}
+    return Flow(**{**default, "collocation": 0.75, "local_sends": 0.5, **different})
 
 
 def test_pairs_of_two_operators_are_one_flow() -> None:

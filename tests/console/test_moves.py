@@ -42,8 +42,8 @@ def journalled() -> Round:
 
 
 def moves(source: str | None, target: str | None, key_groups: int, **different: Any) -> WorkerMoves:
-    preset: dict[str, Any] = {"load_pct": None, "unknown_loads": 0, "phases": {}}
-    return WorkerMoves(source=source, target=target, key_groups=key_groups, **{**preset, **different})
+    default: dict[str, Any] = {"load_pct": None, "unknown_loads": 0, "phases": {}}
+    return WorkerMoves(source=source, target=target, key_groups=key_groups, **{**default, **different})
 
 
 def test_the_journal_has_the_phases_and_the_events_the_loads() -> None:

@@ -1,4 +1,4 @@
-"""controller.toml: the sample is read, presets hold, and every fault names file, key, found and expected."""
+"""controller.toml: the sample is read, defaults hold, and every fault names file, key, found and expected."""
 
 import re
 from dataclasses import replace
@@ -34,7 +34,7 @@ def read(tmp_path: Path, text: str) -> Configuration:
     return load(path)
 
 
-def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
+def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
     sample = SAMPLE.read_text()
     (tmp_path / "controller.password").touch(mode=0o600)
     (tmp_path / "controller.password").write_text("hush\n")
@@ -45,14 +45,14 @@ def test_the_sample_shows_the_presets(tmp_path: Path) -> None:
     assert (least.balance, least.execution) == (Settings(), Limits())
     assert least.needs == Requirements(max_age_s=35.0)
     assert least.metrics == Listen(address="127.0.0.1", port=9100)
-    limited = replace(  # optional, without presets
+    limited = replace(  # optional, without defaults
         least.execution,
         disruption=DisruptionSettings(max_paused_s_per_hour=600.0, apps={ORDERS: 60.0}),
         restore_host_bytes_s=20e6,
         restore_cluster_bytes_s=200e6,
     )
     assert (written.execution, written.needs) == (limited, least.needs)
-    assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a preset
+    assert written.balance == replace(least.balance, remote_tuple_cpu_s=1e-4)  # optional, without a default
     assert replace(written.scaling, apps={}) == least.scaling == ScalingSettings()
     assert written.scaling.of(ORDERS) == ScalingSettings(mode=Mode.ACT, min_workers=4, max_workers=12)
     assert written.solver_time_limit_s == least.solver_time_limit_s == 2.0

@@ -1,4 +1,4 @@
-"""The sample files and the code know the same configuration keys, and what is commented out states the presets.
+"""The sample files and the code know the same configuration keys, and what is commented out states the defaults.
 
 `docs/reference/configuration.md` is written from the samples and the readers; `tests/docs` holds that page.
 """
@@ -58,19 +58,19 @@ def test_the_files_in_the_readme_are_accepted_as_they_stand() -> None:
     assert read_configuration(agent).cluster == decode(controller).cluster == "prod"
 
 
-def test_what_is_commented_out_is_the_preset(tmp_path: Path) -> None:
+def test_what_is_commented_out_is_the_default(tmp_path: Path) -> None:
     document = whole(SAMPLES["controller.toml"][0].read_text(), tmp_path)
     needed = {name: document[name] for name in ("controller", "kafka")}
-    preset = decode({**needed, "stream": {"checkpoint_dir": document["stream"]["checkpoint_dir"]}})
+    default = decode({**needed, "stream": {"checkpoint_dir": document["stream"]["checkpoint_dir"]}})
     stated = decode(document)
-    assert stated.balance.remote_tuple_cpu_s == 1e-4  # has no preset: nobody knows it before it is measured
-    assert replace(stated.balance, remote_tuple_cpu_s=None) == preset.balance
-    limits = stated.execution  # these have no preset: no limit
+    assert stated.balance.remote_tuple_cpu_s == 1e-4  # has no default: nobody knows it before it is measured
+    assert replace(stated.balance, remote_tuple_cpu_s=None) == default.balance
+    limits = stated.execution  # these have no default: no limit
     assert limits.disruption.max_paused_s_per_hour == 600.0
     assert (limits.restore_host_bytes_s, limits.restore_cluster_bytes_s) == (20e6, 200e6)
-    limits = replace(limits, disruption=preset.execution.disruption)
-    assert replace(limits, restore_host_bytes_s=None, restore_cluster_bytes_s=None) == preset.execution
+    limits = replace(limits, disruption=default.execution.disruption)
+    assert replace(limits, restore_host_bytes_s=None, restore_cluster_bytes_s=None) == default.execution
     for part in ("needs", "solver_time_limit_s", "lease_s"):
-        assert getattr(stated, part) == getattr(preset, part)
+        assert getattr(stated, part) == getattr(default, part)
     for part in ("window_s", "watermark_s", "patience_s", "embedded"):
-        assert getattr(stated.stream, part) == getattr(preset.stream, part)
+        assert getattr(stated.stream, part) == getattr(default.stream, part)

@@ -30,7 +30,7 @@ class CannotTest(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A running engine: the environment of its clients, and the image that ours are made from (None: the preset)."""
+    """A running engine: the environment of its clients, and the image that ours are made from (None: the default)."""
 
     environment: Mapping[str, str]
     base: str | None

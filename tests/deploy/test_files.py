@@ -292,7 +292,7 @@ def test_the_commands_of_an_image_exist(stage: str) -> None:
         assert str(parser.parse_args(arguments).config) == f"/etc/trimtab/{stage}.toml"
 
 
-def test_the_command_of_the_consoles_image_exists_and_its_health_check_asks_the_preset_port() -> None:
+def test_the_command_of_the_consoles_image_exists_and_its_health_check_asks_the_default_port() -> None:
     _, *arguments = [*command_of("console", "ENTRYPOINT"), *command_of("console", "CMD")]
     assert str(parser_for("console").parse_args(arguments).config) == "/etc/trimtab/console.toml"
     assert f"http://{LISTEN.address}:{LISTEN.port}/" in command_of("console", "HEALTHCHECK")[-1]

@@ -182,8 +182,8 @@ def test_the_images_start_with_arguments_that_they_know() -> None:
         options = parser.parse_args(found["args"])
         mounted = {mount["mountPath"] for mount in found["volumeMounts"]}
         assert str(Path(options.config).parent) in mounted
-        preset = {each["value"] for each in found.get("env", ()) if each["name"] == "TRIMTAB_CONFIG"}
-        assert preset <= {str(options.config)}
+        default = {each["value"] for each in found.get("env", ()) if each["name"] == "TRIMTAB_CONFIG"}
+        assert default <= {str(options.config)}
 
 
 def test_the_images_are_of_this_version() -> None:

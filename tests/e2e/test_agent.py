@@ -344,16 +344,16 @@ def test_whoever_starts_first_the_topics_are_the_same(
     assert bench.report(lambda _: True).host == "h0"
     bench.wait_for(lambda: 'event="connected to Kafka"' in bench.log())
     resources = [ConfigResource(ConfigResource.Type.TOPIC, each.name) for each in topic_settings(topics)]
-    preset = {wanted.name: (wanted.partitions, wanted.configuration) for wanted in topic_settings(topics)}
-    count, own = preset[topics.events]
-    preset[topics.events] = count, {**own, "retention.ms": "60000"}
+    default = {wanted.name: (wanted.partitions, wanted.configuration) for wanted in topic_settings(topics)}
+    count, own = default[topics.events]
+    default[topics.events] = count, {**own, "retention.ms": "60000"}
 
     def all_topics() -> dict[str, tuple[int, dict[str, str | None]]]:
         found = admin.list_topics(timeout=30).topics
         settings = {each.name: answer.result(30) for each, answer in admin.describe_configs(resources).items()}
         return {
             name: (len(found[name].partitions), {key: settings[name][key].value for key in keys})
-            for name, (_, keys) in preset.items()
+            for name, (_, keys) in default.items()
         }
 
-    bench.wait_for(lambda: all_topics() == preset)
+    bench.wait_for(lambda: all_topics() == default)

@@ -99,8 +99,8 @@ def test_whoever_starts_first_nobody_ends_and_the_topics_are_the_same(
         environment={"PARTITIONS": str(PARTITIONS), "BURN_S": "0.001"},
     )
     with Cluster(settings, tmp_path / "cluster") as cluster:
-        presets = {"auto.create.topics.enable": makes_topics}
-        cluster.broker = Brokers(tmp_path / "broker", cluster.processes, settings=presets)
+        defaults = {"auto.create.topics.enable": makes_topics}
+        cluster.broker = Brokers(tmp_path / "broker", cluster.processes, settings=defaults)
         cluster.broker.start()  # it gets its ports, and stays empty
         cluster.broker.stop()
         begun: list[str] = []

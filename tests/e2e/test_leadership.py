@@ -48,7 +48,7 @@ def check_one_wrote(world: World) -> None:
 def test_started_at_once_one_commands_and_the_other_takes_its_plan_over_when_it_is_killed(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world.lease_s = 6.0  # the preset: what is measured here is what operators get
+    world.lease_s = 6.0  # the default: what is measured here is what operators get
     rivals = [Rival(world, name) for name in ("a", "b")]
     leader, standby = wait_for_leader(*rivals)
     prepare = world.next_command(CommandKind.PREPARE, windows=True)

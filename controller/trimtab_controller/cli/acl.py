@@ -20,9 +20,9 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the name of the cluster")
     parser.add_argument("--role", action="append", choices=list(Role), help="only this role (repeat for more)")
     for role in Role:
-        preset = f"User:trimtab-{role}"
-        text = f"who connects as {role} (default: {preset})"
-        parser.add_argument(f"--{role}", default=preset, metavar="PRINCIPAL", help=text)
+        default = f"User:trimtab-{role}"
+        text = f"who connects as {role} (default: {default})"
+        parser.add_argument(f"--{role}", default=default, metavar="PRINCIPAL", help=text)
     parser.add_argument("--app", metavar="ID", help="id of the workers' Faust app, for its group and its own topics")
     parser.add_argument(
         "--reads", action="append", default=[], metavar="TOPIC", help="a topic that the app reads (repeat for more)"

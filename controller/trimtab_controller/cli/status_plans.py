@@ -72,7 +72,7 @@ def _recovery_planned(row: RoundStatus) -> str:
     if row.recovery_planned_s is None or row.recovery_bound_s is None:
         return ""
     high = "" if row.recovery_high_s is None else f", {row.recovery_high_s:.1f} s if restores are slow"
-    links = f"; a preset for unknown links of {first_few(row.unknown_links)}" if row.unknown_links else ""
+    links = f"; a default for unknown links of {first_few(row.unknown_links)}" if row.unknown_links else ""
     return f"\nall warm after {row.recovery_planned_s:.1f} s planned (bound {row.recovery_bound_s:.1f} s{high}){links}"
 
 

@@ -165,7 +165,7 @@ class DisruptionSettings:
 
 
 def read_disruption(fields: Fields) -> DisruptionSettings:
-    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
     name = "max_paused_s_per_hour"
     apps: dict[AppId, float] = {}
     general = fields.number(name, low=0.1, high=MAX_PAUSED_S) if fields.has(name) else None

@@ -43,7 +43,7 @@ class GuardSettings:
 
 
 def read_guard(fields: Fields) -> GuardSettings:
-    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
     found: dict[str, Any] = {}
     if fields.has("mode"):
         found["mode"] = fields.choice("mode", GuardMode)

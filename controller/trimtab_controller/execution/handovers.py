@@ -22,7 +22,7 @@ RETRY_DELAY_S = 2.0
 """Delay before the next attempt, multiplied by the attempt's number.  A rebalance takes about a second."""
 NAMED_WITHIN_S = 15.0
 """After a loss, how long the next owners that wait for their turn to restore stay unnamed.  The loss is decided on 20
-to 30 s after it, and the group notices it after 60 s (Faust's preset)."""
+to 30 s after it, and the group notices it after 60 s (Faust's default)."""
 RESOLVE_TIMEOUTS = 6
 """How long the reports may take to show the owner after an unanswered release, in hand-over time-outs."""
 

@@ -130,7 +130,7 @@ def set_right(admin: AdminClient, topics: Mapping[TopicSettings, int]) -> None:
 
 
 def _set_lacking(admin: AdminClient, wanted: TopicSettings, found: Mapping[str, ConfigEntry]) -> None:
-    """Set on the topic itself what the broker's presets do not give it."""
+    """Set on the topic itself what the broker's defaults do not give it."""
     for key, value in wanted.configuration.items():
         entry = found.get(key)
         set_by_somebody = entry is not None and entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -147,9 +147,9 @@ def _set_lacking(admin: AdminClient, wanted: TopicSettings, found: Mapping[str, 
 
 
 def _tell(topic: str, found: str, wanted: str, fault: str | None) -> None:
-    """Say what became of something that the broker's own presets had made otherwise."""
+    """Say what became of something that the broker's own defaults had made otherwise."""
     if fault is None:
-        log.info("topic %s was made with the broker's presets: set %s to %s", topic, found, wanted)
+        log.info("topic %s was made with the broker's defaults: set %s to %s", topic, found, wanted)
     else:
         log.warning("topic %s has %s, expected %s, and it cannot be set: %s", topic, found, wanted, fault)
 
@@ -208,11 +208,11 @@ def _create_otherwise(admin: AdminClient, wanted: TopicSettings, error: KafkaExc
     why, code = error_text(error), error.args[0].code()
     if code in NOT_THE_TOPIC:
         return why
-    preset, otherwise = wanted.configuration, {**wanted.configuration, **wanted.otherwise}
-    refused = [key for key, value in preset.items() if _refusal(admin, wanted, {key: value}, only_ask=True)]
-    told = ", ".join(f"{key}={preset[key]}" for key in refused) or f"{wanted.partitions} partitions, default replicas"
-    given = {key: otherwise[key] if key in refused else value for key, value in preset.items()}
-    if given != preset:
+    default, otherwise = wanted.configuration, {**wanted.configuration, **wanted.otherwise}
+    refused = [key for key, value in default.items() if _refusal(admin, wanted, {key: value}, only_ask=True)]
+    told = ", ".join(f"{key}={default[key]}" for key in refused) or f"{wanted.partitions} partitions, default replicas"
+    given = {key: otherwise[key] if key in refused else value for key, value in default.items()}
+    if given != default:
         why_not = _refusal(admin, wanted, given)
         if why_not is None:
             instead = ", ".join(f"{key}={given[key]}" for key in refused)

@@ -17,7 +17,7 @@ from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 PAUSE_S = 0.2
-"""Preset of a key group's pause in a hand-over, where none was measured."""
+"""Default of a key group's pause in a hand-over, where none was measured."""
 GENERATION = 1
 """The consumer group of a replay never rebalances."""
 

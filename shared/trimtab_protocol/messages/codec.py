@@ -167,7 +167,7 @@ Name = Annotated[str, NAME]
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class DefaultLimits:
     """The limits of what has none of its own; `most` None: an array or an object must have one."""
 
     name: Text = NAME
@@ -177,9 +177,9 @@ class Preset:
     most: Most | None = None
 
 
-MESSAGE = Preset()
+MESSAGE = DefaultLimits()
 _ANY_TEXT = Text(sys.maxsize, least=0)
-ANSWER = Preset(_ANY_TEXT, _ANY_TEXT, Range(-inf, inf), Range(-inf, inf), Most(sys.maxsize))
+ANSWER = DefaultLimits(_ANY_TEXT, _ANY_TEXT, Range(-inf, inf), Range(-inf, inf), Most(sys.maxsize))
 """For answers of a server whose size has been limited as a whole."""
 
 
@@ -224,10 +224,10 @@ def tagged(value: T, tag: str, kinds: Mapping[str, type[T]]) -> bytes:
     return encode({**document(value), tag: next(name for name, kind in kinds.items() if type(value) is kind)})
 
 
-def converted(document: object, kind: type[T], path: str = "", preset: Preset = MESSAGE) -> T:
+def converted(document: object, kind: type[T], path: str = "", defaults: DefaultLimits = MESSAGE) -> T:
     """These JSON types as a value of this class; raises BadMessage."""
     try:
-        return cast(T, _decoder(cast(Any, kind), (), preset)(document))
+        return cast(T, _decoder(cast(Any, kind), (), defaults)(document))
     except _Refusal as refusal:
         if path:
             refusal.steps.append(path)
@@ -292,37 +292,37 @@ def members(kind: Any) -> tuple[Member, ...]:
 
 
 @cache
-def _decoder(kind: Any, rules: tuple[Any, ...], preset: Preset) -> Decode:
+def _decoder(kind: Any, rules: tuple[Any, ...], defaults: DefaultLimits) -> Decode:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _decoder(arguments[0], (*rules, *kind.__metadata__), preset)
+        return _decoder(arguments[0], (*rules, *kind.__metadata__), defaults)
     rule = {type(each): each for each in rules}
     if Written in rule:
-        return _written(rule[Written], preset)
+        return _written(rule[Written], defaults)
     if origin in (Union, UnionType):
-        inner = _decoder(_known(arguments), rules, preset)
+        inner = _decoder(_known(arguments), rules, defaults)
         return lambda found: None if found is None else inner(found)
     if isinstance(kind, NewType):
-        return _decoder(kind.__supertype__, (preset.name, *rules), preset)
+        return _decoder(kind.__supertype__, (defaults.name, *rules), defaults)
     if kind is array:
-        return _array(float if rule[Packed].code == "d" else int, rule, preset)
+        return _array(float if rule[Packed].code == "d" else int, rule, defaults)
     if origin is tuple and arguments[-1] is not ...:
-        return _row(_tuple, (), arguments, preset)
+        return _row(_tuple, (), arguments, defaults)
     if origin in (tuple, list, Sequence):
-        return _array(arguments[0], rule, preset)
+        return _array(arguments[0], rule, defaults)
     if origin in (dict, Mapping):
-        return _object(arguments, rule, preset)
+        return _object(arguments, rule, defaults)
     if kind is Any:
         return lambda found: found
     if is_dataclass(origin or kind):
-        return _value(origin or kind, preset, arguments)
+        return _value(origin or kind, defaults, arguments)
     if issubclass(kind, tuple):
-        return _row(kind, kind._fields, _hints(kind), preset)
+        return _row(kind, kind._fields, _hints(kind), defaults)
     if issubclass(kind, StrEnum):
         return _choice(kind, lenient=Lenient in rule)
     if kind is bool:
         return _flag
-    return _text(rule.get(Text, preset.text)) if kind is str else _number(kind, _range(kind, rule, preset))
+    return _text(rule.get(Text, defaults.text)) if kind is str else _number(kind, _range(kind, rule, defaults))
 
 
 def _hints(kind: Any) -> tuple[Any, ...]:
@@ -334,8 +334,8 @@ def _known(arguments: tuple[Any, ...]) -> Any:
     return known
 
 
-def _range(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Range:
-    return rule.get(Range) or (preset.integer if kind is int else preset.number)
+def _range(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> Range:
+    return rule.get(Range) or (defaults.integer if kind is int else defaults.number)
 
 
 def _flag(found: Any) -> Any:
@@ -390,8 +390,8 @@ def _choice(kind: type[StrEnum], *, lenient: bool) -> Decode:
     return decode
 
 
-def _written(rule: Written, preset: Preset) -> Decode:
-    inner, read = _decoder(rule.kind, (), preset), rule.read
+def _written(rule: Written, defaults: DefaultLimits) -> Decode:
+    inner, read = _decoder(rule.kind, (), defaults), rule.read
 
     def decode(found: Any) -> Any:
         value = inner(found)
@@ -404,12 +404,12 @@ def _written(rule: Written, preset: Preset) -> Decode:
     return decode
 
 
-def _array(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Decode:
+def _array(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> Decode:
     """Numbers are checked all at once; only where that fails, or for other elements, one by one."""
-    most, total, packed = preset.most or rule[Most], rule.get(Total), rule.get(Packed)
+    most, total, packed = defaults.most or rule[Most], rule.get(Total), rule.get(Packed)
     once = rule.get(Once)
     name_of = attrgetter(*once.fields) if once is not None and once.fields else None
-    read = _elements(kind | None if packed is not None and packed.gaps else kind, rule, preset)
+    read = _elements(kind | None if packed is not None and packed.gaps else kind, rule, defaults)
 
     def decode(found: Any) -> Any:
         if type(found) is not list:
@@ -443,15 +443,15 @@ def _check_total(values: Sequence[Any], total: Total) -> None:
             )
 
 
-def _elements(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Callable[[list[Any]], Sequence[Any]]:
-    inner = _decoder(kind, tuple(each for of, each in rule.items() if of in (Range, Text, Lenient)), preset)
+def _elements(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> Callable[[list[Any]], Sequence[Any]]:
+    inner = _decoder(kind, tuple(each for of, each in rule.items() if of in (Range, Text, Lenient)), defaults)
     while get_origin(kind) is Annotated:
         rule = {**rule, **{type(each): each for each in kind.__metadata__}}
         kind = get_args(kind)[0]
     gaps = _may_be_none(kind)
     bare = _known(get_args(kind)) if gaps else kind
     types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()) if Written not in rule else set())
-    limits = _range(bare, rule, preset)
+    limits = _range(bare, rule, defaults)
 
     def each_of(found: list[Any]) -> list[Any]:
         values: list[Any] = []
@@ -476,10 +476,10 @@ def _elements(kind: Any, rule: Mapping[type, Any], preset: Preset) -> Callable[[
     return numbers if types else each_of
 
 
-def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any], preset: Preset) -> Decode:
-    most: Most = preset.most or rule[Most]
-    named, inner = _decoder(arguments[0], tuple(rule.values()), preset), _decoder(arguments[1], (), preset)
-    check_key = _text(preset.name)
+def _object(arguments: tuple[Any, ...], rule: Mapping[type, Any], defaults: DefaultLimits) -> Decode:
+    most: Most = defaults.most or rule[Most]
+    named, inner = _decoder(arguments[0], tuple(rule.values()), defaults), _decoder(arguments[1], (), defaults)
+    check_key = _text(defaults.name)
 
     def decode(found: Any) -> Any:
         if type(found) is not dict:
@@ -506,8 +506,8 @@ def _tuple(*values: Any) -> tuple[Any, ...]:
     return values
 
 
-def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...], preset: Preset) -> Decode:
-    inner = [_decoder(hint, (), preset) for hint in hints]
+def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...], defaults: DefaultLimits) -> Decode:
+    inner = [_decoder(hint, (), defaults) for hint in hints]
     expected = f"[{', '.join(names)}]" if names else f"{len(inner)} values"
 
     def decode(found: Any) -> Any:
@@ -530,12 +530,12 @@ def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...
     return decode
 
 
-def _inline(member: Member, preset: Preset) -> Decode:
+def _inline(member: Member, defaults: DefaultLimits) -> Decode:
     """Reads a value from the object in which its members stand."""
     make = _bare(member.kind)
     if is_dataclass(make):
-        return _value(make, preset)
-    readers = [(key, _decoder(hint, (), preset)) for key, hint in zip(member.keys, _hints(make), strict=True)]
+        return _value(make, defaults)
+    readers = [(key, _decoder(hint, (), defaults)) for key, hint in zip(member.keys, _hints(make), strict=True)]
 
     def decode(found: dict[str, Any]) -> Any:
         values, key = [], ""
@@ -552,13 +552,13 @@ def _inline(member: Member, preset: Preset) -> Decode:
     return decode
 
 
-def _columns(member: Member, preset: Preset) -> Decode:
+def _columns(member: Member, defaults: DefaultLimits) -> Decode:
     """Reads the rows from the object in which their columns stand."""
     rule, kind = cast(Columns, member.spread), _bare(member.kind)
     mapping, row = get_origin(kind) is Mapping, get_args(kind)[0]
     plain = get_origin(row) is tuple
     hints = get_args(kind) if mapping else get_args(row) if plain else _hints(row)
-    readers = [(key, _elements(hint, {}, preset)) for key, hint in zip(rule.keys, hints, strict=True)]
+    readers = [(key, _elements(hint, {}, defaults)) for key, hint in zip(rule.keys, hints, strict=True)]
     naming = 1 if mapping else rule.naming
 
     def decode(found: dict[str, Any]) -> Any:
@@ -599,17 +599,17 @@ def _bare(kind: Any) -> Any:
     return _bare(_known(get_args(kind))) if get_origin(kind) in (Union, UnionType) else kind
 
 
-def _value(kind: Any, preset: Preset, arguments: tuple[Any, ...] = ()) -> Decode:
+def _value(kind: Any, defaults: DefaultLimits, arguments: tuple[Any, ...] = ()) -> Decode:
     wire: Wire = getattr(kind, "WIRE", Wire())
     found_members = [each.of(arguments) for each in members(kind)]
     if wire.row:
         names = tuple(each.name for each in found_members)
         hints = tuple(each.kind for each in found_members)
-        return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints, preset)
+        return _row(lambda *values: kind(**dict(zip(names, values, strict=True))), names, hints, defaults)
     single = [each for each in found_members if each.spread is None]
-    rows = [(each.name, each.keys[0], _decoder(each.kind, (), preset), each.default is MISSING) for each in single]
+    rows = [(each.name, each.keys[0], _decoder(each.kind, (), defaults), each.default is MISSING) for each in single]
     spread = [
-        (each, _columns(each, preset) if isinstance(each.spread, Columns) else _inline(each, preset))
+        (each, _columns(each, defaults) if isinstance(each.spread, Columns) else _inline(each, defaults))
         for each in found_members
         if each.spread is not None
     ]

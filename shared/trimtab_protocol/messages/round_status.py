@@ -30,7 +30,7 @@ class RoundStatus:
     Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_high_s` (if
     restores are as slow as the p90 of those measured), `recovery_bound_s` (no schedule is expected to take less) and
     `recovery_s` (measured, so far).  None = not scheduled, or unknown.  `unknown_links` = target hosts whose link speed
-    or use is unknown, so that a preset stands for what restores there cost until some were measured.
+    or use is unknown, so that a default stands for what restores there cost until some were measured.
 
     `saved_planned_pp`, `saved_pp` = by how much collocation was to lower the mean load, and has (pp; below 0: it rose).
     """

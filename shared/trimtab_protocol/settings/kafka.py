@@ -56,7 +56,7 @@ because it knows no sequence number of this producer yet; librdkafka then takes 
 """
 
 NO_AUTO_CREATION = "allow.auto.create.topics"
-"""Off in every client: the broker would make a topic that is looked for too early, with presets of its own."""
+"""Off in every client: the broker would make a topic that is looked for too early, with defaults of its own."""
 
 JAVA_SECURITY = "org.apache.kafka.common.security"
 JAVA_OAUTH = f"{JAVA_SECURITY}.oauthbearer"

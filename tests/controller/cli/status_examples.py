@@ -21,7 +21,7 @@ APP = AppId("orders")
 
 
 def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
-    preset = NodeStatus(
+    default = NodeStatus(
         worker=WorkerId(name),
         host=HostId(f"host-{name}"),
         app=APP,
@@ -36,7 +36,7 @@ def node(name: str, load: float | None = 50.0, **other: object) -> NodeStatus:
         backlog=12_345,
         memory_bytes=180_200_000,
     )
-    return replace(preset, **other)  # type: ignore[arg-type]
+    return replace(default, **other)  # type: ignore[arg-type]
 
 
 ROUND = RoundStatus(

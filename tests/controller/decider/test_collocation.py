@@ -156,12 +156,12 @@ def test_without_a_measured_saving_plans_are_for_balance_and_every_decision_says
 
 
 def test_collocation_is_used_where_it_pays_without_a_switch() -> None:
-    preset = Settings()
-    assert planned_with(preset, crossed()) is Method.MILP, "no cost is measured"
+    default = Settings()
+    assert planned_with(default, crossed()) is Method.MILP, "no cost is measured"
     measured = replace(crossed(), remote_costs={OperatorId("in"): EndCosts(sending=1e-4)})
-    assert planned_with(preset, measured) is Method.ALBIC
+    assert planned_with(default, measured) is Method.ALBIC
     silent = replace(crossed(), flows={})
-    assert (why_not_used(preset, silent), why_not_used(preset, crossed())) == ("", NOTE), (
+    assert (why_not_used(default, silent), why_not_used(default, crossed())) == ("", NOTE), (
         "nothing is said where nobody talks"
     )
 

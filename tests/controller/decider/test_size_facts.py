@@ -50,8 +50,8 @@ def use(used_pct: float | None = 70.0, **changes: object) -> ClusterUse:
 
 
 def facts(seen: AppView, gaps: Gaps = Gaps(), used: ClusterUse = use(), **changes: object) -> SizeFacts:  # noqa: B008
-    preset = {"pool": (), "leaving": (), "starting": (), "returnable": None, "restart_s": 30.0, "catch_up_s": 300.0}
-    return facts_of(seen, gaps, used, **(preset | changes))  # type: ignore[arg-type]
+    default = {"pool": (), "leaving": (), "starting": (), "returnable": None, "restart_s": 30.0, "catch_up_s": 300.0}
+    return facts_of(seen, gaps, used, **(default | changes))  # type: ignore[arg-type]
 
 
 def away(name: WorkerId, known: Worker | None) -> FixedWorker:

@@ -49,8 +49,8 @@ OTHER = AppId("other")
 
 def limits(max_paused_s: float | None, **changes: object) -> Limits:
     settings = DisruptionSettings(max_paused_s_per_hour=max_paused_s)
-    preset = {"handovers_in_flight": 4, "handovers_per_host": 100, "key_groups_per_handover": 1, "max_pause_s": 1.0}
-    return replace(LIMITS, disruption=settings, **{**preset, **changes})  # type: ignore[arg-type]
+    default = {"handovers_in_flight": 4, "handovers_per_host": 100, "key_groups_per_handover": 1, "max_pause_s": 1.0}
+    return replace(LIMITS, disruption=settings, **{**default, **changes})  # type: ignore[arg-type]
 
 
 def machine(max_paused_s: float | None, *, key_groups: int = 10, **changes: object) -> ExecutionMachine:

@@ -38,7 +38,7 @@ def judge_changelogs(apps: Iterable[str], found: Sequence[TopicSeen], *, brokers
             f"only one replica: {listed(single)}: while that broker is away the workers can write no state, and if its "
             "disk is lost, so is what workers restore from"
         )
-        remedy = "add replicas (`kafka-reassign-partitions`), and set topic_replication_factor of the app (preset: 1)"
+        remedy = "add replicas (`kafka-reassign-partitions`), and set topic_replication_factor of the app (default: 1)"
         yield warning(Check.CHANGELOGS, text, remedy)
 
 

@@ -30,6 +30,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
             parser.add_argument("--partly", action="store_true", help=text)
         text = "shown in the status, in the events and in the controller's log"
         needed = name == "reject"
-        preset = None if needed else "no reason given"
-        parser.add_argument("--reason", default=preset, required=needed, metavar="TEXT", help=text)
+        default = None if needed else "no reason given"
+        parser.add_argument("--reason", default=default, required=needed, metavar="TEXT", help=text)
         parser.set_defaults(run=RUN, function=name)

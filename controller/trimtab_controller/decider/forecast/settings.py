@@ -22,8 +22,8 @@ class ForecastSettings:
 
 
 def read_forecast(fields: Fields) -> ForecastSettings:
-    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
-    preset = ForecastSettings()
-    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else preset.mode)
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    default = ForecastSettings()
+    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else default.mode)
     fields.done()
     return settings

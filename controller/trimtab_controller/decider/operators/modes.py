@@ -53,7 +53,7 @@ class PlanSettings:
 
 
 def read_plans(fields: Fields) -> PlanSettings:
-    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
     found: dict[str, Any] = {}
     if fields.has("mode"):
         found["mode"] = fields.choice("mode", PlanMode)

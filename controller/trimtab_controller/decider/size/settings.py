@@ -86,7 +86,7 @@ class ScalingSettings:
 
 
 def read_scaling(fields: Fields) -> ScalingSettings:
-    """The section of controller.toml; what is missing is as preset.  Raises BadMessage."""
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
     general = _combined(ScalingSettings(), _read_keys(fields), fields)
     apps: dict[AppId, Mapping[str, Any]] = {}
     if fields.has("apps"):

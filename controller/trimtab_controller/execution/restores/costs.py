@@ -8,7 +8,7 @@ it lacks from the changelog.  One that lacks B bytes beside n - 1 others on its 
 The unit is a restore that lacks nothing, because its worker was a standby: `unit_s` is the median of those.  What a
 host restores in that time is `unit_bytes`.  DynDL's `fit_cost` gives g for each host, from its own restores once it has
 had enough of them, else from those of all hosts, shrunk towards a prior.  The prior of a host shares out what the
-foreground leaves of its link (`links.py`); where that is unknown it is a cautious preset.  Nothing of this is
+foreground leaves of its link (`links.py`); where that is unknown it is a cautious default.  Nothing of this is
 journalled: a new leader begins with the prior.
 """
 
@@ -33,11 +33,11 @@ SLOTS = 2
 AT_ONCE = 8
 """Restores at the same time on a host at most, unless the configuration says otherwise."""
 FEW = 3
-"""So many are needed for a median; below it the presets count."""
+"""So many are needed for a median; below it the defaults count."""
 UNIT_S = 0.3
-"""Preset of a restore that lacks nothing: mostly the way of the command and of the ack through Kafka."""
+"""Default of a restore that lacks nothing: mostly the way of the command and of the ack through Kafka."""
 BYTES_PER_S = 10e6
-"""Preset of what a host restores: somewhat less than a tenth of a link of 1 Gbit/s."""
+"""Default of what a host restores: somewhat less than a tenth of a link of 1 Gbit/s."""
 PRIOR = AffineCost(a=0.2, b=0.8)
 """g before anything is measured, on hosts of unknown links: restores share what their host can do, but a fifth of each
 is waiting."""
@@ -152,7 +152,7 @@ class RestoreCosts:
         return found
 
     def _prior(self, host: HostId, alone_bytes_per_s: float) -> AffineCost:
-        """g before anything is measured, by what the host's link has left; the preset where that is unknown."""
+        """g before anything is measured, by what the host's link has left; the default where that is unknown."""
         link = self.links.of(host)
         if link is None:
             return PRIOR

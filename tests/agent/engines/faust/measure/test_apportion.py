@@ -114,8 +114,8 @@ def test_parts_that_do_not_add_up_are_said(process_s: float | None, agents_s: fl
 
 
 def interval(process_s: float | None, messages: int = 0, **other: Any) -> Interval:
-    preset = {"interval_s": 1.0, "agents_s": 0.0, "key_groups": 20, "calm": True}
-    return Interval(process_s=process_s, messages=messages, **(preset | other))
+    default = {"interval_s": 1.0, "agents_s": 0.0, "key_groups": 20, "calm": True}
+    return Interval(process_s=process_s, messages=messages, **(default | other))
 
 
 def base_after(*intervals: Interval) -> float:

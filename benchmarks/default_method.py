@@ -1,6 +1,6 @@
 """What `[balance] method = "albic"` does to apps that gain by it, and to those that do not, beside "milp".
 
-    python -m benchmarks.preset_method [--seeds 10] [--windows 120]
+    python -m benchmarks.default_method [--seeds 10] [--windows 120]
 
 The decider plays `TalkingJob` (`benchmarks.remote_costs` describes it): 24 pairs of key groups on three workers, 50
 tuples per second and pair, and a third of the key groups three times as busy at first.  Its plans are carried out at
