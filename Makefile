@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-deploy test-python check lint format lock jars deb release scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live jobs clean
+.PHONY: help demo test test-deploy test-python check lint format lock jars deb release release-check scenarios prove-steering prove-change faults simulate-faults fuzz docs docs-reference dashboards bench-papers bench-peers bench-fleet bench-live jobs clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ release: $(INSTALLED) jars ## build wheel, sdist, Debian packages, images, SBOM 
 format: $(INSTALLED) ## bring the code into its format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+release-check: $(INSTALLED) jars ## all that `make test` leaves out, many hours; goes on where it was stopped (CHECK="--list", "--only NAME")
+	PYTHONPATH=examples $(BIN)/python -m tests.release_check $(CHECK)
 
 scenarios: $(INSTALLED) jars ## the long scenarios on a real cluster, with planned and measured values
 	$(BIN)/python -m pytest -s -m scenario

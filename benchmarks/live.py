@@ -178,7 +178,7 @@ def main() -> int:
         if part.name in given.only:
             print(f"{part.name}: {part.about} ...", flush=True)
             results.append(run(part, given.out))
-    text = f"{table(results)}\nload average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores"
+    text = f"load average {os.getloadavg()[1]:.0f} on {os.cpu_count()} cores\n{table(results)}"
     (given.out / "table.txt").write_text(text + "\n", encoding="utf-8")
     print(text)
     return 1 if any(result.failure for result in results) else 0
