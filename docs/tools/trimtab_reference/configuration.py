@@ -68,9 +68,13 @@ def render() -> str:
         "range is refused with one line that names the key, what was found and what was expected. "
         "`trimtab-agent check --config FILE` shows what the agent's file means on its host.",
     ]
+    shown: set[str] = set()
     for name, (path, read) in SAMPLES.items():
         parts += [f"## {name}", f"A sample with every key: {source_link(path)}."]
-        parts += sections(path.read_text(encoding="utf-8"), read)
+        for section in sections(path.read_text(encoding="utf-8"), read):
+            head, _, keys = section.partition("\n\n| ")
+            parts.append(section if keys not in shown else f"{head} The keys are those of controller.toml.")
+            shown |= {keys} - {""}
     return "\n\n".join([*parts, *ENVIRONMENT])
 
 
