@@ -5,11 +5,10 @@ from pathlib import Path
 
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.inheritance import Flaw
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import code, first_paragraph, link, table
+from trimtab_reference.markdown import code, codes, first_paragraph, link, table
 from trimtab_reference.rules import RULES, Alert, alerts
-from trimtab_reference.source import Undocumented, texts_of
+from trimtab_reference.source import Undocumented
 
 RUNBOOKS = ROOT / "runbooks"
 README = RUNBOOKS / "README.md"
@@ -23,7 +22,6 @@ def render() -> str:
     concerns = [str(kind) for kind in ConcernKind]
     waiting = [reason for reason in reasons if reason not in calm]
     others = [name for name in told if name and name not in waiting and name not in concerns]
-    flaws = texts_of(Flaw)
     return "\n\n".join(
         (
             "# Reasons, concerns and alerts",
@@ -31,7 +29,8 @@ def render() -> str:
             "`trimtab_controller_decisions_total` and the label `kind` of `trimtab_controller_concern` have "
             "these names.",
             "## Reasons to do nothing that need nobody",
-            table(("reason", "ends"), ((code(name), calm[name]) for name in reasons if name in calm)),
+            f"{codes(name for name in reasons if name in calm)}: "
+            f"{link('runbooks', README)} has a table of when each ends.",
             "## Reasons to do nothing, with a runbook",
             "The job goes on with its last placement; only balancing waits.",
             table(("reason", "meaning"), map(_with_runbook, waiting)),
@@ -44,9 +43,6 @@ def render() -> str:
             f"The rules for Prometheus are in {link('trimtab.rules.yml', RULES)}; "
             f"{link('monitor', MONITOR)} says how to load them.",
             table(("alert", "severity", "after", "runbook"), map(_alert, alerts())),
-            "## Why the journal puts the controller on hold",
-            f"Runbook: {link('journal', RUNBOOKS / 'journal.md')}.",
-            table(("flaw", "found when"), ((code(flaw), flaws[flaw.name]) for flaw in Flaw)),
         )
     )
 

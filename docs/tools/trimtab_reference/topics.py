@@ -28,12 +28,13 @@ from trimtab_protocol.messages import (
 from trimtab_protocol.messages.codec import NAME, Columns, Member, Most, Range, Text, Wire, Written, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import amount, code, first_paragraph, link, plain, table
+from trimtab_reference.markdown import amount, code, codes, first_paragraph, link, plain, table
 from trimtab_reference.source import Undocumented, texts_of
 
 CLUSTER = "CLUSTER"
 IN_DEPTH = {"intents", "status", "events"}
-"""Topics that programs of users may read or write: the fields of their messages are shown."""
+"""Topics that programs of users may read or write: the fields of their messages are shown, with their types, and the
+names of the fields of what is nested in them."""
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
@@ -123,13 +124,13 @@ def _message(cls: type, shown: list[type]) -> Iterator[str]:
     while waiting:
         each = waiting.pop(0)
         if each not in shown:
-            yield from _class(each, [base for base in each.__mro__[1:] if base in shown])
+            yield from _class(each, [base for base in each.__mro__[1:] if base in shown], typed=each is cls)
             shown.append(each)
             waiting += _nested(each)
 
 
-def _class(cls: type, bases: Sequence[type]) -> Iterator[str]:
-    """A message, without the fields of the `bases`, which stand above it."""
+def _class(cls: type, bases: Sequence[type], *, typed: bool) -> Iterator[str]:
+    """A message, without the fields of the `bases`, which stand above it; `typed`: its fields with their types."""
     yield f"#### {cls.__name__}"
     yield plain(inspect.getdoc(cls) or "")
     texts = texts_of(cls)
@@ -137,19 +138,22 @@ def _class(cls: type, bases: Sequence[type]) -> Iterator[str]:
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
     known = {member.name for base in bases for member in members(cast(Any, base))}
-    lines = [
-        _field(member, texts.get(member.name, "")) for member in members(cast(Any, cls)) if member.name not in known
-    ]
-    if lines:
-        yield "\n".join(["```", *lines, "```"])
+    own = [member for member in members(cast(Any, cls)) if member.name not in known]
+    if own and typed:
+        yield "\n".join(["```", *(_field(member, texts.get(member.name, "")) for member in own), "```"])
+    elif own:
+        yield f"Fields: {codes(key + _mark(member) for member in own for key in member.keys)}."
 
 
 def _field(member: Member, text: str) -> str:
     """Its keys and what JSON has for it; a question mark behind the keys of what may be missing."""
-    mark = "" if member.default is dataclasses.MISSING else "?"
     described = _spread(member) if member.spread is not None else _described(member.kind)
     named = "" if member.keys == (member.name,) else f"  ({member.name.replace('_', ' ')})"
-    return f"{', '.join(member.keys)}{mark}: {described}{named}" + (f"  # {text}" if text else "")
+    return f"{', '.join(member.keys)}{_mark(member)}: {described}{named}" + (f"  # {text}" if text else "")
+
+
+def _mark(member: Member) -> str:
+    return "" if member.default is dataclasses.MISSING else "?"
 
 
 def _spread(member: Member) -> str:
