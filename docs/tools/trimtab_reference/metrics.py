@@ -80,7 +80,7 @@ def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str, str, str, str
     for metric in _metrics(registry):
         family = next(iter(metric.describe()))
         name = family.name + ("_total" if family.type == "counter" else "")
-        meaning = _sentence(family.documentation.removesuffix("; absent while unknown"))
+        meaning = _sentence(family.documentation.removesuffix(".").removesuffix("; absent while unknown"))
         yield code(name), meaning, family.type, codes(metric._labelnames), _alerts(name)
 
 
