@@ -1,6 +1,8 @@
 """docs/reference/reasons.md: why nothing is done, and what is wrong, each with its meaning and its runbook."""
 
 import re
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from trimtab_controller.decider.concerns import ConcernKind
@@ -41,15 +43,21 @@ def render() -> str:
             table(("runbook", "meaning"), map(_with_runbook, others)),
             "## Alerts",
             f"The rules for Prometheus are in {link('trimtab.rules.yml', RULES)}; "
-            f"{link('monitor', MONITOR)} says how to load them.",
-            table(("alert", "severity", "after", "runbook"), map(_alert, alerts())),
+            f"{link('monitor', MONITOR)} says how to load them. An alert has the name of its runbook: "
+            f"`TrimtabNoLeader` has {_with_runbook('no_leader')[0]}. That of `TrimtabNothingDecided` is in its label `reason`.",
+            table(("severity", "after", "alerts"), _alerts()),
         )
     )
 
 
-def _alert(alert: Alert) -> tuple[str, str, str, str]:
-    named = "that of the label `reason`" if alert.runbook is None else _with_runbook(alert.runbook)[0]
-    return code(alert.name), alert.severity, alert.lasts or "at once", named
+def _alerts() -> Iterator[tuple[str, str, str]]:
+    """The alerts of each severity that wait equally long."""
+    for key, same in groupby(sorted(alerts(), key=_urgency), _urgency):
+        yield key[0], key[1] or "at once", codes(alert.name for alert in same)
+
+
+def _urgency(alert: Alert) -> tuple[str, str]:
+    return alert.severity, alert.lasts
 
 
 def _with_runbook(name: str) -> tuple[str, str]:

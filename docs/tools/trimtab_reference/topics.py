@@ -28,13 +28,12 @@ from trimtab_protocol.messages import (
 from trimtab_protocol.messages.codec import NAME, Columns, Member, Most, Range, Text, Wire, Written, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import amount, code, codes, first_paragraph, link, plain, table
+from trimtab_reference.markdown import amount, code, first_paragraph, first_sentence, link, plain, table
 from trimtab_reference.source import Undocumented, texts_of
 
 CLUSTER = "CLUSTER"
-IN_DEPTH = {"intents", "status", "events"}
-"""Topics that programs of users may read or write: the fields of their messages are shown, with their types, and the
-names of the fields of what is nested in them."""
+SHOWN = {"intents", "status", "events"}
+"""Topics that programs of users may read or write: the fields of their messages are shown."""
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
@@ -83,7 +82,8 @@ def render() -> str:
             map(_settings, settings.values()),
         ),
         "## Messages",
-        "Fields are shown for the topics that your programs may use: intents, status and events. "
+        "Fields are shown for the topics that your programs may use: intents, status and events. The "
+        "[HTTP API](../guides/console.md#api) has the same values. "
         "[Engine plug-ins](engine-plugins.md) has those that a plug-in reads or writes, and its frames to the agent. "
         "A field with `?` may be absent or null. Numbers are 0 or more unless "
         "stated otherwise. Names have letters, digits, `.`, `_` and `-`, at most 200 characters.",
@@ -92,7 +92,10 @@ def render() -> str:
     for name in settings:
         parts.append(f"### {name}")
         for message in MESSAGES[name]:
-            parts += _message(message, shown) if name in IN_DEPTH else [_summary(message)]
+            if name in SHOWN:
+                parts += _message(message, shown, in_full=name != "status")
+            else:
+                parts.append(f"{_linked(message)}: {first_paragraph(inspect.getdoc(message) or '')}")
     return "\n\n".join(parts)
 
 
@@ -113,24 +116,28 @@ def _settings(settings: TopicSettings) -> tuple[str, ...]:
     return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
 
 
-def _summary(cls: type) -> str:
-    """What a message is, without its fields."""
-    return f"{link(code(cls.__name__), Path(inspect.getfile(cls)))}: {first_paragraph(inspect.getdoc(cls) or '')}"
+def _linked(cls: type) -> str:
+    return link(code(cls.__name__), Path(inspect.getfile(cls)))
 
 
-def _message(cls: type, shown: list[type]) -> Iterator[str]:
-    """The fields of a message and of what is nested in it; each class once on the page."""
-    waiting = [cls]
+def _message(cls: type, shown: list[type], *, in_full: bool) -> Iterator[str]:
+    """The fields of a message, and what is nested in it: `in_full` with its fields; each class once on the page."""
+    waiting, nested = [cls], list[type]()
     while waiting:
         each = waiting.pop(0)
         if each not in shown:
-            yield from _class(each, [base for base in each.__mro__[1:] if base in shown], typed=each is cls)
+            if each is cls or in_full:
+                yield from _class(each, [base for base in each.__mro__[1:] if base in shown])
+            else:
+                nested.append(each)
             shown.append(each)
             waiting += _nested(each)
+    if nested:
+        yield table(("nested", "what it is"), ((_linked(each), first_sentence(each.__doc__ or "")) for each in nested))
 
 
-def _class(cls: type, bases: Sequence[type], *, typed: bool) -> Iterator[str]:
-    """A message, without the fields of the `bases`, which stand above it; `typed`: its fields with their types."""
+def _class(cls: type, bases: Sequence[type]) -> Iterator[str]:
+    """A message, without the fields of the `bases`, which stand above it."""
     yield f"#### {cls.__name__}"
     yield plain(inspect.getdoc(cls) or "")
     texts = texts_of(cls)
@@ -139,21 +146,16 @@ def _class(cls: type, bases: Sequence[type], *, typed: bool) -> Iterator[str]:
         return
     known = {member.name for base in bases for member in members(cast(Any, base))}
     own = [member for member in members(cast(Any, cls)) if member.name not in known]
-    if own and typed:
+    if own:
         yield "\n".join(["```", *(_field(member, texts.get(member.name, "")) for member in own), "```"])
-    elif own:
-        yield f"Fields: {codes(key + _mark(member) for member in own for key in member.keys)}."
 
 
 def _field(member: Member, text: str) -> str:
     """Its keys and what JSON has for it; a question mark behind the keys of what may be missing."""
+    mark = "" if member.default is dataclasses.MISSING else "?"
     described = _spread(member) if member.spread is not None else _described(member.kind)
     named = "" if member.keys == (member.name,) else f"  ({member.name.replace('_', ' ')})"
-    return f"{', '.join(member.keys)}{_mark(member)}: {described}{named}" + (f"  # {text}" if text else "")
-
-
-def _mark(member: Member) -> str:
-    return "" if member.default is dataclasses.MISSING else "?"
+    return f"{', '.join(member.keys)}{mark}: {described}{named}" + (f"  # {text}" if text else "")
 
 
 def _spread(member: Member) -> str:
