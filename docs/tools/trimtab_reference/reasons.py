@@ -44,7 +44,8 @@ def render() -> str:
             "## Alerts",
             f"The rules for Prometheus are in {link('trimtab.rules.yml', RULES)}; "
             f"{link('monitor', MONITOR)} says how to load them. An alert has the name of its runbook: "
-            f"`TrimtabNoLeader` has {_with_runbook('no_leader')[0]}. That of `TrimtabNothingDecided` is in its label `reason`.",
+            f"`TrimtabNoLeader` has {_with_runbook('no_leader')[0]}. That of `TrimtabNothingDecided` is in its label "
+            "`reason`.",
             table(("severity", "after", "alerts"), _alerts()),
         )
     )
