@@ -54,6 +54,13 @@ def test_a_runbook_says_what_to_check_what_to_do_and_when_it_ends(path: Path) ->
     assert {"Check", "Ends by itself"} <= set(headings)
 
 
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_a_runbook_says_what_obeying_it_costs(path: Path) -> None:
+    """Also where the alert is wrong."""
+    [todo] = re.findall(r"^## Do\n(.*?)^## ", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert re.search(r"\bcosts?\b", todo)
+
+
 def test_every_flaw_of_the_journal_and_every_refusal_of_a_command_is_explained() -> None:
     def unexplained(words: type[Flaw] | type[Refusal], name: str) -> set[str]:
         text = (README.parent / f"{name}.md").read_text()

@@ -95,7 +95,7 @@ def test_a_usage_shows_which_options_exclude_each_other_and_choices_as_they_are_
     assert list(cli.of_command(parser, 3)) == [
         "### x go",
         "```\nx go SHELL (--for SPAN | --end)\n```",
-        "| argument | meaning |\n|---|---|\n| `SHELL` | bash \\| zsh. One of `bash`, `zsh`. |\n"
+        "| argument | meaning |\n|---|---|\n| `SHELL` | bash \\| zsh. |\n"
         "| `--for SPAN` | How long. |\n| `--end` | End it. |",
         "```\nx go a > b\n```\n\nthen read it",
     ]

@@ -8,13 +8,15 @@ from itertools import groupby
 
 import trimtab_agent.cli
 import trimtab_controller.cli
-from trimtab_reference.markdown import code, plain, table
+from trimtab_reference.markdown import code, codes, plain, table
 from trimtab_reference.source import Undocumented
 
 OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
 """What nearly all commands of operators take."""
 MANY = 3
 """Commands that have an argument in common before it is explained once for all."""
+MUCH = 10
+"""Arguments of a command that are not listed again where another command has the same."""
 
 
 def render() -> str:
@@ -42,9 +44,10 @@ def render() -> str:
         "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
         table(("argument", "meaning"), common),
     ]
+    shown: dict[str, list[tuple[str, str]]] = {}
     for parser in commands.values():
         parser.description = None  # stands in the table above
-        parts += of_command(parser, level=3, common=common)
+        parts += of_command(parser, level=3, common=common, shown=shown)
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
     for parser in _children(agent).values():
@@ -67,8 +70,17 @@ def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]
     return sorted(usual.values())
 
 
-def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[tuple[str, str]] = ()) -> Iterator[str]:
-    """The parts of the page about a command and those below it; the rows of `common` stand elsewhere."""
+def of_command(
+    parser: argparse.ArgumentParser,
+    level: int,
+    common: Collection[tuple[str, str]] = (),
+    shown: dict[str, list[tuple[str, str]]] | None = None,
+) -> Iterator[str]:
+    """The parts of the page about a command and those below it.
+
+    The rows of `common` stand elsewhere; `shown` = those of the commands so far, whose rows are not repeated.
+    """
+    shown = {} if shown is None else shown
     yield f"{'#' * level} {parser.prog}"
     if parser.description:
         yield _sentence(parser.description)
@@ -77,11 +89,15 @@ def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[t
     if rows or not children:
         yield f"```\n{_usage(parser, short=bool(common))}\n```"
     if own := [row for row in rows if row not in common]:
-        yield table(("argument", "meaning"), own)
+        same = next((name for name, others in shown.items() if len(own) >= MUCH and set(own[1:]) <= set(others)), None)
+        shown[parser.prog] = own
+        yield table(("argument", "meaning"), own[:1] if same else own)
+        if same:
+            yield f"The options are those of `{same}`."
     if parser.epilog:
         yield _exit_codes(parser)
     for child in children.values():
-        yield from of_command(child, level + 1, common)
+        yield from of_command(child, level + 1, common, shown)
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -108,9 +124,10 @@ def _row(action: argparse.Action, parser: argparse.ArgumentParser) -> tuple[str,
     words = [text]
     if action.option_strings and action.required:
         words.append("Required.")
-    if action.choices is not None and value.isupper():
-        words.append("One of " + ", ".join(map(code, action.choices)) + ".")
-    listed = action.choices is not None and text.split(" ", 1)[0].rstrip(":") in map(str, action.choices)
+    choices = [] if action.choices is None else list(map(str, action.choices))
+    if choices and value.isupper() and not set(choices) <= set(re.split(r"[:;| ]+", text)):
+        words.append(f"One of {codes(choices)}.")
+    listed = text.split(" ", 1)[0].rstrip(":") in choices
     first = _ended(text) if listed else _sentence(text)  # a choice stays as it is typed
     return ", ".join(map(code, names)), " ".join([first, *map(_sentence, words[1:])])
 

@@ -35,12 +35,12 @@ COMMENTED = re.compile(r'^# (?=\[|"?[\w.-]+"? = )')
 SECTION = re.compile(r"\[{1,2}([\w.]+)\]{1,2}\s*(?:# (.*))?")
 KEY = re.compile(r"""("?)([\w.-]+)\1 = (.*?)(?:\s+# (.*))?""")
 
+NAME = "name of letters, digits, '.', '_', '-'"
+"""How the readers describe a name; the page says it once."""
 ENVIRONMENT = (
     "## Environment variables",
-    f"`trimtab` sets {code(BLAS_THREADS)} to 1 for itself and for the processes that it starts: the solver's, that of "
-    "forecasts and the stream's. Threads of numpy gain nothing there, and would keep cores busy while they wait. What "
-    f"you set yourself stays, as does {code('OPENBLAS_NUM_THREADS')}. `trimtab sandbox` and `trimtab console` do not "
-    "set it.",
+    f"`trimtab` sets {code(BLAS_THREADS)} to 1 for itself and the processes that it starts, but for `trimtab sandbox` "
+    f"and `trimtab console`. What you set yourself stays, as does {code('OPENBLAS_NUM_THREADS')}.",
     f"{code(CONFIG_VARIABLE)} names the controller.toml of the operator's commands that take no `--config`: "
     "`export TRIMTAB_CONFIG=/etc/trimtab/controller.toml`.",
 )
@@ -66,12 +66,17 @@ def render() -> str:
         "# Configuration",
         "The files are TOML. They are read strictly: a key that is unknown, missing, of another type or out of its "
         "range is refused with one line that names the key, what was found and what was expected. "
+        f"A *name* has {NAME.removeprefix('name of ')}. "
         "`trimtab-agent check --config FILE` shows what the agent's file means on its host.",
     ]
+    shown: set[str] = set()
     for name, (path, read) in SAMPLES.items():
         parts += [f"## {name}", f"A sample with every key: {source_link(path)}."]
-        parts += sections(path.read_text(encoding="utf-8"), read)
-    return "\n\n".join([*parts, *ENVIRONMENT])
+        for section in sections(path.read_text(encoding="utf-8"), read):
+            head, _, keys = section.partition("\n\n| ")
+            parts.append(section if keys not in shown else f"{head} The keys are those of controller.toml.")
+            shown |= {keys} - {""}
+    return "\n\n".join([*parts, *ENVIRONMENT]).replace(f"| {NAME} |", "| name |")
 
 
 def sections(text: str, read: Read) -> Iterator[str]:

@@ -26,7 +26,7 @@ from trimtab_models.instances import (
 )
 from trimtab_models.solving.methods import FAMILIES, Method, method_named
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import NONE, code, codes, plain, source_link, table, without_article
+from trimtab_reference.markdown import NONE, code, codes, first_sentence, plain, source_link, table, without_article
 from trimtab_reference.source import Undocumented, file_of, texts_of
 
 EXAMPLES = ROOT / "examples" / "instances"
@@ -41,6 +41,8 @@ class Part:
     title: str
     at: tuple[str | int, ...]
     cls: type
+    in_full: bool = False
+    """Show the whole docstring of the class, not its first sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,7 @@ FORMATS = (
             Part(title="key_groups[]", at=("key_groups", 0), cls=snapshot.KeyGroup),
             Part(title="flows[]", at=("flows", 0), cls=snapshot.Flow),
             Part(title="budget", at=("budget",), cls=snapshot.Budget),
-            Part(title="options", at=("options",), cls=snapshot.Options),
+            Part(title="options", at=("options",), cls=snapshot.Options, in_full=True),
         ),
     ),
     Format(
@@ -86,8 +88,8 @@ FORMATS = (
         parts=(
             Part(title="the document", at=(), cls=scheduling.SchedulingInstance),
             Part(title="servers[]", at=("servers", 0), cls=scheduling.Server),
-            Part(title="servers[].g, affine", at=("servers", 0, "g"), cls=scheduling.AffineCost),
-            Part(title="servers[].g, table", at=("servers", 1, "g"), cls=scheduling.TableCost),
+            Part(title="servers[].g, affine", at=("servers", 0, "g"), cls=scheduling.AffineCost, in_full=True),
+            Part(title="servers[].g, table", at=("servers", 1, "g"), cls=scheduling.TableCost, in_full=True),
             Part(title="tasks[]", at=("tasks", 0), cls=scheduling.Task),
         ),
     ),
@@ -140,7 +142,8 @@ def _format(format_: Format) -> Iterator[str]:
     yield f"## {format_.title}"
     yield f"For {codes(format_.methods)}. Example: {source_link(format_.example)}. Reader: {source_link(reader)}."
     for part in format_.parts:
-        yield f"### {format_.title}: {part.title}\n\n{plain(part.cls.__doc__ or '')}"
+        text = part.cls.__doc__ or ""
+        yield f"### {format_.title}: {part.title}\n\n{plain(text) if part.in_full else first_sentence(text)}"
         yield table(("key", "type", "default", "meaning"), _rows(format_, document, part))
     shown: dict[str, str] = {}
     for keys, names in _results(format_.methods).items():

@@ -10,41 +10,34 @@ from trimtab_reference.source import Constant, Undocumented, numbers
 
 IS_LIMIT = re.compile(r"MAX_\w+|\w+_LIMIT(_M?S)?|(?!IDLE)\w+_PER_S|\w+_AT_ONCE")
 SECTIONS = (
-    ("Messages, keys and settings", "shared"),
+    ("Cluster", "shared"),
     ("Agent and Faust plug-in", "agent"),
     ("Controller and stream", "controller"),
 )
 SHOWN = {
     "shared": """
-        console_documents.MAX_PAGE copies.MAX_COPIES decode.MAX_NAME decode.MAX_MESSAGE_BYTES events.MAX_EVENT_BYTES
-        events.MAX_MOVES host_keys.MAX_KEYS intents.MAX_WORKERS intents.MAX_MOVES keys.MAX_TRUSTED keys.MAX_TRUST_FILE
-        metrics_port.MAX_CONNECTIONS metrics_port.CONNECTION_LIMIT_S names.MAX_PARTITIONS placement.MAX_OPERATORS
-        placement.MAX_WANTED_STANDBYS placement.MAX_MOVING placement_parts.MAX_KEY_GROUPS report.MAX_WORKERS
-        report.MAX_KEY_GROUPS report.MAX_REPORT_BYTES report.MAX_CORES rules.MAX_PATTERNS rules.MAX_RANGES
-        rules.MAX_PRIORITY rules.MAX_REASON snapshot.MAX_SNAPSHOT_BYTES snapshot.MAX_NODES""",
+        console_documents.MAX_PAGE decode.MAX_NAME events.MAX_MOVES intents.MAX_MOVES keys.MAX_TRUST_FILE
+        names.MAX_PARTITIONS placement.MAX_OPERATORS placement.MAX_WANTED_STANDBYS placement.MAX_MOVING
+        placement_parts.MAX_KEY_GROUPS report.MAX_WORKERS report.MAX_KEY_GROUPS rules.MAX_PATTERNS rules.MAX_RANGES
+        rules.MAX_REASON snapshot.MAX_NODES""",
     "agent": """
-        command_checks.FUTURE_LIMIT_S configuration.MAX_WORKERS configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S
-        credentials.TOKEN_LIMIT_S daemon.END_LIMIT_S ending.END_LIMIT_S kafka_link.DELIVERY_LIMIT_S
-        plugin_server.ARRIVALS_PER_S plugin_server.BYTES_PER_S plugin_server.HELLO_LIMIT_S
-        plugin_server.MAX_CONNECTIONS plugin_server.MAX_HELD_BYTES plugin_server.MAX_HELLO_BYTES
-        plugin_server.MAX_UNSENT_BYTES processes.MAX_LOG_BYTES thread.COMMIT_LIMIT_S""",
+        command_checks.FUTURE_LIMIT_S configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S ending.END_LIMIT_S
+        kafka_link.DELIVERY_LIMIT_S processes.MAX_LOG_BYTES""",
     "controller": """
-        alternatives.MAX_ALTERNATIVES assemble.MAX_APPS configuration.MAX_HOSTS configuration.MAX_MIGRATIONS
-        events.MAX_EVENTS hook.MAX_OUTPUT_BYTES inbox.ACKS_AT_ONCE inbox.ACKS_PER_S inbox.MAX_INTENTS kept.MAX_APPS
-        kept.MAX_UNRUN kept.NEW_AT_ONCE operator.WRITE_LIMIT_S outlet.MAX_HELD pipeline.MAX_BYTES_S
-        pipeline.MAX_REPORTS_S plan_times.MAX_EXPRESSIONS placing.MOST_AT_ONCE resources.MAX_WORKERS rounds.MAX_APPS
-        settings.MAX_APPS settings.MAX_FREEZES speeds.MAX_TYPES""",
+        alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS hook.MAX_OUTPUT_BYTES kept.MAX_APPS
+        outlet.MAX_HELD plan_times.MAX_EXPRESSIONS placing.MOST_AT_ONCE rounds.MAX_APPS settings.MAX_APPS
+        speeds.MAX_TYPES""",
 }
-"""Module and name of what a page for users lists; all others bound what only our own parts send each other."""
+"""Module and name of what a user may meet.  The failure model has the limits of senders."""
 
 
 def render() -> str:
     """The page."""
     parts = [
         "# Limits",
-        "Sizes, counts and times that are built in and that you may meet. [The failure model](../failure-model.md) "
-        "says what happens beyond them. Limits that you can set are in [configuration](configuration.md), each with "
-        "its range.",
+        "Built-in limits that you may meet. The [failure model](../failure-model.md"
+        "#a-sender-that-sends-too-much-does-not-hold-up-the-others) has those of senders, and "
+        "[configuration](configuration.md) those that you can set.",
     ]
     for title, folder in SECTIONS:
         parts += [f"## {title}", table(("limit", "value"), _rows(ROOT / folder, SHOWN[folder].split()))]

@@ -63,6 +63,11 @@ def first_paragraph(text: str) -> str:
     return plain(text).split("\n\n", 1)[0]
 
 
+def first_sentence(text: str) -> str:
+    """The first sentence of a docstring in one line."""
+    return re.split(r"(?<=[.;]) ", first_paragraph(text), maxsplit=1)[0].replace(";", ".")
+
+
 def amount(value: float, name: str = "") -> str:
     """A number with the unit that the end of its name states."""
     if name.endswith("BYTES_S") or (name.endswith("_PER_S") and "BYTES" in name):

@@ -25,7 +25,10 @@ def render() -> str:
             "## Methods of the controller",
             f"`[balance] method` in controller.toml is one of {codes(ControllerMethod)}.",
             "## Policies of trimtab simulate and trimtab compare",
-            table(("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES)),
+            f"{codes(name for name in POLICIES if name in FAMILIES)} are the methods above. In addition:",
+            table(
+                ("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES if name not in FAMILIES)
+            ),
             "## Where they are",
             table(("package", "what it is", "methods"), _packages()),
         )
@@ -38,8 +41,6 @@ def _method(name: str) -> tuple[str, str, str]:
 
 
 def _policy(name: str) -> str:
-    if name in FAMILIES:
-        return method_named(name).text
     policy = POLICIES[name]
     if isinstance(policy, partial):  # of a strategy
         (strategy,) = policy.args

@@ -80,7 +80,8 @@ def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str, str, str, str
     for metric in _metrics(registry):
         family = next(iter(metric.describe()))
         name = family.name + ("_total" if family.type == "counter" else "")
-        yield code(name), _sentence(family.documentation), family.type, codes(metric._labelnames), _alerts(name)
+        meaning = _sentence(family.documentation.removesuffix(".").removesuffix("; absent while unknown"))
+        yield code(name), meaning, family.type, codes(metric._labelnames), _alerts(name)
 
 
 def _metrics(registry: CollectorRegistry) -> Iterator[MetricWrapperBase]:

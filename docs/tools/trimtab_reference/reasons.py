@@ -1,15 +1,16 @@
 """docs/reference/reasons.md: why nothing is done, and what is wrong, each with its meaning and its runbook."""
 
 import re
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.inheritance import Flaw
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import code, first_paragraph, link, table
+from trimtab_reference.markdown import code, codes, first_paragraph, link, table
 from trimtab_reference.rules import RULES, Alert, alerts
-from trimtab_reference.source import Undocumented, texts_of
+from trimtab_reference.source import Undocumented
 
 RUNBOOKS = ROOT / "runbooks"
 README = RUNBOOKS / "README.md"
@@ -23,7 +24,6 @@ def render() -> str:
     concerns = [str(kind) for kind in ConcernKind]
     waiting = [reason for reason in reasons if reason not in calm]
     others = [name for name in told if name and name not in waiting and name not in concerns]
-    flaws = texts_of(Flaw)
     return "\n\n".join(
         (
             "# Reasons, concerns and alerts",
@@ -31,7 +31,8 @@ def render() -> str:
             "`trimtab_controller_decisions_total` and the label `kind` of `trimtab_controller_concern` have "
             "these names.",
             "## Reasons to do nothing that need nobody",
-            table(("reason", "ends"), ((code(name), calm[name]) for name in reasons if name in calm)),
+            f"{codes(name for name in reasons if name in calm)}: "
+            f"{link('runbooks', README)} has a table of when each ends.",
             "## Reasons to do nothing, with a runbook",
             "The job goes on with its last placement; only balancing waits.",
             table(("reason", "meaning"), map(_with_runbook, waiting)),
@@ -42,18 +43,22 @@ def render() -> str:
             table(("runbook", "meaning"), map(_with_runbook, others)),
             "## Alerts",
             f"The rules for Prometheus are in {link('trimtab.rules.yml', RULES)}; "
-            f"{link('monitor', MONITOR)} says how to load them.",
-            table(("alert", "severity", "after", "runbook"), map(_alert, alerts())),
-            "## Why the journal puts the controller on hold",
-            f"Runbook: {link('journal', RUNBOOKS / 'journal.md')}.",
-            table(("flaw", "found when"), ((code(flaw), flaws[flaw.name]) for flaw in Flaw)),
+            f"{link('monitor', MONITOR)} says how to load them. An alert has the name of its runbook: "
+            f"`TrimtabNoLeader` has {_with_runbook('no_leader')[0]}. That of `TrimtabNothingDecided` is in its label "
+            "`reason`.",
+            table(("severity", "after", "alerts"), _alerts()),
         )
     )
 
 
-def _alert(alert: Alert) -> tuple[str, str, str, str]:
-    named = "that of the label `reason`" if alert.runbook is None else _with_runbook(alert.runbook)[0]
-    return code(alert.name), alert.severity, alert.lasts or "at once", named
+def _alerts() -> Iterator[tuple[str, str, str]]:
+    """The alerts of each severity that wait equally long."""
+    for key, same in groupby(sorted(alerts(), key=_urgency), _urgency):
+        yield key[0], key[1] or "at once", codes(alert.name for alert in same)
+
+
+def _urgency(alert: Alert) -> tuple[str, str]:
+    return alert.severity, alert.lasts
 
 
 def _with_runbook(name: str) -> tuple[str, str]:

@@ -28,12 +28,12 @@ from trimtab_protocol.messages import (
 from trimtab_protocol.messages.codec import NAME, Columns, Member, Most, Range, Text, Wire, Written, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import amount, code, plain, source_link, table
+from trimtab_reference.markdown import amount, code, first_paragraph, first_sentence, link, plain, table
 from trimtab_reference.source import Undocumented, texts_of
 
 CLUSTER = "CLUSTER"
-IN_DEPTH = {"intents", "status", "events"}
-"""Topics that programs of users may read: what is nested in their messages is shown, too."""
+SHOWN = {"intents", "status", "events"}
+"""Topics that programs of users may read or write: the fields of their messages are shown."""
 MESSAGES: Mapping[str, tuple[type, ...]] = {
     "reports": (report.Report,),
     "snapshots": (snapshot.Snapshot,),
@@ -43,6 +43,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
     "handover": (handover.HandoverRecord,),
     "journal": (journal.EntryRecord, demand_history.DemandRecord),
     "intents": (
+        intents.Said,
         intents.Drain,
         intents.Pause,
         intents.Stop,
@@ -72,10 +73,7 @@ def render() -> str:
     parts = [
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
-        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. Fields are "
-        "listed by their keys. What has `?` may be absent or null. Only the status has it where it is its default. "
-        "Whole numbers and numbers are 0 or more where nothing else is said; names have letters, digits, `.`, `_` and "
-        "`-`, at most 200 characters. What is nested in messages is shown for intents, status and events.",
+        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know.",
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",
@@ -84,13 +82,20 @@ def render() -> str:
             map(_settings, settings.values()),
         ),
         "## Messages",
+        "Fields are shown for the topics that your programs may use: intents, status and events. The "
+        "[HTTP API](../guides/console.md#api) has the same values. "
+        "[Engine plug-ins](engine-plugins.md) has those that a plug-in reads or writes, and its frames to the agent. "
+        "A field with `?` may be absent or null. Numbers are 0 or more unless "
+        "stated otherwise. Names have letters, digits, `.`, `_` and `-`, at most 200 characters.",
     ]
     shown: list[type] = []
     for name in settings:
         parts.append(f"### {name}")
         for message in MESSAGES[name]:
-            parts += _message(message, shown, nested=name in IN_DEPTH)
-    parts += ["## Frames between plug-in and agent", "[Engine plug-ins](engine-plugins.md) has them."]
+            if name in SHOWN:
+                parts += _message(message, shown, in_full=name != "status")
+            else:
+                parts.append(f"{_linked(message)}: {first_paragraph(inspect.getdoc(message) or '')}")
     return "\n\n".join(parts)
 
 
@@ -111,30 +116,38 @@ def _settings(settings: TopicSettings) -> tuple[str, ...]:
     return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
 
 
-def _message(cls: type, shown: list[type], *, nested: bool) -> Iterator[str]:
-    """The fields of a message and, if `nested`, of what is nested in it; each class once on the page."""
-    waiting = [cls]
+def _linked(cls: type) -> str:
+    return link(code(cls.__name__), Path(inspect.getfile(cls)))
+
+
+def _message(cls: type, shown: list[type], *, in_full: bool) -> Iterator[str]:
+    """The fields of a message, and what is nested in it: `in_full` with its fields; each class once on the page."""
+    waiting, nested = [cls], list[type]()
     while waiting:
         each = waiting.pop(0)
-        if each in shown:
-            if each is cls:
-                yield f"`{each.__name__}`: see above."
-            continue
-        shown.append(each)
-        yield from _class(each)
-        waiting += _nested(each) if nested else []
+        if each not in shown:
+            if each is cls or in_full:
+                yield from _class(each, [base for base in each.__mro__[1:] if base in shown])
+            else:
+                nested.append(each)
+            shown.append(each)
+            waiting += _nested(each)
+    if nested:
+        yield table(("nested", "what it is"), ((_linked(each), first_sentence(each.__doc__ or "")) for each in nested))
 
 
-def _class(cls: type) -> Iterator[str]:
-    path = Path(inspect.getfile(cls))
+def _class(cls: type, bases: Sequence[type]) -> Iterator[str]:
+    """A message, without the fields of the `bases`, which stand above it."""
     yield f"#### {cls.__name__}"
-    yield f"{plain(inspect.getdoc(cls) or '')} In {source_link(path)}."
+    yield plain(inspect.getdoc(cls) or "")
     texts = texts_of(cls)
     if issubclass(cls, enum.Enum):
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
-    lines = [_field(member, texts.get(member.name, "")) for member in members(cast(Any, cls))]
-    yield "\n".join(["```", *lines, "```"])
+    known = {member.name for base in bases for member in members(cast(Any, base))}
+    own = [member for member in members(cast(Any, cls)) if member.name not in known]
+    if own:
+        yield "\n".join(["```", *(_field(member, texts.get(member.name, "")) for member in own), "```"])
 
 
 def _field(member: Member, text: str) -> str:

@@ -38,7 +38,7 @@ class AffineCost:
     b: float
     """What each remote task adds to the cost of all."""
     cap: float | None = None
-    """So many remote tasks slow each other down at most; null: any number."""
+    """At most this many remote tasks slow each other down; null: any number."""
 
     def __post_init__(self) -> None:
         if not _is_number(self.a):
@@ -125,7 +125,7 @@ class SchedulingInstance:
     tasks: tuple[Task, ...]
     """What is to be done."""
     wait: float = DEFAULT_WAIT
-    """How long `delay` holds an idle core back from remote tasks; `dyndl-on` at least so long."""
+    """How long `delay` holds an idle core back from remote tasks; `dyndl-on` at least as long."""
 
     def __post_init__(self) -> None:
         check_distinct(".servers", (server.id for server in self.servers))

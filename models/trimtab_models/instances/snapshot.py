@@ -139,9 +139,9 @@ class Options:
     max_partition_load: float = 25.0
     """The largest load of key groups that are moved together, at first (maxPL)."""
     partition_step: float = 5.0
-    """By so much that load is lowered after an attempt that failed (stepPL)."""
+    """How much that load is lowered after an attempt that failed (stepPL)."""
     score_factor: float = 1.5
-    """A flow is heavy when its rate is so many times the average of its sender's flows, or more (sF)."""
+    """A flow is heavy when its rate is at least this many times the average of its sender's flows (sF)."""
     serialise_cost: float = 0.0
     """Load at the sending end of a flow between two nodes."""
     deserialise_cost: float = 0.0

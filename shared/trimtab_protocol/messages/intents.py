@@ -150,7 +150,7 @@ class ForgetWorker(Said):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale(Said):
-    """The app should have so many workers, whatever its demand is."""
+    """The app should have this many workers, whatever its demand is."""
 
     app: Annotated[AppId, Key("scale_app")]
     workers: Annotated[int, Range(1, MAX_WORKERS)]

@@ -91,8 +91,8 @@ class AppStatus:
     groups that stay within a worker, `local_sends` = that skipped the broker in the last window; `missing_standbys` =
     key groups with fewer standbys than the app asks for; `fixed` = workers that take no part in plans;
     `stale_key_groups` = key groups whose load the last window did not measure, `unknown_load` = their share of the
-    app's load; `size` None: the controller does not judge it; `capacity` = how much more fits; `mode` = what becomes of
-    its plans: dry-run, approve or act; `remote_costs` = what tuples between workers cost; `restart` = how far its
+    app's load; `size` None: the controller does not judge it; `capacity` = how much more fits; `mode` of its
+    plans: dry-run, approve or act; `remote_costs` = what tuples between workers cost; `restart` = how far its
     rolling restart is; `disruption` = for how long its key groups have paused; `forecast` None: nothing is forecast.
 
     N-1: after the loss of the workers `n_minus_1_lost` (all of one host), `n_minus_1_worker` has the highest load that

@@ -15,7 +15,7 @@ MAX_REVOKED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureStatus:
-    """What becomes of reports and acks that their host has not signed: `checking` = warn (used) or enforce (dropped).
+    """How reports and acks that their host has not signed are treated: `checking` = warn (used) or enforce (dropped).
 
     `enrolled` = hosts that have a key.  `unsigned` = reports and acks that were used without a good signature, by
     `topic.fault`.  `doubted` = hosts in whose name such reports came in the last window, used or not, and the fault.

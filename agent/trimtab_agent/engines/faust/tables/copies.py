@@ -37,7 +37,7 @@ READ_AT_ONCE = 50
 ENDS_LIMIT_S = 10.0
 """How long the broker may take to say where changelogs end."""
 MAX_AGE_S = 12 * 3600.0
-"""Databases not written for so long count as none; one that lacks records is deleted before it becomes a standby."""
+"""A database older than this counts as none; one that lacks records is deleted before it becomes a standby."""
 OF_ANOTHER_LOG = "%s is of an older changelog with the same name: it is deleted and restored from the one there is now"
 BEHIND = (
     "%s lacks records that its changelog has no more, which may have closed windows that it has: it is deleted and "
