@@ -1,6 +1,6 @@
 """The table of collocation: generated real jobs 1-3 of the paper, compared with the paper and with our targets.
 
-    python benchmarks/albic/table.py [--rounds] [--seeds N] [--only PART] [--long]
+    python -m benchmarks.albic.table [--rounds] [--seeds N] [--only PART] [--long]
 
 PART is job2, job3, job1, baselines, noise or speed. The jobs have the paper's shapes and our numbers
 (`trimtab_models/workloads/jobs.py`): 20 nodes, mean load 50 %, half of it communication in jobs 2 and 3, loads that
@@ -23,7 +23,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools before anything is timed)
-from trimtab_models.albic import CollocationProblem, Params, potc, solve
+from benchmarks.albic.two_choices import two_choices
+from trimtab_models.albic import CollocationProblem, Params, solve
 from trimtab_models.balance import Effort
 from trimtab_models.balance import Params as BalanceParams
 from trimtab_models.balance.problem import Ints
@@ -162,7 +163,7 @@ def job1(args: argparse.Namespace) -> None:
         ours = f"max {largest:.2f}, mean {mean:.2f}"
         Line(workload=f"real job 1, {name}", paper=paper, target=target, ours=ours, reached=reached).show()
     figures = [
-        potc(moment.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance
+        two_choices(moment.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance
         for moment in generated_job(real_job_1(), rounds=10, seed=0, budget=Budget())
     ]
     ours = f"max {max(figures):.2f}, mean {np.mean(figures):.2f} of 10"

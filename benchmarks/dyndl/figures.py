@@ -1,6 +1,6 @@
 """Compares the figures of the DynDL paper (Applied Sciences 8(11), 2018, 2216, section 6.1.2) with ours.
 
-    python benchmarks/dyndl/figures.py [--seeds N] [--all]
+    python -m benchmarks.dyndl.figures [--seeds N] [--all]
 
 Each line is one experiment and scheduler: makespan by the model's formula as mean and p10 .. p90 over the seeds, the
 share of local tasks, the mean ratio to the proven lower bound, and the paper's figure if its text states one (the
@@ -16,22 +16,19 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.dyndl.exact import solve_exact
+from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.reconstructions import solve_bar, solve_hta, solve_ltfpa
 from trimtab_models.dyndl import (
-    Experiment,
     OnlineParams,
     Problem,
     ScheduleResult,
     Waiting,
-    generate,
     problem_of,
-    solve_bar,
-    solve_hta,
     solve_list,
-    solve_ltfpa,
     solve_offline,
     solve_online,
 )
-from trimtab_models.dyndl.exact import solve_exact
 from trimtab_models.instances import AffineCost, SchedulingInstance, Server, Task
 from trimtab_models.solving import Infeasible, Never
 

@@ -1,6 +1,6 @@
 """Measures the time of DynDL, from the instance in memory to the assignment as JSON text.
 
-    python benchmarks/dyndl/speed.py [--runs N]
+    python -m benchmarks.dyndl.speed [--runs N]
 
 Instances: the generator of the paper's experiments with beta 1,000, alpha 0, theta 1. `solve` goes from the parsed
 instance to the JSON text of the plan with bound and ratio; `read` goes from JSON text to instance.  CPU is the CPU time
@@ -20,8 +20,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from benchmarks.dyndl.generate import Experiment, generate
 from trimtab_models.dyndl import (
-    Experiment,
     GivenProblem,
     Problem,
     ScheduleResult,
@@ -30,7 +30,6 @@ from trimtab_models.dyndl import (
     Waiting,
     WaitingPolicy,
     encode_schedule,
-    generate,
     problem_of,
     solve_given,
     solve_offline,

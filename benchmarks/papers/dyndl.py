@@ -8,17 +8,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.dyndl.figures import ONLINE, SOLVERS, solved, table_2
+from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.dyndl import (
-    Experiment,
-    OnlineParams,
-    Waiting,
-    encode_schedule,
-    generate,
-    problem_of,
-    solve_offline,
-    solve_online,
-)
+from trimtab_models.dyndl import OnlineParams, Waiting, encode_schedule, problem_of, solve_offline, solve_online
 
 SEEDS = 10
 RUNS = 3

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.albic.two_choices import two_choices
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.albic import CollocationProblem, potc
+from trimtab_models.albic import CollocationProblem
 from trimtab_models.balance import BalanceResult, Problem, evaluate, solve, solve_flux
 from trimtab_models.balance.problem import Ints
 from trimtab_models.instances import Budget
@@ -153,7 +154,7 @@ def real_job_1() -> Iterator[Row]:
         baseline=f"Flux: most {flux.after.max:.2f}, median {flux.after.p50:.2f}",
     )  # fmt: skip
     moments = generated("real-job-1", size, rounds=10, seed=0, budget=budget)
-    figures = [potc(each.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance for each in moments]
+    figures = [two_choices(each.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance for each in moments]
     yield Row(
         figure="Fig. 7", what=f"load distance of PoTC, merging takes {MERGE_SHARE:.0%} of the load (ours)",
         paper="not consistently good", ours=f"most {max(figures):.2f}", baseline=f"MILP: most {milp.after.max:.2f}",

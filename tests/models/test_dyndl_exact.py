@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import (
-    Experiment,
-    Problem,
-    RemoteCosts,
-    ScheduleResult,
-    generate,
-    problem_of,
-    solve_offline,
-)
-from trimtab_models.dyndl.exact import ExactParams, options, solve_exact
+from benchmarks.dyndl.exact import ExactParams, options, solve_exact
+from benchmarks.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl import Problem, RemoteCosts, ScheduleResult, problem_of, solve_offline
 from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, Status
 

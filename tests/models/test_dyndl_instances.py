@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trimtab_models.dyndl import Experiment, RemoteCosts, generate
+from benchmarks.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl import RemoteCosts
 from trimtab_models.instances import (
     AffineCost,
     BadInstance,

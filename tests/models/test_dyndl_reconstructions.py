@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, evaluate, generate, problem_of
+from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
+from trimtab_models.dyndl import Problem, RemoteCosts, ScheduleResult, evaluate, problem_of
 from trimtab_models.dyndl.online import Start
-from trimtab_models.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
 from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never
 

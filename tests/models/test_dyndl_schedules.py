@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.dyndl.generate import Experiment, generate
 from trimtab_controller.cli import main
 from trimtab_models.dyndl import (
-    Experiment,
     OnlineParams,
     Problem,
     RemoteCosts,
@@ -18,7 +18,6 @@ from trimtab_models.dyndl import (
     Wait,
     Waiting,
     WaitingPolicy,
-    generate,
     local,
     plan_local,
     problem_of,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, generate, problem_of, solve_offline
+from benchmarks.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl import Problem, RemoteCosts, ScheduleResult, problem_of, solve_offline
 from trimtab_models.dyndl.sizes import (
     SizedParams,
     SizedProblem,

@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys import (
     UNPLACED,
     Budget,
     Problem,
     evaluate,
-    fewest_key_groups,
     is_allowed,
     is_new,
     kept_standbys,
     ledger,
     losses,
-    rack_aware_standbys,
     solve,
 )
 

@@ -1,15 +1,13 @@
-"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines.
+"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA as a baseline.
 
 The controller calls `solve`, `solve_on_hosts`, `problem_of` and `fit_costs`; `trimtab solve` and `trimtab simulate`
-also call COLA.  Library only, not called by the running controller or by a command: `scaling`, `history` and `potc`.
+also call COLA.  Library only, not called by the running controller or by a command: `scaling`.
 """
 
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import encode_albic, warnings_of
 from trimtab_models.albic.fit import Cost, CostFit, Samples, Unknown, fit_costs
-from trimtab_models.albic.history import RateHistory
 from trimtab_models.albic.hosts import solve_on_hosts
-from trimtab_models.albic.potc import PotcFigure, potc
 from trimtab_models.albic.problem import CollocationProblem, load_index, problem_of
 from trimtab_models.albic.result import AlbicResult
 from trimtab_models.albic.scaling import (
@@ -32,9 +30,7 @@ __all__ = [
     "Direction",
     "Pairs",
     "Params",
-    "PotcFigure",
     "Potential",
-    "RateHistory",
     "Reason",
     "Samples",
     "Scaling",
@@ -45,7 +41,6 @@ __all__ = [
     "encode_albic",
     "fit_costs",
     "load_index",
-    "potc",
     "potential",
     "problem_of",
     "scored_among",

@@ -3,7 +3,6 @@
 The running controller calls it (`trimtab_controller.decider.standbys.choice`).
 """
 
-from trimtab_models.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys.construct import kept_standbys
 from trimtab_models.standbys.evaluate import Losses, Score, evaluate, is_allowed, is_new, losses
 from trimtab_models.standbys.problem import HOST, UNPLACED, Budget, Problem
@@ -20,12 +19,10 @@ __all__ = [
     "Score",
     "StandbyResult",
     "evaluate",
-    "fewest_key_groups",
     "is_allowed",
     "is_new",
     "kept_standbys",
     "losses",
-    "rack_aware_standbys",
     "rated",
     "solve",
 ]

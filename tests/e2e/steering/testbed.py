@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.dyndl.reconstructions import solve_hta
 from tests.e2e.steering.app_names import SLOW_RECOVERY, Feature
 from tests.e2e.steering.cluster import Cluster, Move, until, worker
 from tests.e2e.steering.copies import REPORTED_LIMIT_S, copies
@@ -44,7 +45,6 @@ from trimtab_models.dyndl import (
     Start,
     Waiting,
     WaitingPolicy,
-    solve_hta,
     solve_list,
     solve_offline,
     solve_online,

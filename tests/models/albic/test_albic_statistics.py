@@ -1,39 +1,12 @@
-"""What ALBIC learns from statistics: smoothed rates, and the cost of a remote tuple."""
+"""What ALBIC learns from statistics: the cost of a remote tuple."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from trimtab_models.albic import Cost, RateHistory, Samples, Unknown, fit_costs
+from trimtab_models.albic import Cost, Samples, Unknown, fit_costs
 from trimtab_models.albic.fit import student_quantile
-
-AB, AC = ("a", "b"), ("a", "c")
-
-
-def test_rates_are_believed_after_three_periods():
-    history = RateHistory().after({AB: 8.0}).after({AB: 8.0})
-    assert history.rates() is None
-    assert history.after({AB: 8.0}).rates() == {AB: 8}
-
-
-def test_rates_are_smoothed_and_a_missing_pair_sent_nothing():
-    history = RateHistory(weight=0.5).after({AB: 8.0}).after({AC: 8.0}).after({AB: 8.0, AC: 0.0})
-    assert history.rates() == {AB: 6, AC: 2}
-
-
-def test_a_pair_that_stays_silent_is_forgotten():
-    history = RateHistory(weight=0.5).after({AB: 8.0})
-    for _ in range(12):
-        history = history.after({AC: 1.0})
-    assert history.rates() == {AC: pytest.approx(1, rel=1e-3)}
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.1])
-def test_a_weight_that_would_never_or_over_learn_is_refused(weight):
-    with pytest.raises(ValueError, match="weight"):
-        RateHistory(weight=weight)
-
 
 SENDING, RECEIVING, WORK = 20e-6, 30e-6, 200e-6
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from trimtab_models.albic import potc, solve_cola
+from benchmarks.albic.two_choices import two_choices
+from trimtab_models.albic import solve_cola
 from trimtab_models.solving import Infeasible, Never, Status
 
 
@@ -64,14 +65,14 @@ def test_cola_has_nothing_to_do_without_key_groups(cluster):
 
 def test_two_choices_balance_many_key_groups_well(cluster):
     balance = cluster([0] * 200, 1, [], nodes=4).balance
-    figure = potc(balance, merge_share=0.0, seed=0)
+    figure = two_choices(balance, merge_share=0.0, seed=0)
     assert figure.load_distance < 0.5
     assert figure.node_loads.sum() == pytest.approx(200)
 
 
 def test_merging_is_load_that_two_choices_do_not_balance(cluster):
     balance = cluster([0] * 200, 1, [], nodes=4, cost_bytes=[100.0] + [1.0] * 199).balance
-    figure = potc(balance, merge_share=0.2, seed=0)
+    figure = two_choices(balance, merge_share=0.2, seed=0)
     assert figure.merging == pytest.approx(40)
     assert figure.node_loads.sum() == pytest.approx(240)
     assert figure.load_distance > 5  # the heavy state is merged on one node

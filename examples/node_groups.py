@@ -4,7 +4,7 @@ Nothing moves between groups, so they can be solved in parallel, and the joined 
 difference between the groups' means.  To keep it small, nodes are distributed in order of their surplus load, one row
 of nodes after the other, the largest of a row to the group with the least total so far.
 
-For users of the library: no command of Trimtab divides a problem.  `examples/spark_solves.py` shows the use.
+No command of Trimtab divides a problem.  `spark_solves.py` shows the use.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from node_groups import deal, join
 from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
-from trimtab_models.balance.groups import deal, join
 from trimtab_models.solving import Never
 
 SHORT = Params(effort=Effort(steps=200), polish=Effort(steps=0))
