@@ -32,23 +32,26 @@ from trimtab_models.instances import Budget
 from trimtab_models.simulation import (
     EXACT,
     THOROUGH,
+    DriftingJob,
     Perception,
     Policy,
-    Round,
     Run,
+    SimulatedRound,
     generated_job,
     policy_named,
+    real_job_1,
+    real_job_2,
+    real_job_3,
     simulate,
 )
 from trimtab_models.solving import Infeasible, Stop
-from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
 
 ALBIC = policy_named("albic", THOROUGH)
 MERGE_SHARE = 0.1  # of the load, for merging states under PoTC; our value, the paper gives none
 
 
 def played(
-    job: Job, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
+    job: DriftingJob, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
 ) -> Run:
     """`rounds` rounds of `policy` with `moves` moves each, timed in CPU seconds of this process."""
     moments = generated_job(job, rounds=rounds, seed=seed, budget=Budget(max_migrations=moves))
@@ -86,7 +89,7 @@ class Line:
         )
 
 
-def show_rounds(rounds: Sequence[Round]) -> None:
+def show_rounds(rounds: Sequence[SimulatedRound]) -> None:
     """One line per round."""
     print("  round  obtained %  collocation %  load distance before/after  load index  moves")
     for each in rounds:
@@ -96,14 +99,16 @@ def show_rounds(rounds: Sequence[Round]) -> None:
         )
 
 
-def converged_moves(rounds: Sequence[Round]) -> float:
+def converged_moves(rounds: Sequence[SimulatedRound]) -> float:
     """Mean moves per round after convergence."""
     gaining = [later.number for before, later in pairwise(rounds) if later.obtained > before.obtained + 0.005]
     rest = [each.migrations for each in rounds if each.number > max(gaining, default=0)]
     return float(np.mean(rest)) if rest else np.nan
 
 
-def collocating(name: str, job: Job, paper: tuple[str, str, str], index: float, args: argparse.Namespace) -> None:
+def collocating(
+    name: str, job: DriftingJob, paper: tuple[str, str, str], index: float, args: argparse.Namespace
+) -> None:
     """Jobs 2 and 3 with many pairs per round."""
     runs = []
     for seed in range(args.seeds):
@@ -186,7 +191,7 @@ def baselines(args: argparse.Namespace) -> None:
 
 def noise(args: argparse.Namespace) -> None:
     """5 % load noise on one operator whose true loads drift slowly; 10 moves a round."""
-    job = Job(
+    job = DriftingJob(
         nodes=20, key_groups=200, operators=("count",), edges=(), skew=0.3, drift=0.05, memory=0.95, communication=0.0
     )
     quick = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))

@@ -14,8 +14,8 @@ from trimtab_models.balance.problem import Ints
 from trimtab_models.instances import Budget
 from trimtab_models.simulation import (
     Policy,
-    Round,
     Run,
+    SimulatedRound,
     Size,
     generated,
     policy_named,
@@ -52,7 +52,7 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
     yield Missing(figure="Fig. 1, 6", what="illustrations", why="no figures")
 
 
-def play(policy: str, workload: str, size: Size, rounds: int, budget: Budget) -> tuple[Round, ...]:
+def play(policy: str, workload: str, size: Size, rounds: int, budget: Budget) -> tuple[SimulatedRound, ...]:
     """The rounds of a policy."""
     run = simulate(generated(workload, size, rounds=rounds, seed=0, budget=budget), policy_named(policy), seed=0)
     assert isinstance(run, Run)
@@ -200,7 +200,7 @@ def compared(figure: str, size: Size, name: str) -> Row:
 # --- 5.4 --------------------------------------------------------------------------------------------------------------
 
 
-def gaining(rounds: tuple[Round, ...]) -> int:
+def gaining(rounds: tuple[SimulatedRound, ...]) -> int:
     """The first round with 95 % of the collocation of the last one."""
     return next(each.number for each in rounds if each.collocation >= 0.95 * rounds[-1].collocation)
 

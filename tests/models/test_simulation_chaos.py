@@ -17,8 +17,8 @@ from trimtab_models.instances import Budget, decode_snapshot, encode_snapshot, p
 from trimtab_models.instances.snapshot import BalanceInstance, Flow, KeyGroup, Node, Options
 from trimtab_models.simulation import (
     POLICIES,
-    Change,
     ChangeKind,
+    NodeChange,
     Perception,
     Run,
     Size,
@@ -190,7 +190,7 @@ def instance_of(moment):
 
 
 def test_a_recorded_workload_is_replayed_as_it_was_generated():
-    size, changes = Size(nodes=5, key_groups=40), (Change(round=3, kind=ChangeKind.LOSE, count=1),)
+    size, changes = Size(nodes=5, key_groups=40), (NodeChange(round=3, kind=ChangeKind.LOSE, count=1),)
     moments = list(generated("real-job-2", size, rounds=6, seed=4, budget=Budget(max_migrations=5)))
     snapshots = [decode_snapshot(encode_snapshot(instance_of(moment))) for moment in moments]
     direct, replayed = (

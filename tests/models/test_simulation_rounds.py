@@ -11,9 +11,9 @@ from trimtab_models.instances import BalanceInstance, Budget, Flow, KeyGroup, No
 from trimtab_models.simulation import (
     POLICIES,
     WORKLOADS,
-    Change,
     ChangeKind,
     InvalidSize,
+    NodeChange,
     Perception,
     Run,
     Size,
@@ -33,7 +33,7 @@ JOIN, MARK, LOSE = ChangeKind.JOIN, ChangeKind.MARK, ChangeKind.LOSE
 
 
 def change(kind, number=2, count=1):
-    return Change(round=number, kind=kind, count=count)
+    return NodeChange(round=number, kind=kind, count=count)
 
 
 def play(policy="flux", workload="drift", rounds=4, size=SMALL, seed=1, budget=FOUR_MOVES, **options):

@@ -24,7 +24,7 @@ def render() -> str:
             table(("method", "what it does", "instance"), map(_method, FAMILIES)),
             "## Methods of the controller",
             f"`[balance] method` in controller.toml is one of {codes(ControllerMethod)}.",
-            "## Policies of trimtab simulate and trimtab compare",
+            "## Policies of trimtab simulate",
             table(("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES)),
             "## Where they are",
             table(("package", "what it is", "methods"), _packages()),

@@ -6,8 +6,17 @@ from trimtab_models.albic import Params, Strategy, solve
 from trimtab_models.balance import Effort
 from trimtab_models.balance import Params as BalanceParams
 from trimtab_models.instances import Budget
-from trimtab_models.simulation import EXACT, Perception, generated_job, policy_named, simulate
-from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
+from trimtab_models.simulation import (
+    EXACT,
+    DriftingJob,
+    Perception,
+    generated_job,
+    policy_named,
+    real_job_1,
+    real_job_2,
+    real_job_3,
+    simulate,
+)
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))
 
@@ -60,7 +69,7 @@ def test_section_5_4_cola_moves_almost_everything_where_albic_keeps_to_its_budge
 
 
 def test_smoothing_and_a_dead_band_cut_migrations_under_noise():
-    job = Job(
+    job = DriftingJob(
         nodes=10, key_groups=100, operators=("count",), edges=(), skew=0.3, drift=0.05, memory=0.95, communication=0.0
     )
     restless = rounds_of(job, albic(band=0.0), 20, perception=Perception(noise=0.05))[8:]

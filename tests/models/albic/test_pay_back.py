@@ -8,8 +8,7 @@ import pytest
 from trimtab_models.albic import problem_of, solve
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, repaid_charge
 from trimtab_models.instances import BalanceInstance, Budget, Flow, KeyGroup, Node, Options
-from trimtab_models.simulation import policy_named, simulate
-from trimtab_models.simulation.recorded import recorded
+from trimtab_models.simulation import policy_named, recorded, simulate
 from trimtab_models.solving import Never
 
 
