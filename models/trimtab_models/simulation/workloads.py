@@ -30,6 +30,12 @@ from trimtab_models.instances import BalanceInstance, Budget
 from trimtab_models.simulation.moments import Moment
 
 NODE_LOAD = 50.0  # percent, mean of the nodes at the start
+SPREAD = 0.2  # of key-group loads around equal ones
+CHANGED = 0.2  # of the nodes
+FEWEST = 0.3  # least share of a changed node's key groups that change
+LEAST = 0.02  # least share of its load that a key group keeps
+MOST_FLOWS = 5_000_000
+STATE_BYTES, STATE_SKEW = 2**20, 1.0  # median, and standard deviation of the logarithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,12 +220,6 @@ def problem_at(job: DriftingJob, period: StatisticsPeriod, placement: Ints) -> C
     return replace(problem, balance=replace(unloaded, load=loads))
 
 
-SPREAD = 0.2
-CHANGED = 0.2  # of the nodes
-FEWEST = 0.3  # least share of a changed node's key groups that change
-LEAST = 0.02  # least share of its load that a key group keeps
-
-
 def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int) -> Problem:
     """The balance problem without budgets, after node loads have changed by `change_percent`."""
     random = np.random.default_rng(seed)
@@ -245,10 +245,6 @@ def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int
         usage=np.zeros((0, key_groups)),
         limit=np.zeros((0, nodes)),
     )
-
-
-MOST_FLOWS = 5_000_000
-STATE_BYTES, STATE_SKEW = 2**20, 1.0  # median, and standard deviation of the logarithm
 
 
 class InvalidSize(ValueError):
