@@ -34,7 +34,7 @@ from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
-from trimtab_agent.engines.faust.local.settings import LocalSettings
+from trimtab_agent.engines.faust.local.hop import LocalSettings
 from trimtab_agent.engines.faust.safety import store_guard as guarded
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.side_services import SideServices

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trimtab_agent.engines.faust.local.gate import Gate, State
-from trimtab_agent.engines.faust.local.hop import LocalHop
-from trimtab_agent.engines.faust.local.route import Route
+from trimtab_agent.engines.faust.local.hop import LocalHop, Route
 
 LATE_S = 4.0
 

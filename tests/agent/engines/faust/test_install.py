@@ -13,8 +13,7 @@ from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import Link
 from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables
 from trimtab_agent.engines.faust.measure import Collector
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.signing.keys import SigningKey, write_trust

@@ -44,8 +44,7 @@ from faust.streams import current_event
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.damaged import DAMAGED, UNREADABLE, found_by, mark, replace_damaged
-from trimtab_agent.engines.faust.safety.ending import break_off
-from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
+from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, break_off
 from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
 from trimtab_agent.engines.faust.safety.troubles import Repeated, Tell, Trouble
 

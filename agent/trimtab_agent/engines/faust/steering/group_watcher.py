@@ -12,12 +12,10 @@ from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
 from trimtab_agent.engines.faust.safety.open_files import TooFewFiles, files_doubt, open_files_limit
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, set_back, tell_of_reset
-from trimtab_agent.engines.faust.steering.parts import Parts
-from trimtab_agent.engines.faust.steering.waiting import wait_until
+from trimtab_agent.engines.faust.steering.lost_offsets import Again, OwnCommits, done_again, set_back, tell_of_reset
+from trimtab_agent.engines.faust.steering.parts import Parts, wait_until
 from trimtab_agent.engines.faust.tables import other_logs
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
-from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
 from trimtab_agent.engines.outcomes import Refused

@@ -1,5 +1,7 @@
-"""Parts of one steered worker, shared by command executor, hand-over receiver and group watcher."""
+"""What command executor, hand-over receiver and group watcher of one steered worker share: its parts, and a wait."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,9 @@ from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandov
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
 from trimtab_agent.engines.faust.tables.standbys import Standbys
+from trimtab_agent.engines.faust.waiting import until
+
+POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +33,8 @@ class Parts:
     pending: PendingHandovers
     side: SideServices
     settings: SteeringSettings
+
+
+async def wait_until(app: Any, done: Callable[[], bool], limit_s: float) -> bool:
+    """Wait until `done()`; returns False after `limit_s`, or when the app is about to stop."""
+    return await until(done, time.monotonic() + limit_s, lambda: app.should_stop, poll_s=POLL_S)

@@ -23,7 +23,7 @@ from rocksdict import AccessType, Options, Rdict
 from trimtab_agent.engines.faust.group.operators import Operator
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.own_threads import in_own_thread
+from trimtab_agent.engines.faust.waiting import in_own_thread
 from trimtab_protocol.messages.copies import Copy, largest
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.local.circles import Circles
 from trimtab_agent.engines.faust.local.gate import Gate, State
+from trimtab_agent.engines.faust.local.hop import Circles
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ from faust.types.tuples import ConsumerMessage
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.local.consumer import LocalConsumer, LocalTransport
 from trimtab_agent.engines.faust.local.gate import Gate, State
-from trimtab_agent.engines.faust.local.hop import LocalHop
+from trimtab_agent.engines.faust.local.hop import LocalHop, LocalSettings
 from trimtab_agent.engines.faust.local.message import DirectMessage
-from trimtab_agent.engines.faust.local.settings import LocalSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 
 TARGET, OTHER = TP("regrouped", 1), TP("regrouped", 2)

@@ -9,11 +9,10 @@ import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust import install
-from trimtab_agent.engines.faust.local.consumer import LocalTransport
+from trimtab_agent.engines.faust.local.consumer import LocalSensor, LocalTransport
 from trimtab_agent.engines.faust.local.gate import Gate, State
-from trimtab_agent.engines.faust.local.sensor import LocalSensor
 from trimtab_agent.engines.faust.measure import KeyGroupSensor
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 
 
 @pytest.fixture(autouse=True)

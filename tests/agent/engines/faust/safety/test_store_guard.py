@@ -20,8 +20,7 @@ from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 
 SOURCE = TP("events", 0)
 
@@ -29,7 +28,7 @@ SOURCE = TP("events", 0)
 @pytest.fixture(autouse=True)
 def stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that would end is that of the tests."""
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
 
 
 class FullDisk:

@@ -13,15 +13,13 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.handover.handover import Denied, Given
-from trimtab_agent.engines.faust.handover.records import given_back, took
+from trimtab_agent.engines.faust.handover.handover import Denied, Given, given_back, refused_for, took
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.parts import Parts
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
-from trimtab_agent.engines.faust.steering.refusals import refused_for
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
 from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Released, Took
