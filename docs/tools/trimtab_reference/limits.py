@@ -24,7 +24,7 @@ SHOWN = {
         rules.MAX_PRIORITY rules.MAX_REASON snapshot.MAX_SNAPSHOT_BYTES snapshot.MAX_NODES""",
     "agent": """
         command_checks.FUTURE_LIMIT_S configuration.MAX_WORKERS configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S
-        credentials.TOKEN_LIMIT_S daemon.END_LIMIT_S ending.END_LIMIT_S kafka_link.DELIVERY_LIMIT_S
+        credentials.TOKEN_LIMIT_S daemon.END_LIMIT_S fence.END_LIMIT_S kafka_link.DELIVERY_LIMIT_S
         plugin_server.ARRIVALS_PER_S plugin_server.BYTES_PER_S plugin_server.HELLO_LIMIT_S
         plugin_server.MAX_CONNECTIONS plugin_server.MAX_HELD_BYTES plugin_server.MAX_HELLO_BYTES
         plugin_server.MAX_UNSENT_BYTES processes.MAX_LOG_BYTES thread.COMMIT_LIMIT_S""",
