@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from node_groups import deal, join
-from trimtab_models.balance import BalanceResult, Params, Problem, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, solve
 from trimtab_models.balance.params import DEFAULT_PARAMS
 from trimtab_models.balance.problem import Ints
 from trimtab_models.solving import Deadline, Infeasible, Never
@@ -22,9 +22,9 @@ from trimtab_models.solving import Deadline, Infeasible, Never
 class Task:
     """One problem. `time_limit_s` begins when a worker takes it up; None: search until `params` end it."""
 
-    problem: Problem
+    problem: BalanceProblem
     seed: int = 0
-    params: Params = DEFAULT_PARAMS
+    params: BalanceParams = DEFAULT_PARAMS
     time_limit_s: float | None = None
 
 

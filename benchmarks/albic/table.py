@@ -24,11 +24,10 @@ import numpy as np
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools before anything is timed)
 from benchmarks.albic.two_choices import two_choices
-from trimtab_models.albic import CollocationProblem, Params, solve
-from trimtab_models.balance import Effort
-from trimtab_models.balance import Params as BalanceParams
+from trimtab_models.albic import AlbicParams, CollocationProblem, solve
+from trimtab_models.balance import BalanceParams, Effort
 from trimtab_models.balance.problem import Ints
-from trimtab_models.instances import Budget
+from trimtab_models.instances import MigrationBudget
 from trimtab_models.simulation import (
     EXACT,
     THOROUGH,
@@ -44,7 +43,7 @@ from trimtab_models.simulation import (
     real_job_3,
     simulate,
 )
-from trimtab_models.solving import Infeasible, Stop
+from trimtab_models.solving import Infeasible, StopRule
 
 ALBIC = policy_named("albic", THOROUGH)
 MERGE_SHARE = 0.1  # of the load, for merging states under PoTC; our value, the paper gives none
@@ -54,7 +53,7 @@ def played(
     job: DriftingJob, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
 ) -> Run:
     """`rounds` rounds of `policy` with `moves` moves each, timed in CPU seconds of this process."""
-    moments = generated_job(job, rounds=rounds, seed=seed, budget=Budget(max_migrations=moves))
+    moments = generated_job(job, rounds=rounds, seed=seed, budget=MigrationBudget(max_migrations=moves))
     run = simulate(moments, policy, seed=seed, perception=perception, clock=time.process_time)
     assert isinstance(run, Run)
     return run
@@ -63,8 +62,8 @@ def played(
 def within(band: float, balance: BalanceParams) -> Policy:
     """ALBIC that moves nothing for balance alone inside `band` (pp)."""
 
-    def plan(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
-        result = solve(problem, stop=stop, seed=seed, params=Params(band=band, balance=balance))
+    def plan(problem: CollocationProblem, stop: StopRule, seed: int) -> Ints | Infeasible:
+        result = solve(problem, stop=stop, seed=seed, params=AlbicParams(band=band, balance=balance))
         return result if isinstance(result, Infeasible) else result.balance.allocation
 
     return plan
@@ -169,7 +168,7 @@ def job1(args: argparse.Namespace) -> None:
         Line(workload=f"real job 1, {name}", paper=paper, target=target, ours=ours, reached=reached).show()
     figures = [
         two_choices(moment.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance
-        for moment in generated_job(real_job_1(), rounds=10, seed=0, budget=Budget())
+        for moment in generated_job(real_job_1(), rounds=10, seed=0, budget=MigrationBudget())
     ]
     ours = f"max {max(figures):.2f}, mean {np.mean(figures):.2f} of 10"
     Line(

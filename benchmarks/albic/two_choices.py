@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.problem import Floats, Problem
+from trimtab_models.balance.problem import BalanceProblem, Floats
 
 TUPLES = 50  # units of a key group's load, each sent to the less loaded candidate
 
@@ -24,7 +24,7 @@ class TwoChoices:
     merging: float
 
 
-def two_choices(problem: Problem, *, merge_share: float, seed: int) -> TwoChoices:
+def two_choices(problem: BalanceProblem, *, merge_share: float, seed: int) -> TwoChoices:
     """The figures of two choices; merging adds `merge_share` of all load, in proportion to state sizes."""
     random = np.random.default_rng(seed)
     nodes, key_groups = len(problem.capacity), len(problem.load)

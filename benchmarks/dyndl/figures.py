@@ -21,21 +21,21 @@ from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.dyndl.reconstructions import solve_bar, solve_hta, solve_ltfpa
 from trimtab_models.dyndl import (
     OnlineParams,
-    Problem,
+    ScheduleProblem,
     ScheduleResult,
-    Waiting,
+    WaitingRule,
     problem_of,
     solve_list,
     solve_offline,
     solve_online,
 )
-from trimtab_models.instances import AffineCost, SchedulingInstance, Server, Task
+from trimtab_models.instances import AffineCost, SchedulingInstance, SchedulingServer, Task
 from trimtab_models.solving import Infeasible, Never
 
 Solver = Callable[..., ScheduleResult | Infeasible]
 ONLINE = {
     name: partial(solve_online, params=OnlineParams(waiting=waiting, at_random=True))
-    for name, waiting in (("Hadoop", Waiting.NONE), ("DELAY", Waiting.FIXED), ("DynDLOn", Waiting.ADAPTIVE))
+    for name, waiting in (("Hadoop", WaitingRule.NONE), ("DELAY", WaitingRule.FIXED), ("DynDLOn", WaitingRule.ADAPTIVE))
 }
 SOLVERS: dict[str, Solver] = ONLINE | {
     "LIST": solve_list,
@@ -93,7 +93,7 @@ def print_row(row: Row, seeds: int) -> None:
         )
 
 
-def solved(solver: Solver, problem: Problem, seed: int) -> ScheduleResult:
+def solved(solver: Solver, problem: ScheduleProblem, seed: int) -> ScheduleResult:
     """The schedule of a feasible problem."""
     result = solver(problem, stop=Never(), seed=seed)
     assert isinstance(result, ScheduleResult)
@@ -118,7 +118,7 @@ def table_2() -> SchedulingInstance:
     cores = {"s1": (0.75, 0.5), "s2": (0.25, 2.0), "s3": (2.25, 14.0), "s4": (2.5, 3.75)}
     replicas = {"t1": "s1 s2", "t2": "s2 s4", "t3": "s2 s3", "t4": "s2 s3", "t5": "s3 s4"}
     return SchedulingInstance(
-        servers=tuple(Server(id=id_, cores=row, g=cost) for id_, row in cores.items()),
+        servers=tuple(SchedulingServer(id=id_, cores=row, g=cost) for id_, row in cores.items()),
         tasks=tuple(Task(id=id_, replicas=tuple(holders.split())) for id_, holders in replicas.items()),
         wait=0.25,
     )
@@ -131,9 +131,11 @@ def print_table_2() -> None:
     rows: list[tuple[str, float, ScheduleResult]] = [
         (name, paper, solved(partial(solve_online, params=OnlineParams(waiting=waiting)), problem, 0))
         for name, paper, waiting in (
-            ("Hadoop", 3.5, Waiting.NONE), ("DELAY", 3.25, Waiting.FIXED), ("DynDLOn", 3.25, Waiting.ADAPTIVE)
+            ("Hadoop", 3.5, WaitingRule.NONE),
+            ("DELAY", 3.25, WaitingRule.FIXED),
+            ("DynDLOn", 3.25, WaitingRule.ADAPTIVE),
         )
-    ]  # fmt: skip
+    ]
     rows += [("DynDLOff", 3.0, offline), ("optimum (exact tier)", 3.0, solved(solve_exact, problem, 0))]
     for name, paper, result in rows:
         local = 1 - result.score.remote_tasks / problem.tasks

@@ -23,12 +23,12 @@ import numpy as np
 from benchmarks.dyndl.generate import Experiment, generate
 from trimtab_models.dyndl import (
     GivenProblem,
-    Problem,
+    ScheduleProblem,
     ScheduleResult,
     Start,
     Wait,
-    Waiting,
     WaitingPolicy,
+    WaitingRule,
     encode_schedule,
     problem_of,
     solve_given,
@@ -94,9 +94,9 @@ def print_decisions(runs: int) -> None:
     print(f"p99 {p99:.2f} us (aim {DECISION_LIMIT_US} us: {'reached' if p99 <= DECISION_LIMIT_US else 'NOT reached'})")
 
 
-def decide_all(problem: Problem) -> list[float]:
+def decide_all(problem: ScheduleProblem) -> list[float]:
     """CPU microseconds of every decision; the cores ask again when their wait is over."""
-    policy = WaitingPolicy(problem, Waiting.ADAPTIVE, seed=1)
+    policy = WaitingPolicy(problem, WaitingRule.ADAPTIVE, seed=1)
     times = []
     for idle_for in (0.0, problem.wait, 100.0):
         for server in problem.server_of.tolist():

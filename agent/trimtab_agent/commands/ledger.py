@@ -15,8 +15,8 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     EpochSeen,
-    Kept,
     KeptNoted,
+    KeptWorker,
     Position,
     ProcessId,
     ProcessNoted,
@@ -59,7 +59,7 @@ def _identity(ack: Ack) -> tuple[object, ...]:
 
 
 @dataclass(slots=True)
-class Record:
+class CommandRecord:
     """A command, its answers in order, and the phases whose acks the broker has not stored yet."""
 
     command: Command
@@ -93,16 +93,16 @@ class Record:
 
 
 @dataclass(slots=True)
-class Ledger:
+class CommandLedger:
     """What the machine remembers.
 
     `processes`: those that the agent started or is stopping.  `kept`: workers that it keeps running.  `damaged_at`: the
     journal was damaged then, so the records of commands issued until then may be lost.
     """
 
-    records: dict[CommandId, Record] = field(default_factory=dict)
+    records: dict[CommandId, CommandRecord] = field(default_factory=dict)
     processes: dict[WorkerId, ProcessId] = field(default_factory=dict)
-    kept: dict[WorkerId, Kept] = field(default_factory=dict)
+    kept: dict[WorkerId, KeptWorker] = field(default_factory=dict)
     highest_epoch: Epoch = NO_EPOCH
     damaged_at: float | None = None
 
@@ -157,13 +157,13 @@ class Ledger:
 
         A worker that the command starts is kept, with no crash counted; one that it stops is no longer kept.
         """
-        self.records[command.id] = Record(command, {ack.phase: ack}, {ack.phase})
+        self.records[command.id] = CommandRecord(command, {ack.phase: ack}, {ack.phase})
         kept = self.kept.get(command.worker)
         match command.kind, ack.phase:
             case CommandKind.START, Phase.ACCEPTED:
-                self.kept[command.worker] = Kept(at=ack.at)
+                self.kept[command.worker] = KeptWorker(at=ack.at)
             case CommandKind.START, Phase.STARTED if kept is not None:
-                self.kept[command.worker] = Kept(at=kept.at)
+                self.kept[command.worker] = KeptWorker(at=kept.at)
             case CommandKind.STOP, Phase.ACCEPTED | Phase.STOPPED:
                 self.note_kept(command.worker, None)
             case _:
@@ -181,14 +181,14 @@ class Ledger:
         else:
             self.processes[worker] = process
 
-    def note_kept(self, worker: WorkerId, kept: Kept | None) -> None:
+    def note_kept(self, worker: WorkerId, kept: KeptWorker | None) -> None:
         """Note what is known of a worker that the agent keeps running; None: it no longer does."""
         if kept is None:
             self.kept.pop(worker, None)
         else:
             self.kept[worker] = kept
 
-    def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[Record]:
+    def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[CommandRecord]:
         """A worker's commands that are under way, of these kinds (of any kind if none is given)."""
         return [
             record
@@ -200,7 +200,7 @@ class Ledger:
         """The workers that are being stopped."""
         return frozenset(record.command.worker for record in self.open_kind(CommandKind.STOP))
 
-    def open_kind(self, kind: CommandKind) -> list[Record]:
+    def open_kind(self, kind: CommandKind) -> list[CommandRecord]:
         """The commands of a kind that are under way."""
         return [record for record in self.records.values() if record.command.kind is kind and record.open]
 

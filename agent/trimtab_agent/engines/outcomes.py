@@ -59,14 +59,14 @@ class Rejoined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class CommandRefused:
     """The command was not carried out and nothing irrevocable happened.  After `Prepared`: nothing was taken over."""
 
     refusal: Refusal
     detail: str
 
 
-Outcome = Prepared | Released | Took | Abandoned | Rejoined | Refused
+Outcome = Prepared | Released | Took | Abandoned | Rejoined | CommandRefused
 Report = Callable[[Outcome], None]
 
 

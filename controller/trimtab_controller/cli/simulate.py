@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trimtab_controller.cli.parsers.simulate import DEFAULT_WORKLOAD
-from trimtab_models.instances import BadInstance, BalanceInstance, Budget, parse_snapshot
+from trimtab_models.instances import BadInstance, BalanceInstance, MigrationBudget, parse_snapshot
 from trimtab_models.simulation import (
     QUICK,
     THOROUGH,
@@ -39,7 +39,7 @@ from trimtab_models.simulation import (
     simulate,
     summarise,
 )
-from trimtab_models.solving import Deadline, Infeasible, Never, Stop
+from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
 
 DONE, BAD_INPUT, INFEASIBLE = 0, 2, 3
 DEFAULT_ROUNDS = 20
@@ -93,7 +93,7 @@ def _play(args: argparse.Namespace, scene: Scene, name: str) -> Run | Infeasible
     )
 
 
-def _deadline(seconds: float) -> Stop:
+def _deadline(seconds: float) -> StopRule:
     return Deadline(time.monotonic, time.monotonic() + seconds)
 
 
@@ -106,7 +106,7 @@ def scene_of(args: argparse.Namespace) -> Scene:
         name, rounds = f"{len(snapshots)} snapshots", len(snapshots)
         budget = None
         if args.max_migrations is not None or args.max_cost_bytes is not None:
-            budget = Budget(max_migrations=args.max_migrations, max_cost_bytes=args.max_cost_bytes)
+            budget = MigrationBudget(max_migrations=args.max_migrations, max_cost_bytes=args.max_cost_bytes)
         moments: Callable[[], Iterable[Moment]] = partial(recorded, snapshots, budget=budget)
     else:
         rounds = args.rounds or DEFAULT_ROUNDS
@@ -126,7 +126,7 @@ def _generated(args: argparse.Namespace, rounds: int) -> tuple[str, Callable[[],
     migrations = args.max_migrations
     if migrations is None and args.max_cost_bytes is None:
         migrations = max(LEAST_BUDGET, round(BUDGET_SHARE * key_groups))
-    budget = Budget(max_migrations=migrations, max_cost_bytes=args.max_cost_bytes)
+    budget = MigrationBudget(max_migrations=migrations, max_cost_bytes=args.max_cost_bytes)
     name = f"{workload}, {args.nodes:,} nodes, {key_groups:,} key groups"
     return name, partial(generated, workload, size, rounds=rounds, seed=args.seed, budget=budget)
 

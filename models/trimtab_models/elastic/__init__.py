@@ -4,15 +4,15 @@
 lost their owner, and `level_of`.
 """
 
-from trimtab_models.elastic.matching import Demands, Level, Matched, level_of, match
-from trimtab_models.elastic.solve import ElasticResult, Params, node_levels, solve, utilisation
+from trimtab_models.elastic.matching import Matched, NodeLevel, ResourceDemands, level_of, match
+from trimtab_models.elastic.solve import ElasticParams, ElasticResult, node_levels, solve, utilisation
 
 __all__ = [
-    "Demands",
+    "ElasticParams",
     "ElasticResult",
-    "Level",
     "Matched",
-    "Params",
+    "NodeLevel",
+    "ResourceDemands",
     "level_of",
     "match",
     "node_levels",

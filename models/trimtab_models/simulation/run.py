@@ -16,7 +16,7 @@ from trimtab_models.balance.problem import UNPLACED, Floats, Ints
 from trimtab_models.simulation.moments import ChangingNodes, Moment, NodeChange, renumbered
 from trimtab_models.simulation.policies import Policy
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Never, Stop
+from trimtab_models.solving.stop import Never, StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def simulate(
     seed: int,
     changes: Iterable[NodeChange] = (),
     perception: Perception = EXACT,
-    stops: Callable[[], Stop] = Never,
+    stops: Callable[[], StopRule] = Never,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Run | Infeasible:
     """Simulate one round per moment; `stops` = creates a stop rule per plan.  The same seed gives the same rounds."""

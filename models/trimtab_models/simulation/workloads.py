@@ -25,8 +25,8 @@ from itertools import islice, repeat
 import numpy as np
 
 from trimtab_models.albic.problem import CollocationProblem, problem_of
-from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
-from trimtab_models.instances import BalanceInstance, Budget
+from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
+from trimtab_models.instances import BalanceInstance, MigrationBudget
 from trimtab_models.simulation.moments import Moment
 
 NODE_LOAD = 50.0  # percent, mean of the nodes at the start
@@ -196,7 +196,7 @@ def problem_at(job: DriftingJob, period: StatisticsPeriod, placement: Ints) -> C
     """The problem of `period` with key groups at `placement`, measured exactly, without budgets."""
     size, nodes = job.size, job.nodes
     source, target, _ = job.flows()
-    unloaded = Problem(
+    unloaded = BalanceProblem(
         load=period.work,
         cost_bytes=np.ones(size),
         home=placement,
@@ -220,7 +220,7 @@ def problem_at(job: DriftingJob, period: StatisticsPeriod, placement: Ints) -> C
     return replace(problem, balance=replace(unloaded, load=loads))
 
 
-def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int) -> Problem:
+def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int) -> BalanceProblem:
     """The balance problem without budgets, after node loads have changed by `change_percent`."""
     random = np.random.default_rng(seed)
     home = np.sort(np.arange(key_groups) % nodes)
@@ -234,7 +234,7 @@ def uneven_cluster(nodes: int, key_groups: int, change_percent: float, seed: int
         touched = random.permutation(own)[: max(1, int(np.ceil(random.uniform(fewest, 1.0) * len(own))))]
         added = (1 if grows else -1) * share * load[own].sum()
         load[touched] *= max(LEAST, 1 + added / load[touched].sum())
-    return Problem(
+    return BalanceProblem(
         load=load,
         cost_bytes=np.ones(key_groups),
         home=home,
@@ -279,17 +279,17 @@ class Workload:
     moments: Callable[[Size, int], Iterator[Moment]]
 
 
-def generated(name: str, size: Size, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
+def generated(name: str, size: Size, *, rounds: int, seed: int, budget: MigrationBudget) -> Iterator[Moment]:
     """The moments of the workload `name` of `WORKLOADS`. Raises InvalidSize."""
     return _limited(islice(WORKLOADS[name].moments(size, seed), rounds), budget, seed)
 
 
-def generated_job(job: DriftingJob, *, rounds: int, seed: int, budget: Budget) -> Iterator[Moment]:
+def generated_job(job: DriftingJob, *, rounds: int, seed: int, budget: MigrationBudget) -> Iterator[Moment]:
     """The moments of any job."""
     return _limited(islice(_moments_of(job, seed), rounds), budget, seed)
 
 
-def _limited(moments: Iterator[Moment], budget: Budget, seed: int) -> Iterator[Moment]:
+def _limited(moments: Iterator[Moment], budget: MigrationBudget, seed: int) -> Iterator[Moment]:
     """`moments` with state sizes and a budget."""
     state_bytes: Floats = np.zeros(0)
     for moment in moments:
@@ -348,7 +348,7 @@ def _uneven(size: Size, seed: int) -> Iterator[Moment]:
     return repeat(Moment(nodes=nodes, key_groups=key_groups, problem=_without_flows(balance)))
 
 
-def _without_flows(balance: Problem) -> CollocationProblem:
+def _without_flows(balance: BalanceProblem) -> CollocationProblem:
     nothing = np.zeros(0, np.int64)
     return CollocationProblem(
         balance=balance,
@@ -424,7 +424,7 @@ WORKLOADS: Mapping[str, Workload] = {
 }
 
 
-def recorded(snapshots: Iterable[BalanceInstance], *, budget: Budget | None = None) -> Iterator[Moment]:
+def recorded(snapshots: Iterable[BalanceInstance], *, budget: MigrationBudget | None = None) -> Iterator[Moment]:
     """One moment per snapshot, in order; `budget` overrides the budgets of the snapshots."""
     for snapshot in snapshots:
         instance = snapshot if budget is None else replace(snapshot, budget=budget)

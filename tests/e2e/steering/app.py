@@ -365,8 +365,8 @@ def with_delay(owner: type, name: str) -> None:
         setattr(owner, name, late)
 
 
-with_faults(handover.Handover, "release", "old_before", "old_committed")
-with_faults(handover.Handover, "take", "new_before", "new_taken")
+with_faults(handover.KeyGroupHandover, "release", "old_before", "old_committed")
+with_faults(handover.KeyGroupHandover, "take", "new_before", "new_taken")
 end = guarded.StoreGuard._end
 
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from trimtab_models.albic import Params, Strategy, solve
-from trimtab_models.balance import Effort
-from trimtab_models.balance import Params as BalanceParams
-from trimtab_models.instances import Budget
+from trimtab_models.albic import AlbicParams, Strategy, solve
+from trimtab_models.balance import BalanceParams, Effort
+from trimtab_models.instances import MigrationBudget
 from trimtab_models.simulation import (
     EXACT,
     DriftingJob,
@@ -22,12 +21,12 @@ SHORT = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(step
 
 
 def albic(**params):
-    chosen = Params(**{"balance": SHORT} | params)
+    chosen = AlbicParams(**{"balance": SHORT} | params)
     return lambda problem, stop, seed: solve(problem, stop=stop, seed=seed, params=chosen).balance.allocation
 
 
 def rounds_of(job, policy, count, moves=10, perception=EXACT):
-    moments = generated_job(job, rounds=count, seed=0, budget=Budget(max_migrations=moves))
+    moments = generated_job(job, rounds=count, seed=0, budget=MigrationBudget(max_migrations=moves))
     return simulate(moments, policy, seed=0, perception=perception).rounds
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.albic import Cost, Samples, Unknown, fit_costs
+from trimtab_models.albic import Samples, TupleCost, Unknown, fit_costs
 from trimtab_models.albic.fit import student_quantile
 
 SENDING, RECEIVING, WORK = 20e-6, 30e-6, 200e-6
@@ -37,8 +37,8 @@ def sampled(seed, key_groups=120, nodes=4, differ=0.0, noise=0.0):
 
 def costs_of(samples):
     fit = fit_costs(samples)
-    assert isinstance(fit.sending, Cost)
-    assert isinstance(fit.receiving, Cost)
+    assert isinstance(fit.sending, TupleCost)
+    assert isinstance(fit.receiving, TupleCost)
     return fit.sending, fit.receiving
 
 
@@ -85,7 +85,9 @@ def test_what_cannot_be_told_apart_is_unknown_and_says_why():
     assert (fit_costs(both).sending, fit_costs(both).receiving) == (Unknown.ALIKE, Unknown.ALIKE)
     alone = np.where(base.key_group == 7, 0.0, even)
     assert fit_costs(replace(base, received=even, remote_received=alone)).receiving in (Unknown.ALIKE, Unknown.FEW)
-    assert isinstance(fit_costs(replace(base, remote_received=nothing)).sending, Cost), "one end alone can be known"
+    assert isinstance(fit_costs(replace(base, remote_received=nothing)).sending, TupleCost), (
+        "one end alone can be known"
+    )
 
 
 def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cost=RECEIVING):
@@ -112,7 +114,7 @@ def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cos
 
 def received_cost(samples):
     cost = fit_costs(samples).receiving
-    assert isinstance(cost, Cost)
+    assert isinstance(cost, TupleCost)
     return cost
 
 
@@ -155,8 +157,8 @@ def test_key_groups_that_all_change_at_once_cannot_be_told_from_time():
 def test_few_samples_say_nothing():
     for key_groups in (0, 1, 3):
         fit = fit_costs(sampled(6, key_groups))
-        assert not isinstance(fit.sending, Cost)
-        assert not isinstance(fit.receiving, Cost)
+        assert not isinstance(fit.sending, TupleCost)
+        assert not isinstance(fit.receiving, TupleCost)
 
 
 @pytest.mark.parametrize("key_groups", [5, 8, 12])

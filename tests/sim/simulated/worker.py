@@ -24,9 +24,9 @@ from trimtab_agent.engines.outcomes import (
     Abandoned,
     Answers,
     CommandOutcomes,
+    CommandRefused,
     Outcome,
     Prepared,
-    Refused,
     Rejoined,
     Released,
     Took,
@@ -170,7 +170,7 @@ class WorkerProcess(LinkedWorker):
         self._warm.clear()
         prepared, self._prepared = self._prepared, {}
         for answer, _ in prepared.values():
-            answer.say(Refused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
+            answer.say(CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
 
     # --- the group
 
@@ -398,5 +398,5 @@ class WorkerProcess(LinkedWorker):
         wait()
 
 
-def _refused(refusal: Refusal) -> Refused:
-    return Refused(refusal=refusal, detail="simulated")
+def _refused(refusal: Refusal) -> CommandRefused:
+    return CommandRefused(refusal=refusal, detail="simulated")

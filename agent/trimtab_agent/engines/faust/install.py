@@ -14,7 +14,7 @@ from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.local.consumer import LocalSensor, LocalTransport
@@ -192,10 +192,10 @@ def _steer(
     app.on_before_shutdown.connect(close, weak=False)
 
 
-def _link(**options: Any) -> type[Link]:
+def _link(**options: Any) -> type[AgentConnection]:
     """A service class for the app.  Faust starts it after tables are restored, when the worker's state is known."""
 
-    class AgentLink(Link):
+    class AgentLink(AgentConnection):
         def __init__(self, **service: Any) -> None:
             super().__init__(**options, **service)
 

@@ -33,7 +33,7 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
-from trimtab_agent.engines.outcomes import Refused
+from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Command, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Offsets
 from trimtab_protocol.messages.names import KeyGroup
@@ -65,7 +65,7 @@ class Given:
     commit_s: float
 
 
-class Handover:
+class KeyGroupHandover:
     """The two sides of a hand-over, on one worker."""
 
     def __init__(self, app: Any, ownership: Ownership, standbys: Standbys, settings: SteeringSettings) -> None:
@@ -318,14 +318,14 @@ def by_partition(rows: Offsets) -> dict[TP, int]:
     return {TP(topic, partition): offset for topic, partition, offset in rows}
 
 
-def refused_for(fault: Exception) -> Refused:
+def refused_for(fault: Exception) -> CommandRefused:
     """The outcome to report for an exception of a step."""
     match fault:
         case Denied():
-            return Refused(refusal=fault.refusal, detail=fault.detail)
+            return CommandRefused(refusal=fault.refusal, detail=fault.detail)
         case CommitRefused():
-            return Refused(refusal=Refusal.COMMIT_REFUSED, detail=str(fault))
+            return CommandRefused(refusal=Refusal.COMMIT_REFUSED, detail=str(fault))
         case GenerationOver():
-            return Refused(refusal=Refusal.GENERATION, detail=str(fault))
+            return CommandRefused(refusal=Refusal.GENERATION, detail=str(fault))
         case _:
-            return Refused(refusal=Refusal.FAILED, detail=repr(fault))
+            return CommandRefused(refusal=Refusal.FAILED, detail=repr(fault))

@@ -11,7 +11,7 @@ from mode import Service
 from trimtab_agent.engines.faust.local.hop import LocalHop, note_batched
 from trimtab_agent.engines.faust.local.message import DirectMessage, root
 from trimtab_agent.engines.faust.measure import KeyGroupSensor
-from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
+from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, MessageCount
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 
 
@@ -119,7 +119,9 @@ class LocalSensor(KeyGroupSensor):
     It also marks the events of `take()` and the like.
     """
 
-    def __init__(self, app: AppT, take_direct: Callable[[], Mapping[tuple[TP, TP], Flow]], **options: Any) -> None:
+    def __init__(
+        self, app: AppT, take_direct: Callable[[], Mapping[tuple[TP, TP], MessageCount]], **options: Any
+    ) -> None:
         super().__init__(app, **options)
         self._take_direct = take_direct
 
@@ -129,6 +131,6 @@ class LocalSensor(KeyGroupSensor):
         if not stream.enable_acks:
             note_batched(event)
 
-    def take(self) -> Taken:
+    def take(self) -> IntervalCounts:
         """Return the counts since the last call, and begin the next interval."""
         return replace(super().take(), direct=self._take_direct())

@@ -18,10 +18,10 @@ from faust.types import TP, FutureMessage, Message, PendingMessage
 from faust.types.tuples import RecordMetadata, ack_lock
 from mode.utils.futures import maybe_async
 
-from trimtab_agent.engines.faust.local.gate import Gate, State
+from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
 from trimtab_agent.engines.faust.local.message import DirectMessage, never_done
 from trimtab_agent.engines.faust.local.values import codecs, is_plain, readers_of, traffic_bytes
-from trimtab_agent.engines.faust.measure.sensor import Flow
+from trimtab_agent.engines.faust.measure.sensor import MessageCount
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ class Route:
 
     def __init__(self, hop: "LocalHop", name: str, by_broker: Callable[..., Awaitable[Sent]]) -> None:
         self.name = name
-        self.gates: dict[int, Gate] = {}
+        self.gates: dict[int, LocalGate] = {}
         """Partition -> its gate, for the partitions that this worker owns."""
         self.unfinished = 0
         """Number of direct events that are not finished."""
@@ -224,7 +224,7 @@ class Route:
         if gate is None:
             return self._not_sent(cause) if hop.cut_off(cause) else await self._send_by_broker(topic, place[1], fields)
         era = hop.era
-        while gate.state is State.OPEN or await self._wait_until_open(gate):
+        while gate.state is GateState.OPEN or await self._wait_until_open(gate):
             if self.unfinished < self._settings.depth and not _full(gate):
                 if not self._deliver(topic, gate, cause, place[0], known.codecs if plain else None, fields):
                     break
@@ -274,7 +274,7 @@ class Route:
     # ---- straight to the readers
 
     def _deliver(
-        self, topic: Any, gate: Gate, cause: Message, key: bytes | None, written_by: Any, fields: Mapping[str, Any]
+        self, topic: Any, gate: LocalGate, cause: Message, key: bytes | None, written_by: Any, fields: Mapping[str, Any]
     ) -> bool:
         """Put the event into its readers' queues; False if it must go by the broker, which reports what is wrong."""
         hop, value = self._hop, fields.get("value")
@@ -320,7 +320,7 @@ class Route:
                 queue.force_put_nowait(event)
         return True
 
-    async def _answered(self, topic: Any, gate: Gate, callback: Any) -> Sent:
+    async def _answered(self, topic: Any, gate: LocalGate, callback: Any) -> Sent:
         if callback is not None:
             told = FutureMessage(PendingMessage(topic, None, None, gate.tp.partition, None, None, None, None, callback))
             told.set_result(gate.answer.result())
@@ -340,7 +340,7 @@ class Route:
 
     # ---- waiting
 
-    async def _wait_until_open(self, gate: Gate) -> bool:
+    async def _wait_until_open(self, gate: LocalGate) -> bool:
         """Wait for the gate if it is about to open; returns whether it is open."""
         hop, settings = self._hop, self._settings
         if gate.try_open(hop.given(gate.tp)):
@@ -349,7 +349,7 @@ class Route:
         if now < gate.retry_at or self.refused is not None:
             return False
         deadline = now + settings.open_wait_s
-        while gate.state is State.CLOSED:
+        while gate.state is GateState.CLOSED:
             lag = gate.lag(hop.given(gate.tp))
             if lag is None:  # nothing to wait for yet
                 return False
@@ -358,20 +358,20 @@ class Route:
                 return False
             await asyncio.sleep(POLL_S)
             gate.try_open(hop.given(gate.tp))
-        return gate.state is State.OPEN
+        return gate.state is GateState.OPEN
 
-    async def _wait_for_room(self, gate: Gate) -> bool:
+    async def _wait_for_room(self, gate: LocalGate) -> bool:
         """Wait until the readers' queues have room; returns False after the limit, and then closes the gate."""
         deadline = time.monotonic() + self._settings.room_wait_s
-        while gate.state is State.OPEN and (self.unfinished >= self._settings.depth or _full(gate)):
+        while gate.state is GateState.OPEN and (self.unfinished >= self._settings.depth or _full(gate)):
             if time.monotonic() > deadline:
-                gate.state = State.CLOSED
+                gate.state = GateState.CLOSED
                 gate.retry_at = time.monotonic() + self._settings.retry_s
                 return False
             await asyncio.sleep(POLL_S)
         return True
 
-    async def _settle(self, gate: Gate, key: bytes | None) -> None:
+    async def _settle(self, gate: LocalGate, key: bytes | None) -> None:
         """Wait until direct events with this key are finished and what they wrote is in the log."""
         hop, era = self._hop, self._hop.era
         deadline = time.monotonic() + self._settings.settle_wait_s
@@ -394,7 +394,7 @@ class Route:
         return self._hop.nothing()
 
 
-def _full(gate: Gate) -> bool:
+def _full(gate: LocalGate) -> bool:
     return any(queue.full() for queue in gate.queues)
 
 
@@ -456,12 +456,12 @@ class LocalHop:
         for tp in tps:
             route, channels = self.routes.get(tp.topic), self._app.topics._tp_index.get(tp)
             if route is not None and channels and tp.partition not in route.gates:
-                route.gates[tp.partition] = Gate(tp, readers_of(self._app, channels), self._direct[tp])
+                route.gates[tp.partition] = LocalGate(tp, readers_of(self._app, channels), self._direct[tp])
         self._round += 1
         gates = [gate for route in self.routes.values() if route.refused is None for gate in route.gates.values()]
         arrived = frozenset(tps)
         for gate in gates:
-            if gate.state is not State.OFF or gate.tp in arrived:  # another one may be leaving
+            if gate.state is not GateState.OFF or gate.tp in arrived:  # another one may be leaving
                 gate.close()
         if gates:
             task = asyncio.ensure_future(self._find_barriers(gates, self._round))
@@ -509,14 +509,14 @@ class LocalHop:
         if self.given_up:
             log.warning("direct events were not finished in time and will be processed again: %d", self.given_up)
 
-    def _gates(self, tps: Iterable[TP]) -> Iterable[Gate]:
+    def _gates(self, tps: Iterable[TP]) -> Iterable[LocalGate]:
         for tp in tps:
             route = self.routes.get(tp.topic)
             gate = route.gates.get(tp.partition) if route is not None else None
             if gate is not None:
                 yield gate
 
-    async def _find_barriers(self, gates: list[Gate], number: int) -> None:
+    async def _find_barriers(self, gates: list[LocalGate], number: int) -> None:
         """Learn up to where each log must reach the queues: its end after everything sent before has arrived in it."""
         tps = [gate.tp for gate in gates]
         while number == self._round and not self._app.should_stop:
@@ -537,9 +537,11 @@ class LocalHop:
                         gate.need = ends[gate.tp]
             return
 
-    def take_direct(self) -> dict[tuple[TP, TP], Flow]:
+    def take_direct(self) -> dict[tuple[TP, TP], MessageCount]:
         """Direct events since the last call, by partition of their cause and their own partition."""
-        taken = {(cause, tp): Flow(*count) for tp, counts in self._direct.items() for cause, count in counts.items()}
+        taken = {
+            (cause, tp): MessageCount(*count) for tp, counts in self._direct.items() for cause, count in counts.items()
+        }
         for counts in self._direct.values():
             counts.clear()
         return taken
@@ -552,7 +554,7 @@ class LocalHop:
                 route.refused = reason
                 self._tell(f"{name} is not local: {reason}")
                 for gate in route.gates.values():
-                    if gate.state is not State.OFF:
+                    if gate.state is not GateState.OFF:
                         gate.close()
 
     # ---- what the routes ask

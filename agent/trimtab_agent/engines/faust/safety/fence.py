@@ -30,7 +30,7 @@ def uptime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Fenced(KafkaError):  # type: ignore[misc]
+class WorkerFenced(KafkaError):  # type: ignore[misc]
     """A record was not sent: the worker is no longer a member of the group, or its state is broken."""
 
     retriable = False

@@ -7,7 +7,7 @@ import time
 from aiokafka.errors import KafkaError
 
 from trimtab_agent.engines.faust.handover.handover import Denied, by_partition, given_back, refused_for, released, took
-from trimtab_agent.engines.faust.steering.parts import POLL_S, Parts, wait_until
+from trimtab_agent.engines.faust.steering.parts import POLL_S, SteeringParts, wait_until
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_agent.engines.outcomes import Abandoned, Answers, CommandOutcomes, Prepared, Rejoined, Released, Report
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
@@ -23,7 +23,7 @@ WAITS_FOR_REBALANCE = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, Comma
 class FaustCommandExecutor:
     """Implements `outcomes.CommandExecutor`.  Called on the app's event loop."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SteeringParts) -> None:
         self._parts = parts
         self._answers = Answers()
         self._steps = {

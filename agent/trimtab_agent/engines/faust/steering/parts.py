@@ -7,7 +7,7 @@ from typing import Any
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.handover.handover import KeyGroupHandover
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
@@ -20,14 +20,14 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class SteeringParts:
     """The parts that carry out steps.  None of them decides which steps to take."""
 
     app: Any
     shared: PluginState
     ownership: Ownership
     standbys: Standbys
-    handover: Handover
+    handover: KeyGroupHandover
     reconciler: StandbyReconciler
     work: BackgroundWork
     pending: PendingHandovers

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.handover.handover import KeyGroupHandover
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
 from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.owner_rows import OwnerTable, Part
+from trimtab_protocol.messages.owner_rows import OwnerPart, OwnerTable
 from trimtab_protocol.messages.placement import Placement
 
 NO_TABLE = OwnerTable((), 1)
@@ -48,7 +48,7 @@ class NamedHere:
     def _follow(self, operator: OperatorId, before: OwnerTable, table: OwnerTable) -> None:
         same = before.size == table.size
         named = self._named.get(operator, {}) if same else {}
-        old: tuple[Part, ...] = before.parts if same else ()
+        old: tuple[OwnerPart, ...] = before.parts if same else ()
         for index, part in enumerate(table.parts):
             if index < len(old) and old[index] is part:
                 continue
@@ -75,7 +75,7 @@ class StandbyReconciler:
         shared: PluginState,
         ownership: Ownership,
         standbys: Standbys,
-        handover: Handover,
+        handover: KeyGroupHandover,
         *,
         prepared: Callable[[], Iterable[KeyGroup]],
         ready: Callable[[], Awaitable[bool]],

@@ -12,19 +12,19 @@ from aiokafka.admin import AIOKafkaAdminClient
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
-from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.handover.handover import KeyGroupHandover
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher, NamedTopics
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
-from trimtab_agent.engines.faust.steering.parts import Parts, wait_until
+from trimtab_agent.engines.faust.steering.parts import SteeringParts, wait_until
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
-from trimtab_agent.engines.faust.tables.copies import Copies
+from trimtab_agent.engines.faust.tables.copies import DiskCopies
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.client import Connection
 from trimtab_protocol.messages.handover import HandoverRecord
@@ -93,9 +93,9 @@ class FaustSteering:
         self._shared = shared
         ownership, reader = Ownership(app, shared.app), ChangelogReader(connection)
         self.standbys = Standbys(app, ownership, reader, shared.troubles.tell)
-        self._handover = Handover(app, ownership, self.standbys, settings)
+        self._handover = KeyGroupHandover(app, ownership, self.standbys, settings)
         self._work, pending = BackgroundWork(), PendingHandovers()
-        self._copies = Copies(app, shared, ownership, self._work.start)
+        self._copies = DiskCopies(app, shared, ownership, self._work.start)
         self._reconciler = StandbyReconciler(
             shared,
             ownership,
@@ -107,7 +107,7 @@ class FaustSteering:
         )
         channel = Channel(shared, connection, on_placement=self._on_placement, on_handover=self._on_handover)
         self._side = SideServices(channel, reader)
-        parts = Parts(
+        parts = SteeringParts(
             app=app,
             shared=shared,
             ownership=ownership,

@@ -22,7 +22,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
-from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, break_off, uptime
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off, uptime
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 
@@ -128,7 +128,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             else:
                 await asyncio.sleep(POLL_S)
         if self.condemned:
-            raise Fenced("not a member of the group any more, or state could not be written")
+            raise WorkerFenced("not a member of the group any more, or state could not be written")
 
 
 class _Mark:
