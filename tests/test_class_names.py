@@ -8,9 +8,40 @@ from tests.paths import ROOT
 
 PACKAGES = ("agent", "client", "console", "controller", "models", "sandbox", "shared")
 STILL_TWICE = frozenset(
-    "Asked BadConfiguration Candidate Cluster Configuration Connection Demand Fault Filled Flows Guard History HostsSeen "
-    "Known Link Need Outcome Pace Placed Placing Plan Publisher Refusal Refused Resource Role Room Rule Signatures "
-    "Stream Tls Turns".split()
+    {
+        "Asked",
+        "BadConfiguration",
+        "Candidate",
+        "Cluster",
+        "Configuration",
+        "Connection",
+        "Demand",
+        "Fault",
+        "Filled",
+        "Flows",
+        "Guard",
+        "History",
+        "HostsSeen",
+        "Known",
+        "Link",
+        "Need",
+        "Outcome",
+        "Pace",
+        "Placed",
+        "Placing",
+        "Plan",
+        "Publisher",
+        "Refusal",
+        "Refused",
+        "Resource",
+        "Role",
+        "Room",
+        "Rule",
+        "Signatures",
+        "Stream",
+        "Tls",
+        "Turns",
+    }
 )
 """All of the controller and the console, and of what these share a name with.  Take out what is renamed."""
 
