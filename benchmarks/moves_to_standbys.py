@@ -28,7 +28,7 @@ from trimtab_controller.execution.state import placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
-from trimtab_models.standbys import Budget
+from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
@@ -79,7 +79,7 @@ def balanced(workers: int, key_groups: int, seed: int) -> tuple[AppView, Placeme
         standbys=1,
     )
     bare = placement_of("c", APP, Epoch(1, 1), view.owners, None)
-    return view, bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, Budget()).rows)
+    return view, bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, StandbyBudget()).rows)
 
 
 def drained(view: AppView) -> AppView:

@@ -38,7 +38,7 @@ from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.solver.balance import answer
-from trimtab_models.albic.fit import Cost
+from trimtab_models.albic.fit import TupleCost
 
 COST_S = 110e-6
 LOOKS = (4, 7, 12, 24)
@@ -58,7 +58,7 @@ class Seen:
     """A cost after so many windows; None: not known."""
 
     window: int
-    cost: Cost | None
+    cost: TupleCost | None
 
 
 def watched(pairs: int, cost_s: float, seed: int) -> list[list[Seen]]:
@@ -70,7 +70,7 @@ def watched(pairs: int, cost_s: float, seed: int) -> list[list[Seen]]:
         if window >= LOOKS[0]:
             fits = costs.of(APP)
             ends = fits[HEAD].sending, fits[TAIL].receiving
-            found.append([Seen(window, each if isinstance(each, Cost) else None) for each in ends])
+            found.append([Seen(window, each if isinstance(each, TupleCost) else None) for each in ends])
     return found
 
 
@@ -83,7 +83,7 @@ def errors(jobs: int, sizes: Sequence[int]) -> None:
             print(f"{pairs:5d} {look:7d} {judged([each.cost for each in seen if each.window == look])}")
 
 
-def judged(costs: Sequence[Cost | None]) -> str:
+def judged(costs: Sequence[TupleCost | None]) -> str:
     """How many are known, how far they are off, and how many count."""
     known = [cost for cost in costs if cost is not None]
     if not known:
@@ -97,7 +97,7 @@ def judged(costs: Sequence[Cost | None]) -> str:
     )
 
 
-def tried(pairs: int, together: int, seed: int) -> list[Cost | None]:
+def tried(pairs: int, together: int, seed: int) -> list[TupleCost | None]:
     """Both costs of a job after a trial."""
     job = TalkingJob(pairs=pairs, sending=COST_S, receiving=COST_S, seed=seed, noise=BUSY, apart=True)
     costs = RemoteCosts()
@@ -107,7 +107,7 @@ def tried(pairs: int, together: int, seed: int) -> list[Cost | None]:
                 job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
         costs.see(job.window(), {})
     fits = costs.of(APP)
-    return [each if isinstance(each, Cost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
+    return [each if isinstance(each, TupleCost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
 
 
 def trials(jobs: int, sizes: Sequence[int]) -> None:
@@ -119,7 +119,7 @@ def trials(jobs: int, sizes: Sequence[int]) -> None:
             print(f"{pairs:5d} {together:8d} {judged(found)}")
 
 
-def drifted(pairs: int, cost_s: float, drift: float, seed: int) -> list[Cost | None]:
+def drifted(pairs: int, cost_s: float, drift: float, seed: int) -> list[TupleCost | None]:
     """Both costs of a job whose pairs come together in rounds, while `drift` is added to its work in each window."""
     job = TalkingJob(pairs=pairs, sending=cost_s, receiving=cost_s, seed=seed, noise=BUSY, apart=True, drift=drift)
     costs, a_round = RemoteCosts(), max(1, pairs // (ROUNDS + 1))
@@ -130,7 +130,7 @@ def drifted(pairs: int, cost_s: float, drift: float, seed: int) -> list[Cost | N
                 job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
         costs.see(job.window(), {})
     fits = costs.of(APP)
-    return [each if isinstance(each, Cost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
+    return [each if isinstance(each, TupleCost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
 
 
 def drifts(jobs: int, sizes: Sequence[int]) -> None:
@@ -157,7 +157,7 @@ def recorded(folder: Path) -> None:
                 f"{operator} {end} {1e6 * cost.value:.0f} ± {1e6 * cost.error:.0f}{'*' if cost.significant else ''}"
                 for operator, fit in costs.of(app).items()
                 for end, cost in (("sends", fit.sending), ("receives", fit.receiving))
-                if isinstance(cost, Cost)
+                if isinstance(cost, TupleCost)
             )
             share = collocation(window)
             print(f"{window.end_ms // 1000} {'' if share is None else f'{share:4.0%}'} {text}")

@@ -2,7 +2,7 @@
 
 An example for users of the library: no command of Trimtab does this, a controller solves one job's round in a process
 of its own.  Each Spark task runs the same solver, so the plans are the same.  The Spark workers need `trimtab_models`,
-numpy and this file (`--py-files`, or the same environment).
+numpy, this file and `node_groups.py` (`--py-files`, or the same environment).
 """
 
 import time
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from trimtab_models.balance import BalanceResult, Params, Problem, solve
-from trimtab_models.balance.groups import deal, join
+from node_groups import deal, join
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, solve
 from trimtab_models.balance.params import DEFAULT_PARAMS
 from trimtab_models.balance.problem import Ints
 from trimtab_models.solving import Deadline, Infeasible, Never
@@ -22,9 +22,9 @@ from trimtab_models.solving import Deadline, Infeasible, Never
 class Task:
     """One problem. `time_limit_s` begins when a worker takes it up; None: search until `params` end it."""
 
-    problem: Problem
+    problem: BalanceProblem
     seed: int = 0
-    params: Params = DEFAULT_PARAMS
+    params: BalanceParams = DEFAULT_PARAMS
     time_limit_s: float | None = None
 
 

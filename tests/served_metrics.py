@@ -4,7 +4,7 @@ import re
 
 from prometheus_client import CollectorRegistry
 
-from trimtab_agent.metrics import Metrics as AgentMetrics
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_process.metrics_port import refusal_counter

@@ -8,7 +8,7 @@ import pytest
 from trimtab_agent import kafka_link, plugin_server
 from trimtab_agent.commands import verifier
 from trimtab_agent.engines.faust.measure import apportion
-from trimtab_agent.engines.faust.safety import ending
+from trimtab_agent.engines.faust.safety import fence
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_controller.decider.observing import observe
 from trimtab_controller.decider.predictions import comparison as predictions
@@ -96,7 +96,7 @@ PAGES = {
         f"within {STEERING.took_limit_s:g} s",
     ),
     "concepts/how-it-survives": (
-        f"by force after {ending.END_LIMIT_S:g} s",
+        f"by force after {fence.END_LIMIT_S:g} s",
         *(f" {role}: " for role in Role if role in (Role.JOINING, Role.WAITING, Role.LEADING, Role.SUSPENDED)),
         *(f"| `{flaw}` |" for flaw in Flaw),
     ),

@@ -86,7 +86,7 @@ class RestartConfiguration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class AgentConfiguration:
     """The agent's configuration.
 
     `trust`: file of the keys that may sign commands; None: commands are not verified.  `key`: file of this host's
@@ -116,7 +116,7 @@ class Configuration:
         return tuple(each.data_dir for each in self.workers.values() if each.data_dir is not None)
 
 
-def load_configuration(path: Path) -> Configuration:
+def load_configuration(path: Path) -> AgentConfiguration:
     """Read the configuration from a file.  Raises ConfigurationError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -130,7 +130,7 @@ def load_configuration(path: Path) -> Configuration:
         raise ConfigurationError(str(exc)) from exc
 
 
-def read_configuration(document: Mapping[str, Any]) -> Configuration:
+def read_configuration(document: Mapping[str, Any]) -> AgentConfiguration:
     """Read the configuration from a parsed file.  Raises BadMessage with the key, what was found and expected."""
     fields = Fields(dict(document), "")
     agent = fields.fields("agent")
@@ -142,7 +142,7 @@ def read_configuration(document: Mapping[str, Any]) -> Configuration:
     signing = fields.optional("signing", fields.fields)
     workers = fields.optional("workers", lambda name: _read_workers(fields, name))
     fields.done()
-    configuration = Configuration(
+    configuration = AgentConfiguration(
         cluster=agent.name("cluster"),
         host=HostId(agent.name("host")),
         interval_s=agent.optional("interval_s", lambda name: agent.number(name, low=0.1, high=600.0)) or 10.0,

@@ -22,18 +22,18 @@ from trimtab_agent.commands.events import (
 )
 from trimtab_agent.commands.processes import identify
 from trimtab_agent.commands.verifier import CommandVerifier
-from trimtab_agent.configuration import Configuration
+from trimtab_agent.configuration import AgentConfiguration
 from trimtab_agent.kafka_link import DELIVERY_LIMIT_S, KafkaLink, LinkSettings
-from trimtab_agent.metrics import Metrics
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_agent.plugin_server import PluginServer
 from trimtab_agent.reporting.report import ReportHead
 from trimtab_agent.reporting.reporter import Reporter
 from trimtab_agent.reporting.roster import Roster
-from trimtab_agent.sampler.derive import Limits
+from trimtab_agent.sampler.derive import UsableResources
 from trimtab_agent.sampler.hardware import measure_speed
 from trimtab_agent.sampler.readings import CounterReader, Quotas, find_limits, find_quotas
 from trimtab_process.credential_files import load_signing_key
-from trimtab_process.health import LIVE, READY, Verdict
+from trimtab_process.health import LIVE, READY, HealthVerdict
 from trimtab_process.logs import fields
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_process.service_manager import ServiceManager
@@ -63,12 +63,12 @@ class StartError(Exception):
 class Agent:
     """One running agent; implements `plugin_server.Listener` and `kafka_link.LinkHandler`."""
 
-    def __init__(self, configuration: Configuration, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, configuration: AgentConfiguration, loop: asyncio.AbstractEventLoop) -> None:
         self._host = configuration.host
         self._cluster = configuration.cluster
         self._brokers = configuration.kafka.bootstrap_servers
         self._topics = Topics(configuration.cluster)
-        self._metrics = Metrics(configuration.workers)
+        self._metrics = AgentMetrics(configuration.workers)
         self._stop = asyncio.Event()
         self._fault: str | None = None
         quotas = find_quotas()
@@ -205,17 +205,17 @@ class Agent:
         except OSError as exc:
             raise StartError(str(exc)) from exc
 
-    def live(self) -> Verdict:
+    def live(self) -> HealthVerdict:
         """Whether reports are made.  Called by a thread of the metrics port."""
         age_s = time.monotonic() - self._reported_at
-        return Verdict(age_s < self._stuck_s, f"the last report was made {age_s:.0f} s ago")
+        return HealthVerdict(age_s < self._stuck_s, f"the last report was made {age_s:.0f} s ago")
 
-    def ready(self) -> Verdict:
+    def ready(self) -> HealthVerdict:
         """Whether the agent reaches Kafka and reads its commands.  Called by a thread of the metrics port."""
         if not self._reaches_kafka:
-            return Verdict(False, f"Kafka at {self._brokers} does not answer, or commands cannot be read")
+            return HealthVerdict(False, f"Kafka at {self._brokers} does not answer, or commands cannot be read")
         steered = sum(self._steering.copy().values())
-        return Verdict(True, f"reaches Kafka; {len(self._steering)} workers connected, {steered} of them steered")
+        return HealthVerdict(True, f"reaches Kafka; {len(self._steering)} workers connected, {steered} of them steered")
 
     def _produce_report(self, payload: bytes, done: Callable[[str | None], None]) -> None:
         self._reported_at = time.monotonic()
@@ -351,7 +351,7 @@ def _find_process(pid: int | None) -> ProcessId | None:
         return None
 
 
-def limits_of(configuration: Configuration, quotas: Quotas) -> Limits:
+def limits_of(configuration: AgentConfiguration, quotas: Quotas) -> UsableResources:
     """What this host may use and what it is, as configured, or else as it is found; measuring its speed takes 0.1 s."""
     host = configuration.machine
     found = find_limits(quotas, host.cores)
@@ -364,7 +364,7 @@ def limits_of(configuration: Configuration, quotas: Quotas) -> Limits:
     )
 
 
-def run_agent(configuration: Configuration) -> None:
+def run_agent(configuration: AgentConfiguration) -> None:
     """Run an agent until SIGTERM or SIGINT.  Raises StartError."""
     try:
         configuration.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -34,7 +34,7 @@ DROPPED = ("msg_timed_out", "queue_full")
 """Why a report is dropped while the broker is away; other reasons are rare errors of the Kafka client."""
 
 
-class Metrics:
+class AgentMetrics:
     """The agent's metrics, in a registry of their own; `workers` are those in the configuration."""
 
     def __init__(self, workers: Iterable[WorkerId] = ()) -> None:

@@ -1,6 +1,6 @@
 """The table of collocation: generated real jobs 1-3 of the paper, compared with the paper and with our targets.
 
-    python benchmarks/albic/table.py [--rounds] [--seeds N] [--only PART] [--long]
+    python -m benchmarks.albic.table [--rounds] [--seeds N] [--only PART] [--long]
 
 PART is job2, job3, job1, baselines, noise or speed. The jobs have the paper's shapes and our numbers
 (`trimtab_models/workloads/jobs.py`): 20 nodes, mean load 50 %, half of it communication in jobs 2 and 3, loads that
@@ -23,34 +23,37 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 import trimtab_models.albic.model  # noqa: F401  (loads OR-Tools before anything is timed)
-from trimtab_models.albic import CollocationProblem, Params, potc, solve
-from trimtab_models.balance import Effort
-from trimtab_models.balance import Params as BalanceParams
+from benchmarks.albic.two_choices import two_choices
+from trimtab_models.albic import AlbicParams, CollocationProblem, solve
+from trimtab_models.balance import BalanceParams, Effort
 from trimtab_models.balance.problem import Ints
-from trimtab_models.instances import Budget
+from trimtab_models.instances import MigrationBudget
 from trimtab_models.simulation import (
     EXACT,
     THOROUGH,
+    DriftingJob,
     Perception,
     Policy,
-    Round,
     Run,
+    SimulatedRound,
     generated_job,
     policy_named,
+    real_job_1,
+    real_job_2,
+    real_job_3,
     simulate,
 )
-from trimtab_models.solving import Infeasible, Stop
-from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
+from trimtab_models.solving import Infeasible, StopRule
 
 ALBIC = policy_named("albic", THOROUGH)
 MERGE_SHARE = 0.1  # of the load, for merging states under PoTC; our value, the paper gives none
 
 
 def played(
-    job: Job, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
+    job: DriftingJob, policy: Policy, rounds: int, moves: int | None, *, seed: int = 0, perception: Perception = EXACT
 ) -> Run:
     """`rounds` rounds of `policy` with `moves` moves each, timed in CPU seconds of this process."""
-    moments = generated_job(job, rounds=rounds, seed=seed, budget=Budget(max_migrations=moves))
+    moments = generated_job(job, rounds=rounds, seed=seed, budget=MigrationBudget(max_migrations=moves))
     run = simulate(moments, policy, seed=seed, perception=perception, clock=time.process_time)
     assert isinstance(run, Run)
     return run
@@ -59,8 +62,8 @@ def played(
 def within(band: float, balance: BalanceParams) -> Policy:
     """ALBIC that moves nothing for balance alone inside `band` (pp)."""
 
-    def plan(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
-        result = solve(problem, stop=stop, seed=seed, params=Params(band=band, balance=balance))
+    def plan(problem: CollocationProblem, stop: StopRule, seed: int) -> Ints | Infeasible:
+        result = solve(problem, stop=stop, seed=seed, params=AlbicParams(band=band, balance=balance))
         return result if isinstance(result, Infeasible) else result.balance.allocation
 
     return plan
@@ -85,7 +88,7 @@ class Line:
         )
 
 
-def show_rounds(rounds: Sequence[Round]) -> None:
+def show_rounds(rounds: Sequence[SimulatedRound]) -> None:
     """One line per round."""
     print("  round  obtained %  collocation %  load distance before/after  load index  moves")
     for each in rounds:
@@ -95,14 +98,16 @@ def show_rounds(rounds: Sequence[Round]) -> None:
         )
 
 
-def converged_moves(rounds: Sequence[Round]) -> float:
+def converged_moves(rounds: Sequence[SimulatedRound]) -> float:
     """Mean moves per round after convergence."""
     gaining = [later.number for before, later in pairwise(rounds) if later.obtained > before.obtained + 0.005]
     rest = [each.migrations for each in rounds if each.number > max(gaining, default=0)]
     return float(np.mean(rest)) if rest else np.nan
 
 
-def collocating(name: str, job: Job, paper: tuple[str, str, str], index: float, args: argparse.Namespace) -> None:
+def collocating(
+    name: str, job: DriftingJob, paper: tuple[str, str, str], index: float, args: argparse.Namespace
+) -> None:
     """Jobs 2 and 3 with many pairs per round."""
     runs = []
     for seed in range(args.seeds):
@@ -162,8 +167,8 @@ def job1(args: argparse.Namespace) -> None:
         ours = f"max {largest:.2f}, mean {mean:.2f}"
         Line(workload=f"real job 1, {name}", paper=paper, target=target, ours=ours, reached=reached).show()
     figures = [
-        potc(moment.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance
-        for moment in generated_job(real_job_1(), rounds=10, seed=0, budget=Budget())
+        two_choices(moment.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance
+        for moment in generated_job(real_job_1(), rounds=10, seed=0, budget=MigrationBudget())
     ]
     ours = f"max {max(figures):.2f}, mean {np.mean(figures):.2f} of 10"
     Line(
@@ -185,7 +190,7 @@ def baselines(args: argparse.Namespace) -> None:
 
 def noise(args: argparse.Namespace) -> None:
     """5 % load noise on one operator whose true loads drift slowly; 10 moves a round."""
-    job = Job(
+    job = DriftingJob(
         nodes=20, key_groups=200, operators=("count",), edges=(), skew=0.3, drift=0.05, memory=0.95, communication=0.0
     )
     quick = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))

@@ -18,7 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.solving import Deadline
 
 SIZES = {"tiny": (3, 7), "small": (6, 30), "medium": (20, 400)}
@@ -27,7 +27,7 @@ KINDS = ("migrations", "bytes", "both")
 CROWDED = 50.0  # CP-SAT's wall-clock limit per CPU second: other processes may use the machine
 
 
-def instances(size: str, kind: str, count: int) -> Iterator[Problem]:
+def instances(size: str, kind: str, count: int) -> Iterator[BalanceProblem]:
     """`count` instances, the same for each kind but for the budget."""
     nodes, key_groups = SIZES[size]
     for seed in range(count):
@@ -35,7 +35,7 @@ def instances(size: str, kind: str, count: int) -> Iterator[Problem]:
         load = random.lognormal(0, 1, key_groups)
         cost = random.lognormal(10, 1, key_groups).round()
         share = random.uniform(*SHARES[size])
-        problem = Problem(
+        problem = BalanceProblem(
             load=load * 50 * nodes / load.sum(), cost_bytes=cost, home=random.integers(0, nodes, key_groups),
             pinned=np.zeros(key_groups, np.bool_), in_flight=np.zeros(key_groups, np.bool_),
             capacity=np.ones(nodes), removing=np.zeros(nodes, np.bool_),
@@ -48,14 +48,14 @@ def instances(size: str, kind: str, count: int) -> Iterator[Problem]:
         yield problem
 
 
-def optimum(problem: Problem) -> float:
+def optimum(problem: BalanceProblem) -> float:
     """The least load distance of all allocations."""
     plans = itertools.product(range(len(problem.capacity)), repeat=len(problem.load))
     scores = (evaluate(problem, np.array(plan)) for plan in plans)
     return min(score.load_distance for score in scores if score.allowed)
 
 
-def solved(problem: Problem, seconds: float, params: Params) -> BalanceResult:
+def solved(problem: BalanceProblem, seconds: float, params: BalanceParams) -> BalanceResult:
     """The plan after `seconds` of CPU."""
     stop = Deadline(time.process_time, time.process_time() + seconds, wall_per_s=CROWDED)
     result = solve(problem, stop=stop, seed=0, params=params)
@@ -71,7 +71,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, nargs="+", default=[0.05, 0.5, 2.0], metavar="S")
     parser.add_argument("--certify", action="store_true", help="with CP-SAT")
     args = parser.parse_args()
-    params = Params(effort=Effort(steps=10**9), polish=Effort(steps=0), certify=args.certify)
+    params = BalanceParams(effort=Effort(steps=10**9), polish=Effort(steps=0), certify=args.certify)
     print("size, budget, CPU s       | gap to the optimum: median, worst | gap to the bound: median, worst | proven")
     for size, kind in itertools.product(args.size or SIZES, KINDS):
         problems = list(instances(size, kind, args.instances))

@@ -17,18 +17,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from trimtab_models.balance import BalanceResult, Params, Problem, evaluate, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, evaluate, solve
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.drain import plain_drain
 from trimtab_models.balance.problem import Ints
 from trimtab_models.solving import Deadline, Never
 
 NODES, PER_NODE, MARKED, MOVES = 60, 20, 10, 20
-URGENT_PP = Params().urgent
+URGENT_PP = BalanceParams().urgent
 LONGEST = 40
 
 
-def cluster(hot: int, seed: int) -> Problem:
+def cluster(hot: int, seed: int) -> BalanceProblem:
     """The cluster before the first round."""
     random = np.random.default_rng(seed)
     count, home = NODES * PER_NODE, np.repeat(np.arange(NODES), PER_NODE)
@@ -37,23 +37,23 @@ def cluster(hot: int, seed: int) -> Problem:
     removing[random.choice(NODES, MARKED, replace=False)] = True
     for node in random.choice(np.flatnonzero(~removing), hot, replace=False):
         load[home == node] *= 100 / load[home == node].sum()
-    return Problem(
+    return BalanceProblem(
         load=load, cost_bytes=np.ones(count), home=home, pinned=np.zeros(count, np.bool_),
         in_flight=np.zeros(count, np.bool_), capacity=np.ones(NODES), removing=removing,
         usage=np.zeros((0, count)), limit=np.zeros((0, NODES)), max_migrations=MOVES,
     )  # fmt: skip
 
 
-def by_rule(problem: Problem) -> Ints:
+def by_rule(problem: BalanceProblem) -> Ints:
     """The plan of the plain rule."""
     now = evaluate(problem, problem.home).load_distance
     return plain_drain(problem, problem.home, max(lower_bound(problem, now, Never()), URGENT_PP), Never())
 
 
-def by_milp(seconds: float) -> Callable[[Problem], Ints]:
+def by_milp(seconds: float) -> Callable[[BalanceProblem], Ints]:
     """The plans of `milp` within `seconds`."""
 
-    def planned(problem: Problem) -> Ints:
+    def planned(problem: BalanceProblem) -> Ints:
         result = solve(problem, stop=Deadline(time.process_time, time.process_time() + seconds), seed=0)
         assert isinstance(result, BalanceResult)
         return result.allocation
@@ -61,7 +61,7 @@ def by_milp(seconds: float) -> Callable[[Problem], Ints]:
     return planned
 
 
-def print_rounds(name: str, problem: Problem, plan: Callable[[Problem], Ints]) -> None:
+def print_rounds(name: str, problem: BalanceProblem, plan: Callable[[BalanceProblem], Ints]) -> None:
     """Plays the rounds and prints a line."""
     left = [int(problem.removing[problem.home].sum())]
     distances: list[float] = []

@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.balance.reference_clock import ReferenceClock
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, solve
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
@@ -33,10 +33,10 @@ CHANGES = (20, 50, 80)
 PAPER_BUDGETS = (13, 20, 50)
 SHARES = (0.01, 0.02, 0.03, 0.05, 0.10)
 BYTE_SHARES = (0.005, 0.01, 0.02, 0.03, 0.05)
-UNLIMITED = Params(effort=Effort(steps=10**9), polish=Effort(steps=0), certify=True)
-NO_SEARCH = Params(effort=Effort(steps=0), polish=Effort(steps=0))
+UNLIMITED = BalanceParams(effort=Effort(steps=10**9), polish=Effort(steps=0), certify=True)
+NO_SEARCH = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))
 CROWDED = 50.0  # factor on the wall-clock limit of CP-SAT, which also waits for other processes
-STRONGEST_BOUND = Params(effort=Effort(steps=1), polish=Effort(steps=0))
+STRONGEST_BOUND = BalanceParams(effort=Effort(steps=1), polish=Effort(steps=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,9 @@ LARGEST = Size(
 )  # fmt: skip
 
 
-def solved(problem: Problem, seconds: float, clock: Callable[[], float], params: Params) -> tuple[BalanceResult, float]:
+def solved(
+    problem: BalanceProblem, seconds: float, clock: Callable[[], float], params: BalanceParams
+) -> tuple[BalanceResult, float]:
     """The plan after at most `seconds`, and the time used."""
     if isinstance(clock, ReferenceClock):
         clock.calibrate()
@@ -121,7 +123,7 @@ def solved(problem: Problem, seconds: float, clock: Callable[[], float], params:
     return result, clock() - started
 
 
-def problems_of(size: Size, seeds: int, *, by_bytes: bool) -> Iterator[Problem]:
+def problems_of(size: Size, seeds: int, *, by_bytes: bool) -> Iterator[BalanceProblem]:
     """All instances of a row, with all budgets."""
     for change in CHANGES:
         for seed in range(seeds):

@@ -1,6 +1,6 @@
 """Compares the figures of the DynDL paper (Applied Sciences 8(11), 2018, 2216, section 6.1.2) with ours.
 
-    python benchmarks/dyndl/figures.py [--seeds N] [--all]
+    python -m benchmarks.dyndl.figures [--seeds N] [--all]
 
 Each line is one experiment and scheduler: makespan by the model's formula as mean and p10 .. p90 over the seeds, the
 share of local tasks, the mean ratio to the proven lower bound, and the paper's figure if its text states one (the
@@ -16,29 +16,26 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.dyndl.exact import solve_exact
+from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.reconstructions import solve_bar, solve_hta, solve_ltfpa
 from trimtab_models.dyndl import (
-    Experiment,
     OnlineParams,
-    Problem,
+    ScheduleProblem,
     ScheduleResult,
-    Waiting,
-    generate,
+    WaitingRule,
     problem_of,
-    solve_bar,
-    solve_hta,
     solve_list,
-    solve_ltfpa,
     solve_offline,
     solve_online,
 )
-from trimtab_models.dyndl.exact import solve_exact
-from trimtab_models.instances import AffineCost, SchedulingInstance, Server, Task
+from trimtab_models.instances import AffineCost, SchedulingInstance, SchedulingServer, Task
 from trimtab_models.solving import Infeasible, Never
 
 Solver = Callable[..., ScheduleResult | Infeasible]
 ONLINE = {
     name: partial(solve_online, params=OnlineParams(waiting=waiting, at_random=True))
-    for name, waiting in (("Hadoop", Waiting.NONE), ("DELAY", Waiting.FIXED), ("DynDLOn", Waiting.ADAPTIVE))
+    for name, waiting in (("Hadoop", WaitingRule.NONE), ("DELAY", WaitingRule.FIXED), ("DynDLOn", WaitingRule.ADAPTIVE))
 }
 SOLVERS: dict[str, Solver] = ONLINE | {
     "LIST": solve_list,
@@ -96,7 +93,7 @@ def print_row(row: Row, seeds: int) -> None:
         )
 
 
-def solved(solver: Solver, problem: Problem, seed: int) -> ScheduleResult:
+def solved(solver: Solver, problem: ScheduleProblem, seed: int) -> ScheduleResult:
     """The schedule of a feasible problem."""
     result = solver(problem, stop=Never(), seed=seed)
     assert isinstance(result, ScheduleResult)
@@ -121,7 +118,7 @@ def table_2() -> SchedulingInstance:
     cores = {"s1": (0.75, 0.5), "s2": (0.25, 2.0), "s3": (2.25, 14.0), "s4": (2.5, 3.75)}
     replicas = {"t1": "s1 s2", "t2": "s2 s4", "t3": "s2 s3", "t4": "s2 s3", "t5": "s3 s4"}
     return SchedulingInstance(
-        servers=tuple(Server(id=id_, cores=row, g=cost) for id_, row in cores.items()),
+        servers=tuple(SchedulingServer(id=id_, cores=row, g=cost) for id_, row in cores.items()),
         tasks=tuple(Task(id=id_, replicas=tuple(holders.split())) for id_, holders in replicas.items()),
         wait=0.25,
     )
@@ -134,9 +131,11 @@ def print_table_2() -> None:
     rows: list[tuple[str, float, ScheduleResult]] = [
         (name, paper, solved(partial(solve_online, params=OnlineParams(waiting=waiting)), problem, 0))
         for name, paper, waiting in (
-            ("Hadoop", 3.5, Waiting.NONE), ("DELAY", 3.25, Waiting.FIXED), ("DynDLOn", 3.25, Waiting.ADAPTIVE)
+            ("Hadoop", 3.5, WaitingRule.NONE),
+            ("DELAY", 3.25, WaitingRule.FIXED),
+            ("DynDLOn", 3.25, WaitingRule.ADAPTIVE),
         )
-    ]  # fmt: skip
+    ]
     rows += [("DynDLOff", 3.0, offline), ("optimum (exact tier)", 3.0, solved(solve_exact, problem, 0))]
     for name, paper, result in rows:
         local = 1 - result.score.remote_tasks / problem.tasks

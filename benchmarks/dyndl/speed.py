@@ -1,6 +1,6 @@
 """Measures the time of DynDL, from the instance in memory to the assignment as JSON text.
 
-    python benchmarks/dyndl/speed.py [--runs N]
+    python -m benchmarks.dyndl.speed [--runs N]
 
 Instances: the generator of the paper's experiments with beta 1,000, alpha 0, theta 1. `solve` goes from the parsed
 instance to the JSON text of the plan with bound and ratio; `read` goes from JSON text to instance.  CPU is the CPU time
@@ -20,17 +20,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from benchmarks.dyndl.generate import Experiment, generate
 from trimtab_models.dyndl import (
-    Experiment,
     GivenProblem,
-    Problem,
+    ScheduleProblem,
     ScheduleResult,
     Start,
     Wait,
-    Waiting,
     WaitingPolicy,
+    WaitingRule,
     encode_schedule,
-    generate,
     problem_of,
     solve_given,
     solve_offline,
@@ -95,9 +94,9 @@ def print_decisions(runs: int) -> None:
     print(f"p99 {p99:.2f} us (aim {DECISION_LIMIT_US} us: {'reached' if p99 <= DECISION_LIMIT_US else 'NOT reached'})")
 
 
-def decide_all(problem: Problem) -> list[float]:
+def decide_all(problem: ScheduleProblem) -> list[float]:
     """CPU microseconds of every decision; the cores ask again when their wait is over."""
-    policy = WaitingPolicy(problem, Waiting.ADAPTIVE, seed=1)
+    policy = WaitingPolicy(problem, WaitingRule.ADAPTIVE, seed=1)
     times = []
     for idle_for in (0.0, problem.wait, 100.0):
         for server in problem.server_of.tolist():

@@ -8,17 +8,9 @@ from functools import partial
 import numpy as np
 
 from benchmarks.dyndl.figures import ONLINE, SOLVERS, solved, table_2
+from benchmarks.dyndl.generate import Experiment, generate
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.dyndl import (
-    Experiment,
-    OnlineParams,
-    Waiting,
-    encode_schedule,
-    generate,
-    problem_of,
-    solve_offline,
-    solve_online,
-)
+from trimtab_models.dyndl import OnlineParams, WaitingRule, encode_schedule, problem_of, solve_offline, solve_online
 
 SEEDS = 10
 RUNS = 3
@@ -43,7 +35,7 @@ def example() -> Iterator[Row]:
     problem = problem_of(table_2())
     offline = solved(solve_offline, problem, 0)
     for name, paper, waiting in (
-        ("Hadoop", 3.5, Waiting.NONE), ("DELAY", 3.25, Waiting.FIXED), ("DynDLOn", 3.25, Waiting.ADAPTIVE)
+        ("Hadoop", 3.5, WaitingRule.NONE), ("DELAY", 3.25, WaitingRule.FIXED), ("DynDLOn", 3.25, WaitingRule.ADAPTIVE)
     ):  # fmt: skip
         makespan = solved(partial(solve_online, params=OnlineParams(waiting=waiting)), problem, 0).score.makespan
         yield Row(figure="Fig. 2", what=f"makespan of Table 2, {name}", paper=f"{paper:g}", ours=f"{makespan:g}")

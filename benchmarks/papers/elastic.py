@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.papers.allocator import QueryOperator, WorkerNode, allocate
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.elastic import QueryOperator, WorkerNode, allocate
 from trimtab_models.solving import Never
 
 NODES, OPERATORS, RATES, SEEDS = 10, 20, (200, 600, 1_200), 10

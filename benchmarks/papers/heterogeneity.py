@@ -15,7 +15,7 @@ from benchmarks.placement.table import (
     scenarios,
     sized,
 )
-from trimtab_models.sizing import Params
+from trimtab_models.sizing import SizingParams
 
 TINY_JOBS = 20
 
@@ -35,7 +35,7 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
     for _ in range(TINY_JOBS):
         problem = random_job(random, 2, int(random.integers(2, 4)), 6)
         best = best_of_all(problem)
-        ratios.append((sized(problem, Params()).source_rate / best, paper_rate(problem) / best))
+        ratios.append((sized(problem, SizingParams()).source_rate / best, paper_rate(problem) / best))
     ours, rule = np.array(ratios).T
     yield Row(
         figure="Fig. 8", what=f"rate / best of all placements, {TINY_JOBS} random jobs", paper=">= 0.96 (three jobs)",
@@ -43,7 +43,7 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
         baseline=f"the paper's rule: least {rule.min():.3f}, median {np.median(rule):.3f}",
     )  # fmt: skip
     for name, scenario, problem in scenarios():
-        result = sized(problem, Params())
+        result = sized(problem, SizingParams())
         dealt = dealt_rate(problem, result)
         yield Row(
             figure="Fig. 10", what=f"gain over round robin, {name}, {scenario}; MET {MET_PERCENT:g} %",

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from benchmarks.papers.row import Missing, Row
 from benchmarks.placement.table import PUBLISHED_GAIN, TABLE_3, chain, placed
-from trimtab_models.placement import Job, Scheduler, Score
+from trimtab_models.placement import Job, PlacementScore, Scheduler
 
 ON_STORM = "measured on a Storm cluster of eight machines"
 
 
-def scores(job: Job) -> tuple[Score, Score]:
+def scores(job: Job) -> tuple[PlacementScore, PlacementScore]:
     """Even and L/F."""
     return placed(job, Scheduler.EVEN).score, placed(job, Scheduler.LF).score
 

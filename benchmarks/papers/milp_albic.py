@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.albic.two_choices import two_choices
 from benchmarks.papers.row import Missing, Row
-from trimtab_models.albic import CollocationProblem, potc
-from trimtab_models.balance import BalanceResult, Problem, evaluate, solve, solve_flux
+from trimtab_models.albic import CollocationProblem
+from trimtab_models.balance import BalanceProblem, BalanceResult, evaluate, solve, solve_flux
 from trimtab_models.balance.problem import Ints
-from trimtab_models.instances import Budget
+from trimtab_models.instances import MigrationBudget
 from trimtab_models.simulation import (
     Policy,
-    Round,
     Run,
+    SimulatedRound,
     Size,
     generated,
     policy_named,
@@ -22,7 +23,7 @@ from trimtab_models.simulation import (
     summarise,
     uneven_cluster,
 )
-from trimtab_models.solving import Deadline, Infeasible, Never, Stop
+from trimtab_models.solving import Deadline, Infeasible, Never, StopRule
 
 CLUSTERS = (("Fig. 2", 20, 400), ("Fig. 3", 40, 800), ("Fig. 4", 60, 1_200))
 CHANGES = (20, 50, 80)
@@ -32,7 +33,7 @@ PERIODS = 50
 PAPERS_ROUNDS = 60
 MERGE_SHARE = 0.1  # of all load, for merging states under PoTC; our value, the paper gives none
 JOB = Size(nodes=20, key_groups=200)
-TEN_MOVES = Budget(max_migrations=10)
+TEN_MOVES = MigrationBudget(max_migrations=10)
 
 
 def rows(*, long: bool) -> Iterator[Row | Missing]:
@@ -51,7 +52,7 @@ def rows(*, long: bool) -> Iterator[Row | Missing]:
     yield Missing(figure="Fig. 1, 6", what="illustrations", why="no figures")
 
 
-def play(policy: str, workload: str, size: Size, rounds: int, budget: Budget) -> tuple[Round, ...]:
+def play(policy: str, workload: str, size: Size, rounds: int, budget: MigrationBudget) -> tuple[SimulatedRound, ...]:
     """The rounds of a policy."""
     run = simulate(generated(workload, size, rounds=rounds, seed=0, budget=budget), policy_named(policy), seed=0)
     assert isinstance(run, Run)
@@ -106,14 +107,14 @@ def overloaded(full: int) -> CollocationProblem:
     return without_flows(replace(balance, load=load, removing=np.arange(60) < 10, max_migrations=20))
 
 
-def without_flows(balance: Problem) -> CollocationProblem:
+def without_flows(balance: BalanceProblem) -> CollocationProblem:
     """`balance` as a problem without flows, the input of policies."""
     nothing = np.zeros(0, np.int64)
     operator = np.zeros(len(balance.load), np.int64)
     return CollocationProblem(balance=balance, operator=operator, source=nothing, target=nothing, rate=np.zeros(0))
 
 
-def empty_first(problem: CollocationProblem, stop: Stop, seed: int) -> Ints | Infeasible:
+def empty_first(problem: CollocationProblem, stop: StopRule, seed: int) -> Ints | Infeasible:
     """The paper's non-integrated way: first empties draining nodes evenly onto the others, then balances."""
     balance = problem.balance
     waiting = np.flatnonzero(balance.removing[balance.home])
@@ -145,7 +146,7 @@ def drained(problem: CollocationProblem, policy: Policy) -> tuple[list[float], i
 
 def real_job_1() -> Iterator[Row]:
     """Three operators x 100 key groups on 20 nodes."""
-    size, budget = Size(nodes=20, key_groups=300), Budget(max_migrations=13)
+    size, budget = Size(nodes=20, key_groups=300), MigrationBudget(max_migrations=13)
     milp, flux = (summarise(play(name, "real-job-1", size, PERIODS, budget)) for name in ("milp", "flux"))
     yield Row(
         figure="Fig. 7", what=f"load distance of {PERIODS} periods, 13 moves each", paper="MILP < 1, Flux up to 7",
@@ -153,12 +154,12 @@ def real_job_1() -> Iterator[Row]:
         baseline=f"Flux: most {flux.after.max:.2f}, median {flux.after.p50:.2f}",
     )  # fmt: skip
     moments = generated("real-job-1", size, rounds=10, seed=0, budget=budget)
-    figures = [potc(each.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance for each in moments]
+    figures = [two_choices(each.problem.balance, merge_share=MERGE_SHARE, seed=0).load_distance for each in moments]
     yield Row(
         figure="Fig. 7", what=f"load distance of PoTC, merging takes {MERGE_SHARE:.0%} of the load (ours)",
         paper="not consistently good", ours=f"most {max(figures):.2f}", baseline=f"MILP: most {milp.after.max:.2f}",
     )  # fmt: skip
-    few, free = (summarise(play("milp", "real-job-1", size, 20, each)) for each in (TEN_MOVES, Budget()))
+    few, free = (summarise(play("milp", "real-job-1", size, 20, each)) for each in (TEN_MOVES, MigrationBudget()))
     yield Row(
         figure="Fig. 9a", what="load distance by budget: 10 a round, unrestricted", paper="10 has spikes, free is best",
         ours=f"10: most {few.after.max:.2f}; free: most {free.after.max:.2f}",
@@ -187,8 +188,8 @@ def synthetic(*, long: bool) -> Iterator[Row | Missing]:
 
 def compared(figure: str, size: Size, name: str) -> Row:
     """ALBIC after 20 rounds of 20 moves, compared with COLA."""
-    albic = play("albic", "one-to-one", size, 20, Budget(max_migrations=size.key_groups // 20))
-    (cola,) = play("cola", "one-to-one", size, 1, Budget())
+    albic = play("albic", "one-to-one", size, 20, MigrationBudget(max_migrations=size.key_groups // 20))
+    (cola,) = play("cola", "one-to-one", size, 1, MigrationBudget())
     return Row(
         figure=figure, what=f"collocation, load distance: {name}", paper="ALBIC up to 10 points more, less",
         ours=f"{albic[-1].collocation:.0%}, {albic[-1].load_distance:.1f} ({albic[-1].migrations} moves)",
@@ -199,7 +200,7 @@ def compared(figure: str, size: Size, name: str) -> Row:
 # --- 5.4 --------------------------------------------------------------------------------------------------------------
 
 
-def gaining(rounds: tuple[Round, ...]) -> int:
+def gaining(rounds: tuple[SimulatedRound, ...]) -> int:
     """The first round with 95 % of the collocation of the last one."""
     return next(each.number for each in rounds if each.collocation >= 0.95 * rounds[-1].collocation)
 
@@ -208,7 +209,7 @@ def real_job_2() -> Iterator[Row]:
     """Two operators with the same key."""
     many = play("albic", "real-job-2", JOB, 20, TEN_MOVES)
     one = play("albic-paper", "real-job-2", JOB, PAPERS_ROUNDS, TEN_MOVES)
-    cola = play("cola", "real-job-2", JOB, 5, Budget())
+    cola = play("cola", "real-job-2", JOB, 5, MigrationBudget())
     yield Row(
         figure="Fig. 12", what="collocation; rounds to 95 % of it", paper="about 90 %; about 60",
         ours=f"{many[-1].collocation:.0%}; {gaining(many)}",
@@ -234,7 +235,7 @@ def real_job_3(*, long: bool) -> Iterator[Row | Missing]:
     """A third operator with another key."""
     size = Size(nodes=20, key_groups=300)
     many = play("albic", "real-job-3", size, 20, TEN_MOVES)
-    (cola,) = play("cola", "real-job-3", size, 1, Budget())
+    (cola,) = play("cola", "real-job-3", size, 1, MigrationBudget())
     yield Row(
         figure="Fig. 13", what="collocation; rounds to 95 % of it; load index", paper="half of job 2's; -; 75",
         ours=f"{many[-1].collocation:.0%}; {gaining(many)}; {many[-1].load_index:.0f}",
@@ -251,8 +252,8 @@ def real_job_3(*, long: bool) -> Iterator[Row | Missing]:
 def real_job_4() -> Iterator[Row]:
     """Nine operators: our reconstruction of the job from the text."""
     size = Size(nodes=20, key_groups=900)
-    many = play("albic", "real-job-4", size, 25, Budget(max_migrations=30))
-    (cola,) = play("cola", "real-job-4", size, 1, Budget())
+    many = play("albic", "real-job-4", size, 25, MigrationBudget(max_migrations=30))
+    (cola,) = play("cola", "real-job-4", size, 1, MigrationBudget())
     yield Row(
         figure="Fig. 14", what="collocation, load index; job reconstructed", paper="about 61 %, falling",
         ours=f"{many[-1].collocation:.0%}, {many[-1].load_index:.0f} after {len(many)} rounds",

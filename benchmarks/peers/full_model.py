@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
-from trimtab_models.balance import Problem, evaluate
+from trimtab_models.balance import BalanceProblem, evaluate
 
 SOLVERS: Mapping[str, mathopt.SolverType] = {
     "HiGHS": mathopt.SolverType.HIGHS,
@@ -26,7 +26,7 @@ class Reply:
     seconds: float
 
 
-def solve(problem: Problem, name: str, seconds: float) -> Reply:
+def solve(problem: BalanceProblem, name: str, seconds: float) -> Reply:
     """Solve by the solver `name` within `seconds`, including the construction of the model."""
     started = time.monotonic()
     model = mathopt.Model()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trimtab_models.balance import Problem
+from trimtab_models.balance import BalanceProblem
 
 REQUIREMENT = "rebalancer==1.0.4"
 VERSIONS = ("3.12", "3.13", "3.14")
@@ -41,7 +41,7 @@ class Peer:
     python: Path | None
     version: str
 
-    def solve(self, problem: Problem, seconds: float, *, formula: str, exact: bool) -> Reply:
+    def solve(self, problem: BalanceProblem, seconds: float, *, formula: str, exact: bool) -> Reply:
         """Solve by Rebalancer within an integer number of seconds."""
         if self.python is None:
             return Reply(allocation=None, seconds=0.0, note=self.version)

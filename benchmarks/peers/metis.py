@@ -3,12 +3,12 @@
 import numpy as np
 import pymetis
 
-from trimtab_models.balance import Problem
+from trimtab_models.balance import BalanceProblem
 
 FINENESS = 1_000_000
 
 
-def partition(problem: Problem, seed: int) -> np.ndarray:
+def partition(problem: BalanceProblem, seed: int) -> np.ndarray:
     """(K,) node of each key group; key groups of one node are linked in a chain, so that few of them move."""
     order = np.argsort(problem.home, kind="stable")
     tied = problem.home[order[:-1]] == problem.home[order[1:]]

@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.peers import full_model, meta_rebalancer, metis
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve, solve_flux
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Deadline, Never
 
@@ -31,7 +31,7 @@ CHANGE_PERCENT = 50
 SIZES = ((20, 400), (60, 1_200))
 LARGE = (1_000, 50_000)
 BUDGETS = (20, 50)
-UNLIMITED = Params(effort=Effort(steps=10**9), certify=True)
+UNLIMITED = BalanceParams(effort=Effort(steps=10**9), certify=True)
 ENVIRONMENT = Path("out/peers")
 
 
@@ -46,7 +46,7 @@ class Answer:
     note: str = ""
 
 
-def answers(problem: Problem, seconds: float, peer: meta_rebalancer.Peer, *, exact: bool) -> Iterator[Answer]:
+def answers(problem: BalanceProblem, seconds: float, peer: meta_rebalancer.Peer, *, exact: bool) -> Iterator[Answer]:
     """The answers of all solvers; `exact` = also of those that need the full model."""
     for solver in (ours, flux):
         yield solver(problem, seconds)
@@ -63,7 +63,7 @@ def answers(problem: Problem, seconds: float, peer: meta_rebalancer.Peer, *, exa
     yield timed("METIS", lambda: metis.partition(problem, seed=0), note="ignores the budget")
 
 
-def ours(problem: Problem, seconds: float) -> Answer:
+def ours(problem: BalanceProblem, seconds: float) -> Answer:
     """Our balance model, until the limit or a proof."""
     started = time.monotonic()
     result = solve(problem, stop=Deadline(time.monotonic, started + seconds), seed=0, params=UNLIMITED)
@@ -75,7 +75,7 @@ def ours(problem: Problem, seconds: float) -> Answer:
     )  # fmt: skip
 
 
-def flux(problem: Problem, seconds: float) -> Answer:
+def flux(problem: BalanceProblem, seconds: float) -> Answer:
     """The published baseline Flux, which ends by itself."""
     del seconds
 
@@ -94,7 +94,7 @@ def timed(solver: str, function: Callable[[], np.ndarray], note: str = "") -> An
     return Answer(solver=solver, seconds=time.monotonic() - started, allocation=allocation, note=note)
 
 
-def print_instance(problem: Problem, name: str, found: list[Answer]) -> None:
+def print_instance(problem: BalanceProblem, name: str, found: list[Answer]) -> None:
     """Print one line per solver."""
     bound = max(answer.bound for answer in found)
     stayed = evaluate(problem, problem.home).load_distance

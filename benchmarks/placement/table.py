@@ -22,16 +22,15 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from trimtab_models.balance import Problem as BalanceProblem
+from trimtab_models.balance import BalanceProblem
 from trimtab_models.elastic import ElasticResult, utilisation
 from trimtab_models.elastic import solve as solve_elastic
 from trimtab_models.instances import CostedOperator, Edge, Machine, ParallelOperator, SizingInstance, Slot, Topology
-from trimtab_models.placement import Job, PlacementResult, Scheduler, job_of
-from trimtab_models.placement import Params as PlacementParams
+from trimtab_models.placement import Job, PlacementParams, PlacementResult, Scheduler, job_of
 from trimtab_models.placement import solve as place
 from trimtab_models.sizing import (
-    Params,
-    Problem,
+    SizingParams,
+    SizingProblem,
     SizingResult,
     max_rate,
     maximize_throughput,
@@ -54,7 +53,7 @@ TABLE_III_SECONDS = {"low": (0.0581, 0.107, 0.0916), "mid": (0.103, 0.1844, 0.16
 SCENARIOS = {"small": (2, 2, 2), "medium": (10, 10, 10), "large": (20, 70, 90)}
 PUBLISHED_SIMULATED = {"small": "26-49 %", "medium": "36-48 %", "large": "27-31 %"}
 MET_PERCENT = 1.0
-NO_PROOF = Params(exact_work=0)
+NO_PROOF = SizingParams(exact_work=0)
 
 
 def print_line(what: str, ours: str, beside: str) -> None:
@@ -101,7 +100,7 @@ def print_placement() -> None:
         print_line(what, f"{seconds:.2f} s, {len(result.pipelines):,} pipelines", "-")
 
 
-def random_job(random: np.random.Generator, operators: int, machines: int, limit: int | None) -> Problem:
+def random_job(random: np.random.Generator, operators: int, machines: int, limit: int | None) -> SizingProblem:
     """A chain of different operators on three types of machine."""
     types = [f"t{kind}" for kind in random.integers(0, 3, machines)]
     costed = tuple(
@@ -125,7 +124,7 @@ def random_job(random: np.random.Generator, operators: int, machines: int, limit
     )
 
 
-def best_of_all(problem: Problem) -> float:
+def best_of_all(problem: SizingProblem) -> float:
     """The largest rate of all placements, by enumeration."""
     assert problem.max_instances is not None
     rows = [row for row in product(range(problem.max_instances), repeat=len(problem.machines)) if sum(row)]
@@ -137,14 +136,14 @@ def best_of_all(problem: Problem) -> float:
     return best
 
 
-def sized(problem: Problem, params: Params) -> SizingResult:
+def sized(problem: SizingProblem, params: SizingParams) -> SizingResult:
     """Our plan."""
     result = solve(problem, stop=Never(), seed=0, params=params)
     assert isinstance(result, SizingResult)
     return result
 
 
-def paper_rate(problem: Problem) -> float:
+def paper_rate(problem: SizingProblem) -> float:
     """The rate of the paper's heuristic from 8 tuples/s."""
     limit = problem.max_instances or 8 * len(problem.operators) * len(problem.machines)
     placement = maximize_throughput(problem, 8.0, limit, Never())
@@ -159,7 +158,7 @@ def print_sizing(seeds: int) -> None:
     for _ in range(10 * seeds):
         problem = random_job(random, 2, int(random.integers(2, 4)), 6)
         best = best_of_all(problem)
-        rates = (paper_rate(problem), sized(problem, NO_PROOF).source_rate, sized(problem, Params()).source_rate)
+        rates = (paper_rate(problem), sized(problem, NO_PROOF).source_rate, sized(problem, SizingParams()).source_rate)
         ratios.append([rate / best for rate in rates])
     for name, column in zip(("paper's rule", "no exact model", "ours"), np.array(ratios).T, strict=True):
         spread = f"median {np.median(column):.4f}, least {column.min():.4f} of the best of all"
@@ -168,7 +167,7 @@ def print_sizing(seeds: int) -> None:
         lines = []
         for _ in range(seeds):
             problem = random_job(random, operators, machines, None)
-            result, seconds = timed(lambda problem=problem: sized(problem, Params()))  # type: ignore[misc]
+            result, seconds = timed(lambda problem=problem: sized(problem, SizingParams()))  # type: ignore[misc]
             bound = result.fluid_bound
             lines.append((paper_rate(problem) / bound, result.source_rate / bound, seconds))
         rule, ours, seconds = np.median(np.array(lines), axis=0)
@@ -188,7 +187,7 @@ def topologies() -> Iterator[tuple[str, list[tuple[str, bool]], list[tuple[int, 
     yield "star", [("low", True), ("low", True), *middle], [(0, 3), (1, 3), (3, 2), (3, 4)]
 
 
-def scenarios() -> Iterator[tuple[str, str, Problem]]:
+def scenarios() -> Iterator[tuple[str, str, SizingProblem]]:
     """Every topology on every cluster: their names, and the problem with the costs of table III."""
     for (name, components, edges), (scenario, machines) in product(topologies(), SCENARIOS.items()):
         types = [f"machine{kind}" for kind, count in enumerate(machines) for _ in range(count)]
@@ -209,7 +208,7 @@ def scenarios() -> Iterator[tuple[str, str, Problem]]:
         yield name, scenario, problem_of(instance)
 
 
-def dealt_rate(problem: Problem, result: SizingResult) -> float:
+def dealt_rate(problem: SizingProblem, result: SizingResult) -> float:
     """The rate of round robin with the instance counts of `result`."""
     instances = result.placement.sum(axis=1)
     return max_rate(problem, placement_of(problem, instances, round_robin(instances, len(problem.machines))))
@@ -218,7 +217,7 @@ def dealt_rate(problem: Problem, result: SizingResult) -> float:
 def print_scenarios() -> None:
     """The gain over round robin on our own instance counts."""
     for name, scenario, problem in scenarios():
-        result = sized(problem, Params())
+        result = sized(problem, SizingParams())
         gain = 100 * (result.source_rate / dealt_rate(problem, result) - 1)
         ratio = f"{result.source_rate / result.fluid_bound:.3f} of the fluid bound"
         measured = f"+{gain:.0f} % over round robin, {ratio}"

@@ -17,17 +17,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
+from benchmarks.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from benchmarks.standbys.exact import optimum
 from benchmarks.standbys.instances import FOLLOWING_SHARE, instance
-from trimtab_models.standbys import (
-    Problem,
-    StandbyResult,
-    evaluate,
-    fewest_key_groups,
-    is_allowed,
-    rack_aware_standbys,
-    solve,
-)
+from trimtab_models.standbys import StandbyProblem, StandbyResult, evaluate, is_allowed, solve
 
 WORKERS = (4, 8, 16, 30, 60)
 EACH = 20
@@ -36,7 +29,7 @@ LARGEST = (10_000, 1_000_000, 10.0)
 AIM = 1.0
 
 
-def solved(problem: Problem) -> tuple[StandbyResult, float]:
+def solved(problem: StandbyProblem) -> tuple[StandbyResult, float]:
     """The plan and its CPU seconds."""
     started = time.process_time()
     result = solve(problem)

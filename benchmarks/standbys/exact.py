@@ -3,13 +3,13 @@
 import numpy as np
 from ortools.sat.python import cp_model
 
-from trimtab_models.standbys import Problem
+from trimtab_models.standbys import StandbyProblem
 
 SCALE = 1_000
 """Steps per percent of a worker; CP-SAT knows integers only."""
 
 
-def optimum(problem: Problem, hint: np.ndarray, seconds: float) -> tuple[float, float]:
+def optimum(problem: StandbyProblem, hint: np.ndarray, seconds: float) -> tuple[float, float]:
     """The best value and bound (percent of a worker) after at most `seconds`, beginning with the plan `hint`.
 
     For one standby per key group, without limits.  Both are off by up to a hundredth from rounding.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from trimtab_models.standbys import UNPLACED, Problem
+from trimtab_models.standbys import UNPLACED, StandbyProblem
 
 MEAN_LOAD = 50.0
 FOLLOWING_SHARE = 0.2
@@ -17,7 +17,7 @@ def instance(
     share: float = FOLLOWING_SHARE,
     hosts: int | None = None,
     alike: bool = True,
-) -> Problem:
+) -> StandbyProblem:
     """Key groups with log-normal loads and states (sigma 1), at a mean load of 50 % of all workers, without standbys.
 
     `balanced`: owners by largest load first, as a balanced cluster has them; else equal numbers at random.  `hosts`:
@@ -37,7 +37,7 @@ def instance(
     levels = [np.arange(workers)]
     if hosts is not None:
         levels.append(np.arange(workers) % hosts)
-    return Problem(
+    return StandbyProblem(
         owner=owner.astype(np.int64),
         load=load,
         follow=share * load,

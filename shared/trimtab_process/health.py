@@ -19,24 +19,24 @@ ASK_LIMIT_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HealthVerdict:
     """Whether all is well, and one line that says why."""
 
     well: bool
     text: str
 
 
-Check = Callable[[], Verdict]
+Check = Callable[[], HealthVerdict]
 """Called by a thread of the metrics port."""
 
 
-def answer_of(verdict: Verdict) -> tuple[int, bytes]:
+def answer_of(verdict: HealthVerdict) -> tuple[int, bytes]:
     """Status code and body of the answer."""
     code = OK if verdict.well else UNAVAILABLE
     return code, f"{WORDS[code]}{verdict.text}\n".encode()
 
 
-def ask(listen: Listen, path: str) -> Verdict:
+def ask(listen: Listen, path: str) -> HealthVerdict:
     """Ask the daemon that listens there on this host."""
     connection = http.client.HTTPConnection(_own_address(listen.address), listen.port, timeout=ASK_LIMIT_S)
     place = f"{listen.address}:{listen.port}"
@@ -45,12 +45,14 @@ def ask(listen: Listen, path: str) -> Verdict:
         response = connection.getresponse()
         said = response.read(10_000).decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
-        return Verdict(False, f"not ok: no answer on {place}: {error or type(error).__name__}")
+        return HealthVerdict(False, f"not ok: no answer on {place}: {error or type(error).__name__}")
     finally:
         connection.close()
     if not said.startswith(WORDS.get(response.status, "\n")):
-        return Verdict(False, f"not ok: {place} answers {response.status} and no verdict: an agent or controller?")
-    return Verdict(response.status == OK, said)
+        return HealthVerdict(
+            False, f"not ok: {place} answers {response.status} and no verdict: an agent or controller?"
+        )
+    return HealthVerdict(response.status == OK, said)
 
 
 def _own_address(address: str) -> str:

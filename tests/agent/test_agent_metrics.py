@@ -3,7 +3,7 @@
 import re
 
 from tests.paths import ROOT
-from trimtab_agent.metrics import CLAMPED, CLOSED, REACHED, SENT, Metrics
+from trimtab_agent.metrics import CLAMPED, CLOSED, REACHED, SENT, AgentMetrics
 from trimtab_protocol.messages.commands import CommandKind, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
@@ -12,7 +12,7 @@ from trimtab_protocol.messages.report import PairSample
 AGENT = ROOT / "agent" / "trimtab_agent"
 
 
-def labels(metrics: Metrics, name: str, label: str) -> set[str]:
+def labels(metrics: AgentMetrics, name: str, label: str) -> set[str]:
     """The values of a label, of series that stand at zero."""
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
     found = [sample for sample in samples if sample.name == f"trimtab_agent_{name}"]
@@ -21,7 +21,7 @@ def labels(metrics: Metrics, name: str, label: str) -> set[str]:
 
 
 def test_counters_of_what_alerts_watch_stand_at_zero_before_the_first_event() -> None:
-    metrics = Metrics([WorkerId("w0"), WorkerId("w1")])
+    metrics = AgentMetrics([WorkerId("w0"), WorkerId("w1")])
     assert labels(metrics, "bad_commands_total", "reason") == set(Fault)
     assert labels(metrics, "command_refusals_total", "reason") == set(Refusal)
     assert labels(metrics, "worker_state_breaches_total", "worker") == {"w0", "w1"}
@@ -31,7 +31,7 @@ def test_counters_of_what_alerts_watch_stand_at_zero_before_the_first_event() ->
 
 
 def test_sends_between_key_groups_are_counted_by_whether_they_skipped_the_broker() -> None:
-    metrics = Metrics()
+    metrics = AgentMetrics()
     one, other = KeyGroup(AppId("a"), OperatorId("o"), 0), KeyGroup(AppId("a"), OperatorId("p"), 1)
     known = PairSample(source=one, target=other, tuples=10, bytes=1, direct=7)
     unknown = PairSample(source=other, target=one, tuples=5, bytes=1)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_agent.cli import main
-from trimtab_agent.configuration import Configuration, ConfigurationError, RestartConfiguration, load_configuration
+from trimtab_agent.configuration import AgentConfiguration, ConfigurationError, RestartConfiguration, load_configuration
 from trimtab_protocol.settings.listen import Listen
 
 AGENT = """
@@ -22,7 +22,7 @@ bootstrap_servers = "127.0.0.1:9092"
 """
 
 
-def load(tmp_path: Path, text: str) -> Configuration:
+def load(tmp_path: Path, text: str) -> AgentConfiguration:
     path = tmp_path / "agent.toml"
     path.write_text(text)
     return load_configuration(path)

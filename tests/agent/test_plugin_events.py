@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from trimtab_agent import daemon
-from trimtab_agent.configuration import Configuration
+from trimtab_agent.configuration import AgentConfiguration
 from trimtab_agent.daemon import Agent
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.local import Hello, Statistics
@@ -30,7 +30,7 @@ def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agent]:
     monkeypatch.setattr(daemon, "time", SimpleNamespace(monotonic=lambda: 1000.0, time=time.time))
     loop = asyncio.new_event_loop()
     made = Agent(
-        Configuration(
+        AgentConfiguration(
             cluster="demo", host=HostId("h0"), interval_s=1.0, state_dir=tmp_path, socket=tmp_path / "a.sock",
             kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"),
         ),

@@ -10,19 +10,19 @@ import psutil
 
 from spark_solves import Task, solve_in_groups, solve_jobs
 from trimtab_controller.stream.session import open_session
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort
 
-SHORT = Params(effort=Effort(steps=400), polish=Effort(steps=50))
+SHORT = BalanceParams(effort=Effort(steps=400), polish=Effort(steps=50))
 GROUPS = 3
 SECRET = "spark.ssl.keyPassword"
 KEYS = {"spark.master": "local[2]", SECRET: 'hush\\n #"=:é\nhush'}
 
 
-def cluster(seed: int, nodes: int, *, removing: bool = False) -> Problem:
+def cluster(seed: int, nodes: int, *, removing: bool = False) -> BalanceProblem:
     """Ten key groups of uneven load per node; a budget that binds."""
     random = np.random.default_rng(seed)
     count = 10 * nodes
-    return Problem(
+    return BalanceProblem(
         load=random.uniform(1, 10, count), cost_bytes=np.ones(count), home=np.repeat(np.arange(nodes), 10),
         pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes),
         removing=np.full(nodes, removing), usage=np.zeros((0, count)), limit=np.zeros((0, nodes)),

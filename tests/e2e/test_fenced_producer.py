@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from aiokafka.protocol.produce import ProduceRequest
 from confluent_kafka import Consumer, TopicPartition
 
-from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, uptime
 from trimtab_agent.engines.faust.safety.refused import refusal
 from trimtab_agent.engines.faust.transport.producer import FencedProducer
 from trimtab_sandbox.broker import Broker, Topic
@@ -55,7 +55,7 @@ def test_a_request_that_was_being_sent_when_the_worker_stopped_is_not_sent_later
                 await asyncio.sleep(stopped_s + 1.0)
             if stopped_s:
                 fence.lose()  # as the first heartbeat after the stop is answered
-                with pytest.raises(Fenced):
+                with pytest.raises(WorkerFenced):
                     await asyncio.wait_for(sending, LIMIT_S)
             else:
                 await asyncio.wait_for(sending, LIMIT_S)

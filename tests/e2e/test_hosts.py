@@ -19,7 +19,7 @@ from tests.shown import Show
 from trimtab_models.balance import problem_of
 from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.instances import parse_snapshot
-from trimtab_models.solving import Never, Plan, method_named
+from trimtab_models.solving import Never, PlanDocument, method_named
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -111,7 +111,7 @@ def check_snapshot(run: Run) -> None:
     print(f"limits in the snapshot: {sorted(names)}")
     assert {"load", "kept_disk_bytes"} <= names
     plan = method_named("milp").solve(instance, Never(), 0)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, PlanDocument)
     nodes = {node.id: place for place, node in enumerate(instance.nodes)}
     moved = {each["key_group"]: nodes[each["to"]] for each in plan.document["moves"]}
     home = problem_of(instance).home

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Removed
 from confluent_kafka.admin import AdminClient
 
-from trimtab_agent.engines.faust.transport.look_ahead import densities_at
+from trimtab_agent.engines.faust.transport.thread import densities_at
 from trimtab_sandbox.broker import Broker, Topic
 
 pytestmark = pytest.mark.light

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from node_groups import deal, join
 from spark_solves import solve_task
 from tests.e2e.spark_solves_app import GROUPS, KEYS, SECRET, large, tasks
 from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_models.balance import BalanceResult, evaluate
-from trimtab_models.balance.groups import deal, join
 
 HERE = Path(__file__).parent
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import Problem
+from trimtab_models.balance import BalanceProblem
 from trimtab_models.balance.bound import (
     CostConditions,
     CountConditions,
@@ -27,7 +27,7 @@ quick = settings(max_examples=40)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> BalanceProblem:
     """Up to 3 nodes and 6 key groups, with marks, pins and unplaced key groups; one of both budgets, or both."""
     nodes, key_groups = draw(st.integers(1, 3)), draw(st.integers(1, 6))
 
@@ -37,7 +37,7 @@ def problems(draw: st.DrawFn) -> Problem:
     removing = each(st.booleans(), nodes)
     removing[draw(st.integers(0, nodes - 1))] = False
     count, cost = draw(st.sampled_from([(True, False), (False, True), (True, True)]))
-    return Problem(
+    return BalanceProblem(
         load=each(st.one_of(st.sampled_from([0.0, 10.0, 20.0]), st.floats(0, 40)), key_groups).astype(float),
         cost_bytes=each(st.integers(1, 9), key_groups).astype(float),
         home=each(st.integers(-1, nodes - 1), key_groups).astype(np.int64),
@@ -55,7 +55,7 @@ details = st.builds(
 )  # fmt: skip
 
 
-def optimum(problem: Problem) -> float:
+def optimum(problem: BalanceProblem) -> float:
     """The least load distance of all allocations that keep pins, marks and budgets."""
     nodes = range(len(problem.capacity))
     kept = [node for node in nodes if not problem.removing[node]]
@@ -78,7 +78,7 @@ def optimum(problem: Problem) -> float:
 
 def test_the_last_move_of_the_budget_counts_where_nobody_is_above_the_band():
     """Three nodes at 12, one at 4, mean 10: the one move that is allowed brings 2 of the 6 that it lacks."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.full(20, 2.0), cost_bytes=np.ones(20), home=np.repeat(np.arange(4), [6, 6, 6, 2]),
         pinned=np.zeros(20, bool), in_flight=np.zeros(20, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
         usage=np.zeros((0, 20)), limit=np.zeros((0, 4)), max_migrations=1,
@@ -146,7 +146,7 @@ def test_the_bound_by_prices_of_loads_is_at_most_the_optimum(problem):
     assert max(bounds, default=weak) <= reached + 1e-9
 
 
-ONE_PIECE = Problem(
+ONE_PIECE = BalanceProblem(
     load=np.array([0.0, 0.0, 0.0, 10.0]), cost_bytes=np.ones(4), home=np.array([0, -1, 0, 0]),
     pinned=np.array([True, False, True, False]), in_flight=np.zeros(4, bool), capacity=np.full(3, 0.5),
     removing=np.zeros(3, bool), usage=np.zeros((0, 4)), limit=np.zeros((0, 3)), max_migrations=2,
@@ -172,7 +172,7 @@ BEYOND_ROUNDING = Fraction(1, 10**7)
 """Load; some ten times what the slack of `Excesses` adds up to over three nodes and 240 % of load."""
 
 
-def refuted_exactly(problem: Problem, d: float, margin: Fraction = Fraction(0)) -> bool:
+def refuted_exactly(problem: BalanceProblem, d: float, margin: Fraction = Fraction(0)) -> bool:
     """The dumb twin: each condition node by node, with sorted lists; refuted only where one fails by the margin."""
     load, capacities = list(map(Fraction, problem.load.tolist())), list(map(Fraction, problem.capacity.tolist()))
     mean = sum(load) / sum(capacity for capacity, kept in zip(capacities, problem.kept, strict=True) if kept)
@@ -203,7 +203,7 @@ def refuted_exactly(problem: Problem, d: float, margin: Fraction = Fraction(0)) 
 
 def test_whole_key_groups_prove_more_than_cut_ones():
     """A node 10 above, key groups of 20 at 6 bytes each: cut, 3 bytes are enough to lose the 10; whole, 5 are not."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([20.0, 20.0, 20.0, 20.0, 20.0]), cost_bytes=np.full(5, 6.0), home=np.array([0, 0, 0, 1, 1]),
         pinned=np.zeros(5, bool), in_flight=np.zeros(5, bool), capacity=np.ones(2), removing=np.zeros(2, bool),
         usage=np.zeros((0, 5)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,
@@ -220,7 +220,7 @@ def test_two_budgets_together_prove_more_than_each_alone():
     light, pair = [10.0, 9.0], [[5.0, 2.0], [5.0, 2.0]]
     own = np.array([light, *pair, [40.0, 50.0]])
     load, cost = np.concatenate((own, own, [[40.0, 50.0], [40.0, 50.0]])).T
-    problem = Problem(
+    problem = BalanceProblem(
         load=load, cost_bytes=cost, home=np.repeat(np.arange(4), [4, 4, 1, 1]), pinned=load == 40.0,
         in_flight=np.zeros(10, bool), capacity=np.ones(4), removing=np.zeros(4, bool), usage=np.zeros((0, 10)),
         limit=np.zeros((0, 4)), max_migrations=2, max_cost_bytes=9.0,
@@ -232,7 +232,7 @@ def test_two_budgets_together_prove_more_than_each_alone():
 
 def test_key_groups_without_load_do_not_blunt_the_bound_by_cost():
     """What carries nothing would cost infinitely much per load, and infinity times nothing is no number."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([20.0, 20.0, 0.0, 0.0]), cost_bytes=np.array([10.0, 10.0, 1e9, 1e9]), home=np.array([0, 0, 0, 1]),
         pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(2), removing=np.zeros(2, bool),
         usage=np.zeros((0, 4)), limit=np.zeros((0, 2)), max_cost_bytes=5.0,

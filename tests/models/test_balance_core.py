@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.bound import CountConditions, lower_bound
 from trimtab_models.balance.core import SPARE, core_by_bytes, core_of, solve_core
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Never
 
 
-def packing() -> Problem:
+def packing() -> BalanceProblem:
     """Two nodes with 13 too much and two with 13 too little: 9 + 4 and 7 + 6 are the only even packing."""
     load = np.array([9.0, 4.0, 25.0, 7.0, 6.0, 25.0, 12.0, 12.0])
     count = len(load)
-    return Problem(
+    return BalanceProblem(
         load=load, cost_bytes=np.ones(count), home=np.array([0, 0, 0, 1, 1, 1, 2, 3]), pinned=load > 9,
         in_flight=np.zeros(count, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
         usage=np.zeros((0, count)), limit=np.zeros((0, 4)), max_migrations=4,
@@ -58,7 +58,7 @@ def test_a_plan_of_the_core_keeps_the_budget_and_the_bound(seed):
     assert (plan == solve_core(problem, core, proven, proven + 1, seed=0, work=5)).all()
 
 
-def by_bytes(seed: int, share: float) -> Problem:
+def by_bytes(seed: int, share: float) -> BalanceProblem:
     """10 nodes, 2 of them changed by 80 percent; states are log-normal, the budget a share of all of them."""
     cluster = uneven_cluster(10, 200, 80, seed)
     cost = np.random.default_rng(seed).lognormal(10, 1, 200).round()
@@ -78,7 +78,9 @@ def test_a_plan_of_the_core_by_bytes_keeps_the_budget_and_the_bound(seed):
     assert score.allowed
     assert proven - 1e-9 <= score.load_distance < now
     assert all(node in nodes for node, nodes in zip(plan.tolist(), core.nodes, strict=True))
-    baseline = solve(problem, stop=Never(), seed=0, params=Params(effort=Effort(steps=600), polish=Effort(steps=0)))
+    baseline = solve(
+        problem, stop=Never(), seed=0, params=BalanceParams(effort=Effort(steps=600), polish=Effort(steps=0))
+    )
     assert isinstance(baseline, BalanceResult)
     assert score.load_distance <= baseline.score.load_distance + 0.5
 

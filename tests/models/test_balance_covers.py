@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.covers import Covers, plans_by_price
@@ -14,11 +14,11 @@ from trimtab_models.balance.leveling import levelled
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Never
 
-AT_ONCE = Params(effort=Effort(steps=0), polish=Effort(steps=0))
-FULL = Params(polish=Effort(steps=0))
+AT_ONCE = BalanceParams(effort=Effort(steps=0), polish=Effort(steps=0))
+FULL = BalanceParams(polish=Effort(steps=0))
 
 
-def by_bytes(nodes: int, change: int, share: float, seed: int = 0, each: int = 20) -> Problem:
+def by_bytes(nodes: int, change: int, share: float, seed: int = 0, each: int = 20) -> BalanceProblem:
     """`each` key groups a node, 20 % of the nodes changed by `change` percent; the budget is a share of all bytes."""
     cluster = uneven_cluster(nodes, each * nodes, change, seed)
     state = np.exp(np.random.default_rng(seed).normal(0, 1, each * nodes))
@@ -26,7 +26,7 @@ def by_bytes(nodes: int, change: int, share: float, seed: int = 0, each: int = 2
     return replace(cluster, cost_bytes=cost, max_cost_bytes=share * float(cost.sum()))
 
 
-def solved(problem: Problem, params: Params) -> BalanceResult:
+def solved(problem: BalanceProblem, params: BalanceParams) -> BalanceResult:
     found = solve(problem, stop=Never(), seed=0, params=params)
     assert isinstance(found, BalanceResult)
     return found
@@ -39,7 +39,7 @@ def test_what_leaves_a_node_is_enough_and_the_cheapest(seed: int) -> None:
     load = random.uniform(2.0, 12.0, 9)
     home = np.array([0] * 7 + [1] * 2)
     cost = random.integers(1, 50, 9).astype(np.float64)
-    problem = Problem(
+    problem = BalanceProblem(
         load=load, cost_bytes=cost, home=home, pinned=np.zeros(9, bool), in_flight=np.zeros(9, bool),
         capacity=np.array([1.0, 4.0]), removing=np.zeros(2, bool), usage=np.zeros((0, 9)), limit=np.zeros((0, 2)),
         max_cost_bytes=40.0,
@@ -80,7 +80,7 @@ def test_the_bound_of_such_a_budget_is_nearly_reached() -> None:
 def test_what_arrives_is_divided_anew_between_two_nodes() -> None:
     """Nodes 1 and 2 lack 15 each; 7, 7 and 16 have come, the heaviest first to the least loaded: 16 + 7 and 7."""
     load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
-    problem = Problem(
+    problem = BalanceProblem(
         load=load, cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0,
         in_flight=np.zeros(6, bool), capacity=np.ones(3), removing=np.zeros(3, bool), usage=np.zeros((0, 6)),
         limit=np.zeros((0, 3)), max_cost_bytes=3.0,
@@ -94,7 +94,7 @@ def test_what_arrives_is_divided_anew_between_two_nodes() -> None:
 
 def test_what_is_divided_anew_keeps_a_limit() -> None:
     load = np.array([7.0, 7.0, 16.0, 40.0, 25.0, 25.0])
-    problem = Problem(
+    problem = BalanceProblem(
         load=load, cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, 2]), pinned=load >= 25.0,
         in_flight=np.zeros(6, bool), capacity=np.ones(3), removing=np.zeros(3, bool),
         usage=np.array([[1.0, 1.0, 0.0, 0.0, 0.0, 0.0]]), limit=np.array([[np.inf, 1.0, 1.0]]), max_cost_bytes=3.0,

@@ -7,26 +7,35 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve, solve_flux, solve_greedily
+from trimtab_models.balance import (
+    BalanceParams,
+    BalanceProblem,
+    BalanceResult,
+    Effort,
+    evaluate,
+    solve,
+    solve_flux,
+    solve_greedily,
+)
 from trimtab_models.balance.bound import lower_bound
-from trimtab_models.balance.drain import Drain, plain_drain
+from trimtab_models.balance.drain import DrainBuilder, plain_drain
 from trimtab_models.balance.solve import WORTH_PP
 from trimtab_models.balance.tabu import Band
 from trimtab_models.solving import Deadline, Never
 
-SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
+SHORT = BalanceParams(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
 quick = settings(max_examples=40)
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Problem:
+def clusters(draw: st.DrawFn) -> BalanceProblem:
     """2 to 6 nodes, any of them marked but one, at any load; a budget of migrations, or none."""
     nodes, per_node = draw(st.integers(2, 6)), draw(st.integers(1, 6))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     count = nodes * per_node
     removing = random.random(nodes) < draw(st.sampled_from([0.0, 0.3, 0.6]))
     removing[int(random.integers(nodes))] = False
-    return Problem(
+    return BalanceProblem(
         load=random.choice([0.0, 1.0, 5.0, 10.0], count) * random.uniform(0.5, 2, count), cost_bytes=np.ones(count),
         home=np.repeat(np.arange(nodes), per_node), pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool),
         capacity=random.choice([1.0, 1.0, 2.0], nodes), removing=removing,
@@ -36,19 +45,19 @@ def clusters(draw: st.DrawFn) -> Problem:
     )  # fmt: skip
 
 
-def plan_of(problem: Problem, urgent: float = SHORT.urgent) -> BalanceResult:
+def plan_of(problem: BalanceProblem, urgent: float = SHORT.urgent) -> BalanceResult:
     result = solve(problem, stop=Never(), seed=0, params=replace(SHORT, urgent=urgent))
     assert isinstance(result, BalanceResult)
     return result
 
 
-def greedy_plan_of(problem: Problem) -> BalanceResult:
+def greedy_plan_of(problem: BalanceProblem) -> BalanceResult:
     result = solve_greedily(problem, stop=Never(), seed=0)
     assert isinstance(result, BalanceResult)
     return result
 
 
-def flux_of(problem: Problem) -> float:
+def flux_of(problem: BalanceProblem) -> float:
     result = solve_flux(problem, stop=Never(), seed=0)
     assert isinstance(result, BalanceResult)
     return result.score.load_distance
@@ -79,7 +88,7 @@ def test_what_has_left_a_marked_node_or_never_was_there_is_not_on_one(problem):
     assert (result.allocation[on_marked] == problem.home[on_marked]).all()
 
 
-def assert_emptied_as_far_as_possible(problem: Problem, result: BalanceResult) -> None:
+def assert_emptied_as_far_as_possible(problem: BalanceProblem, result: BalanceResult) -> None:
     """With the budget used up, or else nothing left there that any kept node could take within the room."""
     left = np.flatnonzero(problem.removing[result.allocation])
     if problem.max_migrations is not None and result.score.migrations == problem.max_migrations:
@@ -130,12 +139,12 @@ def test_no_plan_empties_less_than_the_rule_alone_but_for_a_real_gain(problem, t
 
 def test_what_has_taken_another_ones_place_stays_there():
     """0 and 2 have changed places; 1 leaves the marked node for that of 0, and is not sent on from there."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([1.0, 14.0, 20.0]), cost_bytes=np.ones(3), home=np.arange(3), pinned=np.zeros(3, bool),
         in_flight=np.zeros(3, bool), capacity=np.array([2.0, 2.0, 1.0]), removing=np.arange(3) == 1,
         usage=np.zeros((0, 3)), limit=np.zeros((0, 3)),
     )  # fmt: skip
-    drain = Drain(problem, np.array([2, 1, 0]), Never())
+    drain = DrainBuilder(problem, np.array([2, 1, 0]), Never())
     drain.substitute(Band(under=11.0, over=11.0))
     assert drain.allocation.tolist() == [0, 2, 0]
     drain.empty(11.0)
@@ -144,7 +153,7 @@ def test_what_has_taken_another_ones_place_stays_there():
 
 def test_flux_alone_would_never_empty_a_marked_node_the_greedy_plan_does_within_its_budgets():
     """40 equal key groups on 4 nodes, one marked: all nodes carry the same, so Flux moves nothing; 3 moves a round."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.full(40, 5.0), cost_bytes=np.ones(40), home=np.arange(40) % 4, pinned=np.zeros(40, bool),
         in_flight=np.zeros(40, bool), capacity=np.ones(4), removing=np.arange(4) == 3,
         usage=np.zeros((0, 40)), limit=np.zeros((0, 4)), max_migrations=3,
@@ -159,7 +168,7 @@ def test_flux_alone_would_never_empty_a_marked_node_the_greedy_plan_does_within_
 
 def test_while_urgent_moves_go_to_the_load_distance_and_not_to_the_marked_node():
     """Node 0 is 30 above the mean, the marked node 2 carries little: the one move goes from 0 to 1."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([30.0, 30.0, 1.0, 1.0]), cost_bytes=np.ones(4), home=np.array([0, 0, 1, 2]),
         pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(3),
         removing=np.array([False, False, True]), usage=np.zeros((0, 4)), limit=np.zeros((0, 3)), max_migrations=1,
@@ -170,7 +179,7 @@ def test_while_urgent_moves_go_to_the_load_distance_and_not_to_the_marked_node()
 
 def test_the_rule_wins_where_it_contradicts_flux():
     """Three kept nodes at 10, 6 on the marked one: the mean is 12, staying put is 2 off, emptying the node 4."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([10.0, 10.0, 10.0, 6.0]), cost_bytes=np.ones(4), home=np.arange(4),
         pinned=np.zeros(4, bool), in_flight=np.zeros(4, bool), capacity=np.ones(4), removing=np.arange(4) == 3,
         usage=np.zeros((0, 4)), limit=np.zeros((0, 4)),

@@ -8,18 +8,18 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.params import OPTIMAL_PP
-from trimtab_models.solving import Deadline, Never, Status
+from trimtab_models.solving import Deadline, Never, PlanStatus
 
-SHORT = Params(effort=Effort(steps=600), polish=Effort(steps=50))
+SHORT = BalanceParams(effort=Effort(steps=600), polish=Effort(steps=50))
 
 
-def cluster(seed: int, nodes: int, per_node: int, **changes: object) -> Problem:
+def cluster(seed: int, nodes: int, per_node: int, **changes: object) -> BalanceProblem:
     random = np.random.default_rng(seed)
     count = nodes * per_node
-    plain = Problem(
+    plain = BalanceProblem(
         load=random.uniform(2, 12, count).round(2), cost_bytes=random.integers(1, 9, count).astype(float),
         home=np.repeat(np.arange(nodes), per_node), pinned=random.random(count) < 0.1,
         in_flight=np.zeros(count, bool), capacity=random.choice([1.0, 1.0, 2.0], nodes),
@@ -28,7 +28,7 @@ def cluster(seed: int, nodes: int, per_node: int, **changes: object) -> Problem:
     return replace(plain, **changes)
 
 
-def limited(problem: Problem, room: float) -> Problem:
+def limited(problem: BalanceProblem, room: float) -> BalanceProblem:
     """The same with a resource of which every node has `room` more than it uses."""
     usage = np.arange(len(problem.load), dtype=float)[None, :] % 5
     problem = replace(problem, usage=usage, limit=np.full((1, len(problem.capacity)), np.inf))
@@ -44,7 +44,7 @@ SITUATIONS = {
 }
 
 
-def full_model_optimum(problem: Problem) -> float:
+def full_model_optimum(problem: BalanceProblem) -> float:
     """The least load distance by HiGHS: a Boolean per key group and node, every rule as the paper has it."""
     from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]
 
@@ -87,7 +87,7 @@ def test_bound_plan_and_certificate_agree_with_the_full_model(situation):
     assert exact - OPTIMAL_PP <= plan.lower_bound <= exact + 1e-6
     if not problem.removing.any():
         assert exact - 1e-6 <= plan.score.load_distance <= exact + OPTIMAL_PP
-        assert plan.status is Status.OPTIMAL
+        assert plan.status is PlanStatus.OPTIMAL
     now = evaluate(problem, problem.home).load_distance
     certificate = certify(problem, problem.home, 0.0, now, seed=0, work=60)
     assert certificate.lower_bound == pytest.approx(exact, abs=OPTIMAL_PP)
@@ -101,7 +101,7 @@ def test_bound_plan_and_certificate_agree_with_the_full_model(situation):
 def test_a_certificate_takes_no_more_than_a_deadline_leaves():
     """The bound is loose here: without a proof the plan is only feasible."""
     problem = limited(cluster(5, 4, 5, max_migrations=6), room=2.0)
-    for at_s, status in ((60.0, Status.OPTIMAL), (0.6, Status.FEASIBLE)):
+    for at_s, status in ((60.0, PlanStatus.OPTIMAL), (0.6, PlanStatus.FEASIBLE)):
         ticks = iter(range(10**9))
         stop = Deadline(lambda ticks=ticks: next(ticks) * 1e-4, at_s=at_s)
         with patch("trimtab_models.balance.enumeration.PAIRS", -1):  # as for a larger problem

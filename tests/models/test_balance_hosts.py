@@ -9,27 +9,35 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.models.test_balance_properties import SHORT, allowed_allocations, load_distance, problems
-from trimtab_models.balance import BalanceResult, HostLimits, Problem, Spared, solve, solve_greedily, solve_on_hosts
-from trimtab_models.solving import Infeasible, Never, Stop
+from trimtab_models.balance import (
+    BalanceProblem,
+    BalanceResult,
+    HostLimits,
+    Spared,
+    solve,
+    solve_greedily,
+    solve_on_hosts,
+)
+from trimtab_models.solving import Infeasible, Never, StopRule
 
 quick = settings(max_examples=60, deadline=None)
 
 
-def search(problem: Problem, stop: Stop) -> BalanceResult | Infeasible:
+def search(problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasible:
     return solve(problem, stop=stop, seed=0, params=SHORT)
 
 
-def greedy(problem: Problem, stop: Stop) -> BalanceResult | Infeasible:
+def greedy(problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasible:
     return solve_greedily(problem, stop=stop, seed=0)
 
 
-def within(problem: Problem, limits: HostLimits, solver: Any = search) -> BalanceResult:
+def within(problem: BalanceProblem, limits: HostLimits, solver: Any = search) -> BalanceResult:
     result = solve_on_hosts(problem, limits, solver, stop=Never())
     assert isinstance(result, BalanceResult)
     return result
 
 
-def overfilled(problem: Problem, limits: HostLimits, allocation: np.ndarray) -> list[int]:
+def overfilled(problem: BalanceProblem, limits: HostLimits, allocation: np.ndarray) -> list[int]:
     """The hosts that `allocation` fills above their limit, and above what they use now, summed key group by group."""
     wrong = []
     for resource, rooms in enumerate(limits.room):
@@ -54,7 +62,7 @@ def used_by(limits: HostLimits, resource: int, key_group: int, node: int) -> flo
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[Problem, HostLimits]:
+def situations(draw: st.DrawFn) -> tuple[BalanceProblem, HostLimits]:
     problem = draw(problems(unplaced=False))
     hosts = draw(st.integers(1, 3))
     nodes = len(problem.capacity)
@@ -81,7 +89,7 @@ def situations(draw: st.DrawFn) -> tuple[Problem, HostLimits]:
 
 @quick
 @given(situations())
-def test_no_plan_overfills_a_host(situation: tuple[Problem, HostLimits]) -> None:
+def test_no_plan_overfills_a_host(situation: tuple[BalanceProblem, HostLimits]) -> None:
     problem, limits = situation
     for solver in (search, greedy):
         assert overfilled(problem, limits, within(problem, limits, solver).allocation) == []
@@ -89,7 +97,7 @@ def test_no_plan_overfills_a_host(situation: tuple[Problem, HostLimits]) -> None
 
 @quick
 @given(situations())
-def test_the_bound_is_below_every_plan_within_the_limits(situation: tuple[Problem, HostLimits]) -> None:
+def test_the_bound_is_below_every_plan_within_the_limits(situation: tuple[BalanceProblem, HostLimits]) -> None:
     problem, limits = situation
     result = within(problem, limits)
     possible = [each for each in allowed_allocations(problem) if not overfilled(problem, limits, each)]
@@ -100,7 +108,7 @@ def test_the_bound_is_below_every_plan_within_the_limits(situation: tuple[Proble
 
 @quick
 @given(situations())
-def test_a_plan_is_never_worse_than_staying(situation: tuple[Problem, HostLimits]) -> None:
+def test_a_plan_is_never_worse_than_staying(situation: tuple[BalanceProblem, HostLimits]) -> None:
     problem, limits = situation
     assume(not problem.removing[problem.home].any() if len(problem.home) else True)
     result = within(problem, limits)
@@ -109,7 +117,7 @@ def test_a_plan_is_never_worse_than_staying(situation: tuple[Problem, HostLimits
 
 @quick
 @given(problems(unplaced=False))
-def test_hosts_with_room_change_nothing(problem: Problem) -> None:
+def test_hosts_with_room_change_nothing(problem: BalanceProblem) -> None:
     nodes = len(problem.capacity)
     limits = HostLimits(
         host=np.zeros(nodes, np.int64), usage=problem.load[None, :], room=np.array([[1.0 + 2.0 * problem.load.sum()]])
@@ -121,11 +129,13 @@ def test_hosts_with_room_change_nothing(problem: Problem) -> None:
     assert found.lower_bound == free.lower_bound
 
 
-def cluster(loads: list[list[float]], host: list[int], room: list[float], **changes: Any) -> tuple[Problem, HostLimits]:
+def cluster(
+    loads: list[list[float]], host: list[int], room: list[float], **changes: Any
+) -> tuple[BalanceProblem, HostLimits]:
     """Nodes of capacity 1 with key groups of these loads."""
     load = np.array([each for node in loads for each in node])
     home = np.array([node for node, each in enumerate(loads) for _ in each], np.int64)
-    problem = Problem(
+    problem = BalanceProblem(
         load=load,
         cost_bytes=np.ones(len(load)),
         home=home,
@@ -182,7 +192,7 @@ def test_plans_are_near_the_optimum_of_tiny_problems() -> None:
     assert np.mean(gaps) <= 1.0
 
 
-def on_disks(room: list[float], host: list[int]) -> tuple[Problem, HostLimits]:
+def on_disks(room: list[float], host: list[int]) -> tuple[BalanceProblem, HostLimits]:
     """Node 0 has six key groups of load 20, node 1 two of load 10; every state takes 5 on a disk."""
     problem, limits = cluster([[20] * 6, [10] * 2], host, [np.inf] * len(room))
     usage = np.array([problem.load, np.full(8, 5.0)])
@@ -218,8 +228,8 @@ def test_resources_that_stay_need_the_homes() -> None:
 
 
 def with_copies(
-    situation: tuple[Problem, HostLimits], pairs: dict[tuple[int, int], float]
-) -> tuple[Problem, HostLimits]:
+    situation: tuple[BalanceProblem, HostLimits], pairs: dict[tuple[int, int], float]
+) -> tuple[BalanceProblem, HostLimits]:
     """The situation of `on_disks`, in which nodes have a share of key groups' states on their disks already."""
     problem, limits = situation
     key_group, node = (np.array(each) for each in zip(*pairs, strict=True))

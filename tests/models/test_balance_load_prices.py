@@ -6,24 +6,24 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceResult, Problem, evaluate, solve
+from trimtab_models.balance import BalanceProblem, BalanceResult, evaluate, solve
 from trimtab_models.balance.bound import lower_bound, stronger_bound
 from trimtab_models.balance.priced_plans import plans_by_load_prices
 from trimtab_models.simulation import uneven_cluster
 from trimtab_models.solving import Never
 
 
-def by_bytes(nodes: int, change: int, share: float) -> Problem:
+def by_bytes(nodes: int, change: int, share: float) -> BalanceProblem:
     """20 key groups a node, 20 % of the nodes changed by `change` percent; the budget is a share of all bytes."""
     cluster = uneven_cluster(nodes, 20 * nodes, change, 0)
     cost = np.exp(np.random.default_rng(0).normal(0, 1, 20 * nodes))
     return replace(cluster, cost_bytes=cost, max_cost_bytes=share * float(cost.sum()))
 
 
-def three_nodes() -> Problem:
+def three_nodes() -> BalanceProblem:
     """Loads of 56, 50 and 44: key groups of 10, a dear one of 3, and pinned ones; one move of the cheap is paid for."""
     load = np.array([10.0, 10.0, 36.0, 10.0, 10.0, 27.0, 3.0, 10.0, 34.0])
-    return Problem(
+    return BalanceProblem(
         load=load, cost_bytes=np.where(load == 3.0, 50.0, 2.0), home=np.array([0, 0, 0, 1, 1, 1, 1, 2, 2]),
         pinned=load > 10.0, in_flight=np.zeros(9, bool), capacity=np.ones(3), removing=np.zeros(3, bool),
         usage=np.zeros((0, 9)), limit=np.zeros((0, 3)), max_cost_bytes=3.0,
@@ -87,7 +87,7 @@ def test_the_solver_uses_them() -> None:
 
 def test_a_linear_program_that_cannot_go_on_from_the_last_solution_is_solved_from_scratch() -> None:
     """Found by hypothesis: three key groups without load, one that is nowhere yet, and no byte to spend."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([0.0, 0.0, 0.0, 10.0, 10.0, 10.0]), cost_bytes=np.ones(6), home=np.array([0, 0, 0, 0, 1, -1]),
         pinned=np.zeros(6, bool), in_flight=np.zeros(6, bool), capacity=np.full(2, 0.5), removing=np.zeros(2, bool),
         usage=np.zeros((0, 6)), limit=np.zeros((0, 2)), max_cost_bytes=0.0,

@@ -9,15 +9,15 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, solve, solve_flux
-from trimtab_models.solving import Deadline, Never, Status, Stop
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, solve, solve_flux
+from trimtab_models.solving import Deadline, Never, PlanStatus, StopRule
 
-SHORT = Params(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))
+SHORT = BalanceParams(effort=Effort(steps=200, patience=100), polish=Effort(steps=50))
 quick = settings(max_examples=50)
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, marked: bool = True, unplaced: bool = True, limits: bool = True) -> Problem:
+def problems(draw: st.DrawFn, *, marked: bool = True, unplaced: bool = True, limits: bool = True) -> BalanceProblem:
     """Up to 4 nodes and 6 key groups with everything that can be in a snapshot; at least one node is kept."""
     nodes, key_groups = draw(st.integers(1, 4)), draw(st.integers(0, 6))
 
@@ -28,7 +28,7 @@ def problems(draw: st.DrawFn, *, marked: bool = True, unplaced: bool = True, lim
     removing[draw(st.integers(0, nodes - 1))] = False
     loads = st.one_of(st.sampled_from([0.0, 10.0, 10.0, 20.0]), st.floats(0, 40).map(lambda load: round(load, 2)))
     limited = limits and draw(st.booleans())
-    return Problem(
+    return BalanceProblem(
         load=each(loads, key_groups).astype(float),
         cost_bytes=each(st.integers(1, 5), key_groups).astype(float),
         home=each(st.integers(-1 if unplaced else 0, nodes - 1), key_groups).astype(np.int64),
@@ -43,7 +43,7 @@ def problems(draw: st.DrawFn, *, marked: bool = True, unplaced: bool = True, lim
     )
 
 
-def broken_rules(problem: Problem, allocation: np.ndarray) -> list[str]:
+def broken_rules(problem: BalanceProblem, allocation: np.ndarray) -> list[str]:
     """The rules that `allocation` breaks, checked key group by key group. Limits only if all were placed before."""
     broken, moved = [], []
     now, after = np.zeros(problem.limit.shape), np.zeros(problem.limit.shape)
@@ -69,7 +69,7 @@ def broken_rules(problem: Problem, allocation: np.ndarray) -> list[str]:
     return broken
 
 
-def load_distance(problem: Problem, allocation: np.ndarray) -> float:
+def load_distance(problem: BalanceProblem, allocation: np.ndarray) -> float:
     """The contract's definition, node by node."""
     mean = sum(problem.load) / sum(problem.capacity[~problem.removing])
     worst = 0.0
@@ -79,7 +79,7 @@ def load_distance(problem: Problem, allocation: np.ndarray) -> float:
     return worst
 
 
-def allowed_allocations(problem: Problem) -> Iterator[np.ndarray]:
+def allowed_allocations(problem: BalanceProblem) -> Iterator[np.ndarray]:
     """Every allocation that breaks no rule."""
     nodes = range(len(problem.capacity))
     choices = []
@@ -97,12 +97,12 @@ def allowed_allocations(problem: Problem) -> Iterator[np.ndarray]:
             yield allocation
 
 
-def optimum(problem: Problem) -> float:
+def optimum(problem: BalanceProblem) -> float:
     """The least load distance of all allowed allocations."""
     return min((load_distance(problem, allocation) for allocation in allowed_allocations(problem)), default=np.inf)
 
 
-def solved(problem: Problem, params: Params = SHORT) -> BalanceResult:
+def solved(problem: BalanceProblem, params: BalanceParams = SHORT) -> BalanceResult:
     """By search: these problems are small enough to be enumerated, larger ones are not."""
     with patch("trimtab_models.balance.enumeration.PAIRS", -1):
         result = solve(problem, stop=Never(), seed=0, params=params)
@@ -110,13 +110,13 @@ def solved(problem: Problem, params: Params = SHORT) -> BalanceResult:
     return result
 
 
-def enumerated(problem: Problem, *, stop: Stop | None = None) -> BalanceResult:
+def enumerated(problem: BalanceProblem, *, stop: StopRule | None = None) -> BalanceResult:
     result = solve(problem, stop=stop or Never(), seed=0, params=SHORT)
     assert isinstance(result, BalanceResult)
     return result
 
 
-def objectives(problem: Problem, allocation: np.ndarray) -> tuple[float, float, int, float]:
+def objectives(problem: BalanceProblem, allocation: np.ndarray) -> tuple[float, float, int, float]:
     """Load distance, its other side, moves and their bytes."""
     mean = sum(problem.load) / sum(problem.capacity[~problem.removing])
     over = under = 0.0
@@ -218,7 +218,7 @@ def test_the_status_says_what_is_known(problem):
     result = solved(problem)
     moves = (result.allocation != problem.home).any()
     near = result.score.load_distance <= result.lower_bound + SHORT.tolerance
-    assert result.status is (Status.UNCHANGED if not moves else Status.OPTIMAL if near else Status.FEASIBLE)
+    assert result.status is (PlanStatus.UNCHANGED if not moves else PlanStatus.OPTIMAL if near else PlanStatus.FEASIBLE)
 
 
 @quick

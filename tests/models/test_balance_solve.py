@@ -10,12 +10,12 @@ import pytest
 
 from trimtab_models.balance import (
     Alert,
+    BalanceParams,
+    BalanceProblem,
     BalanceResult,
     Effort,
     Obstacle,
-    Params,
-    Problem,
-    Stage,
+    SolveStage,
     describe_alert,
     encode_result,
     problem_of,
@@ -23,12 +23,12 @@ from trimtab_models.balance import (
     solve_flux,
 )
 from trimtab_models.instances import decode_snapshot
-from trimtab_models.solving import Deadline, Infeasible, Never, Status, Stop
+from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus, StopRule
 
-SHORT = Params(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
+SHORT = BalanceParams(effort=Effort(steps=300), polish=Effort(steps=60, patience=60))
 
 
-def problem(homes: list[int], loads: list[float], nodes: int, **changes: Any) -> Problem:
+def problem(homes: list[int], loads: list[float], nodes: int, **changes: Any) -> BalanceProblem:
     """Nodes of capacity 1, no limits, one byte of state per key group, unless changed."""
     count = len(homes)
     fields: dict[str, Any] = {
@@ -42,12 +42,12 @@ def problem(homes: list[int], loads: list[float], nodes: int, **changes: Any) ->
         "usage": np.zeros((0, count)),
         "limit": np.zeros((0, nodes)),
     }
-    return Problem(
+    return BalanceProblem(
         **fields | {name: value if np.isscalar(value) else np.array(value) for name, value in changes.items()}
     )
 
 
-def plan_of(problem: Problem, params: Params = SHORT, stop: Stop | None = None) -> BalanceResult:
+def plan_of(problem: BalanceProblem, params: BalanceParams = SHORT, stop: StopRule | None = None) -> BalanceResult:
     result = solve(problem, stop=stop or Never(), seed=0, params=params)
     assert isinstance(result, BalanceResult)
     return result
@@ -55,17 +55,17 @@ def plan_of(problem: Problem, params: Params = SHORT, stop: Stop | None = None) 
 
 def test_one_move_evens_out_two_nodes():
     result = plan_of(problem([0, 0, 0, 1], [10, 10, 10, 10], nodes=2))
-    assert (result.status, result.score.load_distance, result.score.migrations) == (Status.OPTIMAL, 0, 1)
+    assert (result.status, result.score.load_distance, result.score.migrations) == (PlanStatus.OPTIMAL, 0, 1)
 
 
 def test_a_balanced_cluster_is_left_alone():
     result = plan_of(problem([0, 1], [10, 10], nodes=2))
-    assert (result.status, result.score.migrations, result.lower_bound) == (Status.UNCHANGED, 0, 0)
+    assert (result.status, result.score.migrations, result.lower_bound) == (PlanStatus.UNCHANGED, 0, 0)
 
 
 def test_no_budget_moves_nothing_and_the_bound_says_that_nothing_can_be_done():
     result = plan_of(problem([0, 0], [10, 10], nodes=2, max_migrations=0))
-    assert result.status is Status.UNCHANGED
+    assert result.status is PlanStatus.UNCHANGED
     assert result.gap_pp < 1e-5
 
 
@@ -79,7 +79,7 @@ def test_a_cluster_without_a_node_to_keep_is_infeasible(nodes, removing):
 @pytest.mark.parametrize("homes", [[], [0, 0, 0]])
 def test_no_key_groups_or_no_loads_or_one_node_is_unchanged(homes):
     result = plan_of(problem(homes, [0.0] * len(homes), nodes=1))
-    assert (result.status, result.score.load_distance) == (Status.UNCHANGED, 0)
+    assert (result.status, result.score.load_distance) == (PlanStatus.UNCHANGED, 0)
 
 
 def test_unequal_capacities_share_in_proportion():
@@ -91,7 +91,7 @@ def test_unequal_capacities_share_in_proportion():
 def test_placing_a_lost_key_group_is_free_and_no_migration():
     result = plan_of(problem([0, -1], [10, 10], nodes=2, max_migrations=0, max_cost_bytes=0.0, pinned=[False, True]))
     assert result.allocation.tolist() == [0, 1]
-    assert (result.status, result.score.migrations, result.score.cost_bytes) == (Status.OPTIMAL, 0, 0)
+    assert (result.status, result.score.migrations, result.score.cost_bytes) == (PlanStatus.OPTIMAL, 0, 0)
 
 
 def test_a_lost_key_group_is_placed_even_where_no_limit_has_room():
@@ -107,7 +107,7 @@ def test_limits_that_hold_are_kept():
 def test_a_limit_that_is_broken_already_gets_no_worse():
     cluster = problem([0, 0, 1], [20, 20, 10], nodes=2, usage=[[1.0, 1.0, 9.0]], limit=[[5.0, 5.0]])
     result = plan_of(cluster)
-    assert (result.status, result.allocation.tolist()) == (Status.UNCHANGED, [0, 0, 1])
+    assert (result.status, result.allocation.tolist()) == (PlanStatus.UNCHANGED, [0, 0, 1])
 
 
 def test_both_budgets_hold_at_once():
@@ -126,7 +126,7 @@ def test_the_cheaper_of_two_equal_key_groups_moves():
 def test_a_move_in_flight_counts_at_its_destination_and_is_not_reversed_in_silence():
     document = snapshot(loads=[10, 10], homes=["n0", "n0"])
     kept = plan_of(problem_of(document, in_flight={"k1": "n1"}))
-    assert (kept.status, kept.allocation.tolist(), kept.reversed_in_flight) == (Status.UNCHANGED, [0, 1], ())
+    assert (kept.status, kept.allocation.tolist(), kept.reversed_in_flight) == (PlanStatus.UNCHANGED, [0, 1], ())
     heavy = snapshot(loads=[10, 10, 30], homes=["n0", "n0", "n1"])
     reversed_ = plan_of(problem_of(heavy, in_flight={"k1": "n1"}))
     assert (reversed_.allocation.tolist(), reversed_.reversed_in_flight) == ([0, 0, 1], (1,))
@@ -150,7 +150,7 @@ def test_the_same_seed_gives_the_same_plan():
 def test_a_deadline_in_the_past_keeps_the_cluster_as_it_is():
     result = solve(uneven(seed=1), stop=Deadline(lambda: 1.0, at_s=0.0), seed=0)
     assert isinstance(result, BalanceResult)
-    assert (result.status, result.stage) == (Status.UNCHANGED, Stage.STAYED)
+    assert (result.status, result.stage) == (PlanStatus.UNCHANGED, SolveStage.STAYED)
 
 
 def test_a_deadline_is_seen_inside_every_loop():
@@ -164,7 +164,7 @@ def test_a_deadline_is_seen_inside_every_loop():
         assert result.lower_bound <= result.score.load_distance <= 30
 
 
-def uneven(seed: int, nodes: int = 60, per_node: int = 20) -> Problem:
+def uneven(seed: int, nodes: int = 60, per_node: int = 20) -> BalanceProblem:
     """Section 5.1 of the paper: a fifth of the nodes changed by half of their load."""
     random = np.random.default_rng(seed)
     home = np.repeat(np.arange(nodes), per_node)
@@ -177,13 +177,13 @@ def uneven(seed: int, nodes: int = 60, per_node: int = 20) -> Problem:
 
 def test_paper_size_under_a_tight_budget_is_proven_optimal():
     result = plan_of(replace(uneven(seed=3), max_migrations=20))
-    assert (result.status, result.score.migrations) == (Status.OPTIMAL, 20)
+    assert (result.status, result.score.migrations) == (PlanStatus.OPTIMAL, 20)
     assert result.lower_bound > 5
 
 
 def test_a_thousand_nodes_without_a_budget_come_within_a_tenth_of_a_point():
     effort = Effort(steps=1500)
-    result = plan_of(uneven(seed=3, nodes=1000), Params(effort=effort, polish=Effort(steps=10)))
+    result = plan_of(uneven(seed=3, nodes=1000), BalanceParams(effort=effort, polish=Effort(steps=10)))
     assert result.score.load_distance <= 0.1
 
 
@@ -196,7 +196,7 @@ def test_groups_of_a_large_cluster_keep_limits_pins_and_both_budgets():
         cost_bytes=random.integers(1, 100, 1500).astype(float), max_migrations=400, max_cost_bytes=15_000.0,
         usage=random.random((2, 1500)), limit=np.full((2, 150), 6.0),
     )  # fmt: skip
-    result = plan_of(cluster, Params(effort=Effort(steps=4000), polish=Effort(steps=50)))
+    result = plan_of(cluster, BalanceParams(effort=Effort(steps=4000), polish=Effort(steps=50)))
     baseline = solve_flux(cluster, stop=Never(), seed=0)
     moved = result.allocation != cluster.home
     assert not cluster.pinned[moved].any()
@@ -264,7 +264,7 @@ def test_nodes_are_emptied_as_fast_at_a_deadline(questions, seed):
     assert_emptied(draining(1, seed), 11, 1, lambda: Deadline(lambda: next(ticks), at_s=next(ticks) + questions))
 
 
-def assert_emptied(cluster: Problem, rounds: int, calm_from: int, stops: Callable[[], Stop]) -> None:
+def assert_emptied(cluster: BalanceProblem, rounds: int, calm_from: int, stops: Callable[[], StopRule]) -> None:
     distances = []
     while cluster.removing[cluster.home].any():
         result = plan_of(cluster, stop=stops())
@@ -275,7 +275,7 @@ def assert_emptied(cluster: Problem, rounds: int, calm_from: int, stops: Callabl
     assert max(distances[calm_from - 1 :]) <= 12.5
 
 
-def draining(hot_nodes: int, seed: int) -> Problem:
+def draining(hot_nodes: int, seed: int) -> BalanceProblem:
     random = np.random.default_rng(seed)
     home = np.repeat(np.arange(60), 20)
     load = 2.5 * random.uniform(0.8, 1.2, 1200)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.balance import Problem
+from trimtab_models.balance import BalanceProblem
 from trimtab_models.balance.evaluate import is_allowed
 from trimtab_models.balance.tabu import Band, Search, SearchState
 from trimtab_models.balance.trades import SortedKeyGroups, Trader
@@ -13,7 +13,9 @@ from trimtab_models.solving import Never
 quick = settings(max_examples=30)
 
 
-def cluster(seed: int, nodes: int = 8, per_node: int = 6, *, limited: bool = False, marked: bool = False) -> Problem:
+def cluster(
+    seed: int, nodes: int = 8, per_node: int = 6, *, limited: bool = False, marked: bool = False
+) -> BalanceProblem:
     random = np.random.default_rng(seed)
     count = nodes * per_node
     home = np.repeat(np.arange(nodes), per_node)
@@ -21,7 +23,7 @@ def cluster(seed: int, nodes: int = 8, per_node: int = 6, *, limited: bool = Fal
     usage = random.integers(0, 4, (1 if limited else 0, count)).astype(float)
     placed = home >= 0
     used = np.array([np.bincount(home[placed], row[placed], nodes) for row in usage]).reshape(-1, nodes)
-    return Problem(
+    return BalanceProblem(
         load=random.uniform(0, 10, count) * random.uniform(0.5, 1.5, nodes)[home],
         cost_bytes=random.integers(1, 100, count).astype(float), home=home, pinned=random.random(count) < 0.1,
         in_flight=np.zeros(count, bool), capacity=random.choice([0.5, 1.0, 2.0], nodes),
@@ -30,7 +32,7 @@ def cluster(seed: int, nodes: int = 8, per_node: int = 6, *, limited: bool = Fal
     )  # fmt: skip
 
 
-def placed(problem: Problem) -> np.ndarray:
+def placed(problem: BalanceProblem) -> np.ndarray:
     """Unplaced key groups on the last node: always kept, and where its limit is broken nothing may be added."""
     return np.where(problem.home < 0, len(problem.capacity) - 1, problem.home)
 
@@ -92,7 +94,7 @@ def test_a_search_keeps_the_sums_and_notes_only_allowed_plans(seed, limited, mar
 
 def test_the_most_loaded_trades_with_the_least_loaded_in_one_round():
     """Four nodes at 60, 40, 20 and 0: the round moves 30 from the first to the last, and 10 between the others."""
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([30.0, 30.0, 30.0, 10.0, 20.0]), cost_bytes=np.ones(5), home=np.array([0, 0, 1, 1, 2]),
         pinned=np.zeros(5, bool), in_flight=np.zeros(5, bool), capacity=np.ones(4), removing=np.zeros(4, bool),
         usage=np.zeros((0, 5)), limit=np.zeros((0, 4)), max_migrations=2,

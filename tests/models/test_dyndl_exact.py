@@ -8,38 +8,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import (
-    Experiment,
-    Problem,
-    RemoteCosts,
-    ScheduleResult,
-    generate,
-    problem_of,
-    solve_offline,
-)
-from trimtab_models.dyndl.exact import ExactParams, options, solve_exact
+from benchmarks.dyndl.exact import ExactParams, options, solve_exact
+from benchmarks.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl import RemoteTaskCosts, ScheduleProblem, ScheduleResult, problem_of, solve_offline
 from trimtab_models.instances import AffineCost, TableCost
-from trimtab_models.solving import Deadline, Infeasible, Never, Status
+from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 quick = settings(max_examples=25)
 COSTS = (AffineCost(a=1, b=0.5), AffineCost(a=1.25, b=1, cap=2), TableCost(values=(1.5, 1.5, math.inf)))
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> ScheduleProblem:
     """Two servers with up to two cores, up to five tasks."""
     loads = st.sampled_from([0.0, 0.25, 1.0, 2.5, 4.0, math.inf])
     rows = [draw(st.lists(loads, max_size=2)) for _ in range(2)]
     replicas = draw(st.lists(st.sampled_from([(), (0,), (1,), (0, 1)]), max_size=5))
-    return Problem(
+    return ScheduleProblem(
         core_load=np.array([load for row in rows for load in row], float),
         server_of=np.repeat([0, 1], [len(row) for row in rows]),
         replicas=tuple(replicas),
-        costs=RemoteCosts([draw(st.sampled_from(COSTS)) for _ in rows]),
+        costs=RemoteTaskCosts([draw(st.sampled_from(COSTS)) for _ in rows]),
     )
 
 
-def optimum(problem: Problem) -> float:
+def optimum(problem: ScheduleProblem) -> float:
     """Every assignment, task by task."""
     usable = np.flatnonzero(np.isfinite(problem.core_load)).tolist()
     best = math.inf
@@ -62,34 +55,34 @@ def test_small_instances_are_solved_to_the_optimum(problem):
     assert isinstance(result, Infeasible) == (best == math.inf or not problem.usable.any())
     if isinstance(result, ScheduleResult):
         assert result.score.makespan == pytest.approx(best)
-        assert (result.status, result.lower_bound) == (Status.OPTIMAL, result.score.makespan)
+        assert (result.status, result.lower_bound) == (PlanStatus.OPTIMAL, result.score.makespan)
 
 
 def test_the_optimum_of_table_2_is_3():
     loads = [[0.75, 0.5], [0.25, 2.0], [2.25, 14.0], [2.5, 3.75]]
-    table_2 = Problem(
+    table_2 = ScheduleProblem(
         core_load=np.array(loads).ravel(),
         server_of=np.repeat(np.arange(4), 2),
         replicas=((0, 1), (1, 3), (1, 2), (1, 2), (2, 3)),
-        costs=RemoteCosts([AffineCost(a=1, b=0.5)] * 4),
+        costs=RemoteTaskCosts([AffineCost(a=1, b=0.5)] * 4),
     )
     result = solve_exact(table_2, stop=Never())
     assert isinstance(result, ScheduleResult)
-    assert (result.score.makespan, result.status) == (3.0, Status.OPTIMAL)
+    assert (result.score.makespan, result.status) == (3.0, PlanStatus.OPTIMAL)
 
 
 def test_the_options_of_a_server_are_those_that_no_other_includes():
-    cluster = Problem(
+    cluster = ScheduleProblem(
         core_load=np.array([0.0, 0.5, math.inf]),
         server_of=np.zeros(3, np.int64),
         replicas=((0,),) * 9,
-        costs=RemoteCosts([AffineCost(a=1, b=0.5)]),
+        costs=RemoteTaskCosts([AffineCost(a=1, b=0.5)]),
     )
     found = [(option.remote, option.local) for option in options(cluster, 0, 3.0, 3)]
     assert found == [(2, 1), (1, 4), (0, 5)]  # three remote tasks of 2.5 take two cores until 5
 
 
-def middling(seed: int) -> Problem:
+def middling(seed: int) -> ScheduleProblem:
     return problem_of(generate(Experiment(tasks=60, servers=12, core_num=4, beta=40, theta=0.5), seed=seed))
 
 
@@ -98,7 +91,7 @@ def test_between_the_cheap_bound_and_the_makespan_of_dyndl_off():
     assert isinstance(first, ScheduleResult)
     assert isinstance(result, ScheduleResult)
     assert first.lower_bound <= result.lower_bound <= result.score.makespan <= first.score.makespan
-    assert result.status is Status.OPTIMAL
+    assert result.status is PlanStatus.OPTIMAL
     again = solve_exact(middling(1), stop=Never())
     assert isinstance(again, ScheduleResult)
     assert (again.core == result.core).all()

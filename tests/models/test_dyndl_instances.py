@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trimtab_models.dyndl import Experiment, RemoteCosts, generate
+from benchmarks.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl import RemoteTaskCosts
 from trimtab_models.instances import (
     AffineCost,
     BadInstance,
@@ -63,7 +64,7 @@ def test_the_word_inf_is_a_number_in_values():
 def test_costs_are_the_same_one_by_one_and_all_at_once(cost, expected):
     assert [cost.at(n) for n in (1, 2, 3, 4)] == expected
     others = [AffineCost(a=3, b=3), cost, TableCost(values=(7.0, 8.0, 9.0))]
-    costs = RemoteCosts(others)
+    costs = RemoteTaskCosts(others)
     assert [costs.at(np.full(3, n))[1] for n in (1, 2, 3, 4)] == expected
     assert costs.limit[1] == (1 if math.inf in expected else math.inf)
 

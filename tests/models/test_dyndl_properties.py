@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from trimtab_models.dyndl import (
     OnlineParams,
-    Problem,
-    RemoteCosts,
+    RemoteTaskCosts,
+    ScheduleProblem,
     ScheduleResult,
-    Waiting,
+    WaitingRule,
     lower_bound,
     plan_local,
     solve_list,
@@ -42,21 +42,21 @@ costs = st.one_of(
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, servers: int = 3, cores: int = 2, tasks: int = 5) -> Problem:
+def problems(draw: st.DrawFn, *, servers: int = 3, cores: int = 2, tasks: int = 5) -> ScheduleProblem:
     """Up to so many servers with 0 up to so many cores each, and tasks with 0 to 3 replicas."""
     count = draw(st.integers(1, servers))
     rows = [draw(st.lists(loads, max_size=cores)) for _ in range(count)]
     replicas = st.sets(st.integers(0, count - 1), max_size=3).map(lambda each: tuple(sorted(each)))
-    return Problem(
+    return ScheduleProblem(
         core_load=np.array([load for row in rows for load in row], float),
         server_of=np.repeat(np.arange(count), [len(row) for row in rows]),
         replicas=tuple(draw(st.lists(replicas, max_size=tasks))),
-        costs=RemoteCosts([draw(costs) for _ in range(count)]),
+        costs=RemoteTaskCosts([draw(costs) for _ in range(count)]),
         wait=draw(st.sampled_from([0.0, 0.25, 3.0])),
     )
 
 
-def makespan(problem: Problem, cores: Any) -> float:
+def makespan(problem: ScheduleProblem, cores: Any) -> float:
     """The model's formula, task by task."""
     remote = [0] * problem.servers
     for task, core in enumerate(cores):
@@ -69,7 +69,7 @@ def makespan(problem: Problem, cores: Any) -> float:
     return max((load[core] for core in cores), default=0.0)
 
 
-def optimum(problem: Problem) -> float:
+def optimum(problem: ScheduleProblem) -> float:
     """The least makespan of all assignments, each computed by the formula, all at once."""
     usable = np.flatnonzero(np.isfinite(problem.core_load))
     choices = np.indices((len(usable),) * problem.tasks)
@@ -122,7 +122,7 @@ SOLVERS = {
                 problem, params=OnlineParams(waiting=waiting, at_random=at_random), **arguments
             )
         )
-        for waiting in Waiting
+        for waiting in WaitingRule
         for at_random in (False, True)
     },
 }
@@ -158,7 +158,7 @@ def test_as_many_local_tasks_as_possible_end_by_any_time(problem):
     assert most == {deadline: sum(end <= deadline for end in finishes) for deadline in finishes}
 
 
-def slots(problem: Problem, server: int, count: int) -> list[float]:
+def slots(problem: ScheduleProblem, server: int, count: int) -> list[float]:
     """The finish times of `count` local tasks, each on the then least loaded core."""
     row = sorted(problem.core_load[problem.server_of == server])
     ends = []
@@ -177,7 +177,7 @@ def test_finish_times_do_not_depend_on_the_order_of_tasks_and_servers(problem, r
     random.shuffle(tasks)
     random.shuffle(servers)
     cores = [core for server in servers for core in problem.cores_of(server)]
-    shuffled = Problem(
+    shuffled = ScheduleProblem(
         core_load=problem.core_load[cores],
         server_of=np.repeat(np.arange(problem.servers), [len(problem.cores_of(server)) for server in servers]),
         replicas=tuple(tuple(sorted(servers.index(server) for server in problem.replicas[task])) for task in tasks),
@@ -227,7 +227,7 @@ def test_the_earliest_finish_is_that_of_tasks_placed_one_by_one(problem, count):
         assert room.finish(server, count) == pytest.approx(one_by_one(problem, server, count))
 
 
-def one_by_one(problem: Problem, server: int, count: int) -> float:
+def one_by_one(problem: ScheduleProblem, server: int, count: int) -> float:
     row = sorted(problem.core_load[problem.server_of == server])
     cost, end = problem.costs.one(server, count), math.inf if not row else 0.0
     for _ in range(count if row else 0):
@@ -287,7 +287,7 @@ def test_the_bound_holds_for_every_schedule(problem):
         assert solved(solver(problem, stop=Never(), seed=2)).score.makespan >= bound - TOLERANCE
 
 
-@pytest.mark.parametrize("waiting", Waiting)
+@pytest.mark.parametrize("waiting", WaitingRule)
 @quick
 @given(problem=problems(servers=4, cores=3, tasks=12))
 def test_the_simulation_is_that_of_a_twin_that_looks_at_every_core_every_time(waiting, problem):
@@ -301,7 +301,7 @@ def test_the_simulation_is_that_of_a_twin_that_looks_at_every_core_every_time(wa
 class Twin:
     """Settlement 6 word by word; no queue of events, nothing kept that can be computed."""
 
-    def __init__(self, problem: Problem, waiting: Waiting) -> None:
+    def __init__(self, problem: ScheduleProblem, waiting: WaitingRule) -> None:
         self.problem, self.waiting = problem, waiting
         self.left, self.core = set(range(problem.tasks)), {}
         self.remote = [0] * problem.servers
@@ -341,8 +341,8 @@ class Twin:
         remote = self.remote[server]
         if not self.left or costs.one(server, remote + 1) == math.inf:
             return math.inf
-        wait = 0.0 if self.waiting is Waiting.NONE else self.problem.wait
-        if self.waiting is Waiting.ADAPTIVE and remote:
+        wait = 0.0 if self.waiting is WaitingRule.NONE else self.problem.wait
+        if self.waiting is WaitingRule.ADAPTIVE and remote:
             wait = max(wait, costs.one(server, remote))
         return self.idle[core] + wait
 

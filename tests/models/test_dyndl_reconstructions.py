@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, evaluate, generate, problem_of
+from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
+from trimtab_models.dyndl import RemoteTaskCosts, ScheduleProblem, ScheduleResult, evaluate, problem_of
 from trimtab_models.dyndl.online import Start
-from trimtab_models.dyndl.reconstructions import LongestQueuePolicy, solve_bar, solve_hta, solve_ltfpa
 from trimtab_models.instances import AffineCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never
 
@@ -18,16 +19,16 @@ quick = settings(max_examples=30)
 
 
 @st.composite
-def problems(draw: st.DrawFn) -> Problem:
+def problems(draw: st.DrawFn) -> ScheduleProblem:
     """Three servers; one of them may take a single remote task only."""
     loads = st.sampled_from([0.0, 0.5, 2.0, 9.0, math.inf])
     rows = [draw(st.lists(loads, max_size=3)) for _ in range(3)]
     replicas = st.sets(st.integers(0, 2), max_size=3).map(lambda each: tuple(sorted(each)))
-    return Problem(
+    return ScheduleProblem(
         core_load=np.array([load for row in rows for load in row], float),
         server_of=np.repeat(np.arange(3), [len(row) for row in rows]),
         replicas=tuple(draw(st.lists(replicas, max_size=12))),
-        costs=RemoteCosts([AffineCost(a=1, b=0.5), AffineCost(a=1, b=2, cap=3), TableCost(values=(1.5, math.inf))]),
+        costs=RemoteTaskCosts([AffineCost(a=1, b=0.5), AffineCost(a=1, b=2, cap=3), TableCost(values=(1.5, math.inf))]),
     )
 
 
@@ -46,11 +47,11 @@ def test_a_schedule_is_finite_and_worth_what_it_says(solver, problem):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_no_usable_core_is_infeasible(solver):
-    none = Problem(
+    none = ScheduleProblem(
         core_load=np.array([math.inf]),
         server_of=np.array([0]),
         replicas=((0,),),
-        costs=RemoteCosts([AffineCost(a=1, b=1)]),
+        costs=RemoteTaskCosts([AffineCost(a=1, b=1)]),
     )
     assert solver(none, stop=Never()) == Infeasible(reason="no usable core")
 
@@ -63,11 +64,11 @@ def test_cut_short_there_is_a_schedule(solver):
 
 
 def test_ltfpa_joins_the_queue_that_serves_first_and_helps_the_one_that_lasts_longest():
-    problem = Problem(
+    problem = ScheduleProblem(
         core_load=np.array([0.0, 9.0, 9.5]),
         server_of=np.arange(3),
         replicas=((1, 2), (1, 2), (1,), (1,)),
-        costs=RemoteCosts([AffineCost(a=1.5, b=0.5)] * 3),
+        costs=RemoteTaskCosts([AffineCost(a=1.5, b=0.5)] * 3),
     )
     policy = LongestQueuePolicy(problem)
     assert policy.decide(0.0, 0, 0.0) == Start(task=0, local=False)  # of the second server, which would last until 12

@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.dyndl.generate import Experiment, generate
 from trimtab_controller.cli import main
 from trimtab_models.dyndl import (
-    Experiment,
     OnlineParams,
-    Problem,
-    RemoteCosts,
+    RemoteTaskCosts,
+    ScheduleProblem,
     ScheduleResult,
     Start,
     Wait,
-    Waiting,
     WaitingPolicy,
-    generate,
+    WaitingRule,
     local,
     plan_local,
     problem_of,
@@ -30,7 +29,7 @@ from trimtab_models.dyndl import (
 from trimtab_models.dyndl.methods import METHODS
 from trimtab_models.dyndl.room import RemoteRoom
 from trimtab_models.instances import AffineCost, RemoteCost, TableCost, encode_scheduling
-from trimtab_models.solving import Deadline, Infeasible, Never, Status
+from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 HALF = {"kind": "affine", "a": 1, "b": 0.5, "cap": None}
 TABLE_2 = {
@@ -55,24 +54,24 @@ FLAT = AffineCost(a=1.5, b=0.0)
 
 def problem(
     cores: list[list[float]], replicas: list[tuple[int, ...]], costs: list[RemoteCost] | None = None, wait: float = 3.0
-) -> Problem:
+) -> ScheduleProblem:
     """A problem by its rows of cores; a remote task costs 1.5 unless said otherwise."""
-    return Problem(
+    return ScheduleProblem(
         core_load=np.array([load for row in cores for load in row], float),
         server_of=np.repeat(np.arange(len(cores)), [len(row) for row in cores]),
         replicas=tuple(replicas),
-        costs=RemoteCosts(costs or [FLAT] * len(cores)),
+        costs=RemoteTaskCosts(costs or [FLAT] * len(cores)),
         wait=wait,
     )
 
 
-def offline(problem: Problem) -> ScheduleResult:
+def offline(problem: ScheduleProblem) -> ScheduleResult:
     result = solve_offline(problem, stop=Never())
     assert isinstance(result, ScheduleResult)
     return result
 
 
-def online(problem: Problem, waiting: Waiting, **arguments: Any) -> ScheduleResult:
+def online(problem: ScheduleProblem, waiting: WaitingRule, **arguments: Any) -> ScheduleResult:
     result = solve_online(problem, stop=Never(), params=OnlineParams(waiting=waiting), **arguments)
     assert isinstance(result, ScheduleResult)
     return result
@@ -189,7 +188,7 @@ def test_settlement_5_the_fill_sees_how_further_tasks_slow_down_the_others():
 
 def test_settlement_6_waiting_counts_from_the_moment_the_core_became_idle():
     cluster = problem([[0.0], [50.0]], [(1,), (1,), (1,)], [AffineCost(a=4, b=1)] * 2, wait=3.0)
-    policy = WaitingPolicy(cluster, Waiting.ADAPTIVE)
+    policy = WaitingPolicy(cluster, WaitingRule.ADAPTIVE)
     assert policy.decide(2.0, 0, 1.0) == Wait(until=4.0)
     assert policy.decide(4.0, 0, 1.0) == Start(task=0, local=False)
     assert policy.decide(9.0, 0, 9.0) == Wait(until=14.0)  # max(g(1), W)
@@ -200,7 +199,7 @@ def test_settlement_6_waiting_counts_from_the_moment_the_core_became_idle():
 
 def test_settlement_6_at_equal_times_ends_then_local_offers_then_waits():
     """At 3 the first core's wait is over, and the second core, which has the data, becomes idle."""
-    result = online(problem([[0.0], [2.0]], [(1,), (1,)], wait=3.0), Waiting.FIXED)
+    result = online(problem([[0.0], [2.0]], [(1,), (1,)], wait=3.0), WaitingRule.FIXED)
     assert (result.score.local.tolist(), result.event_makespan) == ([True, True], 4.0)
 
 
@@ -208,7 +207,7 @@ def test_settlement_6_the_lowest_id_or_a_seeded_random_task():
     far = problem([[0.0] * 4, [100.0]], [(1,)] * 4, wait=0.0)
 
     def order(**arguments: Any) -> list[int]:
-        policy = WaitingPolicy(far, Waiting.NONE, **arguments)
+        policy = WaitingPolicy(far, WaitingRule.NONE, **arguments)
         return [decision.task for _ in range(4) if isinstance(decision := policy.decide(0.0, 0, 0.0), Start)]
 
     assert order() == [0, 1, 2, 3]
@@ -236,12 +235,12 @@ def test_settlement_7_no_usable_core_is_an_error(method, servers):
 
 def test_settlement_8_online_runs_report_the_models_makespan_and_the_event_time():
     """Waiting is no load; and the first of two remote tasks is put off by the second."""
-    waited = online(problem([[0.0], [99.0]], [(1,)], wait=3.0), Waiting.FIXED)
+    waited = online(problem([[0.0], [99.0]], [(1,)], wait=3.0), WaitingRule.FIXED)
     assert (waited.score.makespan, waited.event_makespan) == (1.5, 4.5)
     rising = [AffineCost(a=1, b=1)] * 2
-    joined = online(problem([[0.0, 1.0], [99.0]], [(1,), (1,)], rising), Waiting.NONE)
+    joined = online(problem([[0.0, 1.0], [99.0]], [(1,), (1,)], rising), WaitingRule.NONE)
     assert (joined.score.makespan, joined.event_makespan) == (4.0, 4.0)
-    one_core = online(problem([[0.0], [99.0]], [(1,), (1,)], rising), Waiting.NONE)
+    one_core = online(problem([[0.0], [99.0]], [(1,), (1,)], rising), WaitingRule.NONE)
     assert (one_core.score.makespan, one_core.event_makespan) == (6.0, 5.0)
 
 
@@ -255,7 +254,7 @@ def test_more_forced_tasks_than_places_at_a_finite_cost_are_infeasible():
 @pytest.mark.parametrize(
     "solver", [solve_offline, solve_list, *[
         lambda *args, waiting=waiting, **more: solve_online(*args, params=OnlineParams(waiting=waiting), **more)
-        for waiting in Waiting
+        for waiting in WaitingRule
     ]]
 )  # fmt: skip
 def test_the_last_finite_remote_place_is_kept_for_a_task_that_can_only_be_remote(solver):
@@ -273,15 +272,15 @@ def test_no_tasks_are_done_at_once(method):
 
 def test_a_makespan_at_the_bound_is_optimal():
     near = offline(problem([[0.0], [0.0]], [(0,), (1,)]))
-    assert (near.status, near.lower_bound, near.ratio) == (Status.OPTIMAL, 1.0, 1.0)
-    far = online(problem([[0.0], [0.25]], [(1,)]), Waiting.NONE)
-    assert (far.status, far.lower_bound, far.ratio) == (Status.FEASIBLE, 1.25, 1.2)
+    assert (near.status, near.lower_bound, near.ratio) == (PlanStatus.OPTIMAL, 1.0, 1.0)
+    far = online(problem([[0.0], [0.25]], [(1,)]), WaitingRule.NONE)
+    assert (far.status, far.lower_bound, far.ratio) == (PlanStatus.FEASIBLE, 1.25, 1.2)
 
 
 def test_huge_loads_and_many_remote_tasks_on_one_server():
     result = offline(problem([[1e15, 1e15, math.inf]], [()] * 2_000, [AffineCost(a=1, b=0.5, cap=2)]))
     assert result.score.makespan == 1e15 + 2_000
-    assert result.status is Status.OPTIMAL
+    assert result.status is PlanStatus.OPTIMAL
 
 
 @pytest.mark.parametrize("questions", [0, 1, 5, 50])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_models.dyndl import Experiment, Problem, RemoteCosts, ScheduleResult, generate, problem_of, solve_offline
+from benchmarks.dyndl.generate import Experiment, generate
+from trimtab_models.dyndl import RemoteTaskCosts, ScheduleProblem, ScheduleResult, problem_of, solve_offline
 from trimtab_models.dyndl.sizes import (
     SizedParams,
     SizedProblem,
@@ -19,7 +20,7 @@ from trimtab_models.dyndl.sizes import (
     solve_sized,
 )
 from trimtab_models.instances import AffineCost, TableCost
-from trimtab_models.solving import Deadline, Infeasible, Never, Status
+from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 quick = settings(max_examples=40)
 NOWHERE = -1
@@ -32,11 +33,11 @@ def sized(
     costs = changes.pop("costs", [AffineCost(a=2, b=0)] * len(cores))
     fields: dict[str, Any] = {"egress": [math.inf] * len(cores), "memory": [math.inf] * len(cores), "need": sizes}
     return SizedProblem(
-        base=Problem(
+        base=ScheduleProblem(
             core_load=np.array([load for row in cores for load in row], float),
             server_of=np.repeat(np.arange(len(cores)), [len(row) for row in cores]),
             replicas=tuple(replicas),
-            costs=RemoteCosts(costs),
+            costs=RemoteTaskCosts(costs),
         ),
         size=np.array(sizes, float),
         **{name: np.array(value, float) for name, value in (fields | changes).items()},
@@ -126,7 +127,7 @@ def test_the_large_task_stays_near_its_data_and_the_small_one_goes():
     result = solved(sized([[0.0], [0.0]], [(0,), (0,)], [4.0, 1.0]))
     assert (result.core.tolist(), result.source.tolist()) == ([0, 1], [NOWHERE, 0])
     assert result.score.makespan == 4.0
-    assert result.status is Status.OPTIMAL
+    assert result.status is PlanStatus.OPTIMAL
 
 
 def test_remote_size_and_not_remote_count_slows_down():
@@ -154,7 +155,7 @@ def test_memory_is_kept_before_the_makespan_and_overshot_as_little_as_possible()
     kept = solved(sized([[0.0, 0.0], [0.0]], [(0,), (0,)], [2.0, 2.0], memory=[2.0, 2.0]))
     assert (sorted(kept.core.tolist())[1], kept.score.memory_over, kept.score.makespan) == (2, 0.0, 4.0)
     sick = solved(sized([[0.0], [0.0]], [(0,), (1,)], [2.0, 3.0], memory=[2.0, 2.0]))
-    assert (sick.score.memory_over, sick.status) == (1.0, Status.FEASIBLE)
+    assert (sick.score.memory_over, sick.status) == (1.0, PlanStatus.FEASIBLE)
 
 
 def test_a_cap_on_concurrent_restores_is_a_cost_beyond_every_number():

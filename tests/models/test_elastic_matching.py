@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.papers.allocator import QueryOperator, WorkerNode, allocate
 from trimtab_models.balance.problem import Ints
-from trimtab_models.elastic import Demands, Level, QueryOperator, WorkerNode, allocate, level_of, match
+from trimtab_models.elastic import NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=150)
@@ -19,8 +20,8 @@ ALL = 10**9
 @pytest.mark.parametrize(
     ("utilisation", "level"),
     [
-        (0, Level.LIGHT), (39.9, Level.LIGHT), (40, Level.MODERATE),
-        (79.9, Level.MODERATE), (80, Level.HEAVY), (300, Level.HEAVY),
+        (0, NodeLevel.LIGHT), (39.9, NodeLevel.LIGHT), (40, NodeLevel.MODERATE),
+        (79.9, NodeLevel.MODERATE), (80, NodeLevel.HEAVY), (300, NodeLevel.HEAVY),
     ],
 )  # fmt: skip
 def test_section_iv_d_levels_are_light_below_40_and_heavy_from_80(utilisation, level):
@@ -30,7 +31,7 @@ def test_section_iv_d_levels_are_light_below_40_and_heavy_from_80(utilisation, l
 def demands_of(used, demand):
     """Resources of which a unit is a percent of every node, without ceilings."""
     used = np.array(used, float)
-    return Demands(
+    return ResourceDemands(
         used=used, demand=np.array(demand, float), per_unit=np.ones_like(used), ceiling=np.full_like(used, np.inf)
     )
 
@@ -120,7 +121,7 @@ def test_idle_items_spread_over_the_nodes():
 
 def test_an_item_that_is_too_dear_is_passed_over():
     demands = demands_of([[0, 0]], [[30, 20, 10]])
-    priced = Demands(
+    priced = ResourceDemands(
         used=demands.used, demand=demands.demand, per_unit=demands.per_unit, ceiling=demands.ceiling,
         prices=np.array([[5.0, 2.0, 3.0]]), allowances=np.array([5.0]),
     )  # fmt: skip
@@ -130,7 +131,7 @@ def test_an_item_that_is_too_dear_is_passed_over():
 
 def test_nothing_passes_its_ceiling_even_on_a_light_node():
     demands = demands_of([[10, 30]], [[60]])
-    walled = Demands(
+    walled = ResourceDemands(
         used=demands.used, demand=demands.demand, per_unit=demands.per_unit, ceiling=np.array([[50.0, 95.0]])
     )
     assert match(walled, threshold=40, operations=ALL, stop=Never()).node.tolist() == [1]
@@ -150,7 +151,7 @@ def operator(id_, cpu, bandwidth, ratio):
 def test_section_iv_a_load_and_bandwidth_are_what_is_in_use_plus_e_and_u_times_r_by_s():
     result = allocate(NODES, [operator("top-k", 20, 30, 0.5)], stop=Never(), operations=ALL)
     assert result.assignment == {"top-k": "n3"}  # 30 % and 35 % there
-    assert result.levels == {"n1": Level.MODERATE, "n2": Level.MODERATE, "n3": Level.LIGHT}
+    assert result.levels == {"n1": NodeLevel.MODERATE, "n2": NodeLevel.MODERATE, "n3": NodeLevel.LIGHT}
 
 
 def test_an_operator_that_no_node_takes_is_refused_by_name():
@@ -198,7 +199,7 @@ def test_the_heap_places_like_the_objective(used: list[int], sizes: list[int], o
     """One resource that is equal on all nodes, beside another that is in use but not asked for."""
     nodes, items = len(used), len(sizes)
     busy = [90.0 if link and node == 0 else 0.0 for node in range(nodes)]
-    demands = Demands(
+    demands = ResourceDemands(
         used=np.array([used, busy], np.float64),
         demand=np.array([sizes, [0] * items], np.float64).reshape(2, items),
         per_unit=np.array([[1.0] * nodes, [0.0] * nodes]),

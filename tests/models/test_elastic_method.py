@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
 from trimtab_models.balance import problem_of
-from trimtab_models.elastic import Level, node_levels, solve
+from trimtab_models.elastic import NodeLevel, node_levels, solve
 from trimtab_models.instances import decode_snapshot
 from trimtab_models.solving import Infeasible, Never, method_named
 
@@ -156,7 +156,7 @@ def test_huge_loads_are_placed_all_the_same(run):
 def test_levels_are_those_of_the_busier_resource():
     document = with_memory(cluster([(0, 10), (1, 50), (2, 5)]), [100, 100, 0], [85, 10, 0])
     problem = problem_of(decode_snapshot(document))
-    assert node_levels(problem, problem.home) == (Level.HEAVY, Level.MODERATE, Level.LIGHT)
+    assert node_levels(problem, problem.home) == (NodeLevel.HEAVY, NodeLevel.MODERATE, NodeLevel.LIGHT)
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimtab_models.forecast import Accuracy, Error, Fitted, NotFitted, Seasonal, fit, predict
+from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal, fit, predict
 from trimtab_models.forecast.back_test import _forecasts, back_test, last_known
 from trimtab_models.forecast.seasonal import fit_seasonal, levels
 
@@ -119,11 +119,11 @@ def test_a_period_that_the_series_is_too_short_for_is_left_out():
 
 
 def test_too_little_is_said():
-    assert fitted(np.full(50, np.nan)) == NotFitted(reason="no value is known")
-    assert fitted(days(2)) == NotFitted(reason="48 values, 78 are needed")
+    assert fitted(np.full(50, np.nan)) == NoForecast(reason="no value is known")
+    assert fitted(days(2)) == NoForecast(reason="48 values, 78 are needed")
     holes = days(7)
     holes[10:80] = np.nan
-    assert fitted(holes) == NotFitted(reason="58% of the values are known, 80% are needed")
+    assert fitted(holes) == NoForecast(reason="58% of the values are known, 80% are needed")
 
 
 def test_what_was_not_known_before_the_first_value_does_not_count():

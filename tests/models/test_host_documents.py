@@ -10,7 +10,7 @@ from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.balance.methods import METHODS as BALANCE
 from trimtab_models.instances import BadInstance
 from trimtab_models.instances.snapshot import decode_snapshot
-from trimtab_models.solving import Never, Plan
+from trimtab_models.solving import Never, PlanDocument
 
 METHODS = {**BALANCE, "albic": COLLOCATION["albic"]}
 
@@ -30,7 +30,7 @@ def document(host_limits: dict[str, float], usage: dict[str, float] | None = Non
 
 def moved(document: dict[str, Any], method: str = "milp") -> dict[str, str]:
     plan = METHODS[method].solve(decode_snapshot(document), Never(), 0)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, PlanDocument)
     return {each["key_group"]: each["to"] for each in plan.document["moves"]}
 
 

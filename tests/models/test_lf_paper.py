@@ -4,7 +4,7 @@ import pytest
 
 from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
-from trimtab_models.placement import Job, Params, PlacementResult, Scheduler, job_of, solve
+from trimtab_models.placement import Job, PlacementParams, PlacementResult, Scheduler, job_of, solve
 from trimtab_models.solving import Never
 
 TABLE_3 = {
@@ -26,7 +26,7 @@ def chain(counts: tuple[int, ...], *, nodes: int, ports: int = 1, keyed: bool = 
 
 
 def planned(job: Job, scheduler: Scheduler) -> PlacementResult:
-    result = solve(job, stop=Never(), seed=0, params=Params(schedulers=(scheduler,)))
+    result = solve(job, stop=Never(), seed=0, params=PlacementParams(schedulers=(scheduler,)))
     assert isinstance(result, PlacementResult)
     return result
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from tests.models.test_balance_properties import allowed_allocations, load_distance, solved
 from tests.models.test_placing_rules import breaches, broken, ruled
-from trimtab_models.balance import FREE, PlacingRules, Problem
+from trimtab_models.balance import FREE, BalanceProblem, PlacingRules
 from trimtab_models.balance.allowed import AllowedNodes
 
 quick = settings(max_examples=100, deadline=None)
@@ -16,7 +16,7 @@ quick = settings(max_examples=100, deadline=None)
 
 @quick
 @given(case=ruled(marked=False, unplaced=False))
-def test_the_bound_is_that_of_all_plans_that_mend_as_much(case: tuple[Problem, PlacingRules]) -> None:
+def test_the_bound_is_that_of_all_plans_that_mend_as_much(case: tuple[BalanceProblem, PlacingRules]) -> None:
     """If all is mended, of the plans that mend all; else of all plans."""
     problem, rules = case
     problem = replace(problem, max_load_distance=1e6)
@@ -32,7 +32,7 @@ def test_the_bound_is_that_of_all_plans_that_mend_as_much(case: tuple[Problem, P
 
 @quick
 @given(case=ruled(marked=False, unplaced=False, limits=False))
-def test_as_many_leave_as_the_budget_allows(case: tuple[Problem, PlacingRules]) -> None:
+def test_as_many_leave_as_the_budget_allows(case: tuple[BalanceProblem, PlacingRules]) -> None:
     problem, rules = case
     problem = replace(problem, max_load_distance=1e6, max_cost_bytes=None)
     before = broken(problem, rules, problem.home)
@@ -43,21 +43,21 @@ def test_as_many_leave_as_the_budget_allows(case: tuple[Problem, PlacingRules]) 
 
 @quick
 @given(case=ruled(marked=False, unplaced=False))
-def test_mending_lifts_no_node_above_what_a_drain_may_cost(case: tuple[Problem, PlacingRules]) -> None:
+def test_mending_lifts_no_node_above_what_a_drain_may_cost(case: tuple[BalanceProblem, PlacingRules]) -> None:
     problem, rules = case
     result = solved(rules.applied(problem))
     allowed = max(load_distance(problem, problem.home), problem.max_load_distance)
     assert problem.deviations(result.allocation).max() <= allowed + 1e-6
 
 
-def a_full_node() -> tuple[Problem, PlacingRules]:
+def a_full_node() -> tuple[BalanceProblem, PlacingRules]:
     """Six key groups of 10 are pinned to node 0, which is full of six others; nodes 1 and 2 have what is pinned."""
     rules = PlacingRules(
         class_of=np.array([FREE] * 6 + [0] * 6),
         allowed=np.array([[True, False, False, False]]),
         frozen=np.zeros(12, np.bool_),
     )
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.full(12, 10.0),
         cost_bytes=np.ones(12),
         home=np.array([0] * 6 + [1, 2] * 3),

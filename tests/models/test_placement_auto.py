@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
-from trimtab_models.placement import AUTO, Params, Scheduler, job_of, score, solve
+from trimtab_models.placement import AUTO, PlacementParams, Scheduler, job_of, score, solve
 from trimtab_models.placement.running import keep_running
-from trimtab_models.solving import Infeasible, Never, Status
+from trimtab_models.solving import Infeasible, Never, PlanStatus
 
-LF_ONLY, EVEN_ONLY = Params(schedulers=(Scheduler.LF,)), Params(schedulers=(Scheduler.EVEN,))
+LF_ONLY, EVEN_ONLY = PlacementParams(schedulers=(Scheduler.LF,)), PlacementParams(schedulers=(Scheduler.EVEN,))
 
 
 def topology(counts, edges, slots):
@@ -39,7 +39,7 @@ def test_auto_takes_lf_where_it_keeps_tuples_at_home_and_says_so():
 
 def test_a_plan_that_meets_the_bound_is_optimal():
     result = planned(job_of(topology({"a": 1, "b": 1}, ["ab"], slots=2)))
-    assert (result.status, result.gap) == (Status.OPTIMAL, 0)
+    assert (result.status, result.gap) == (PlanStatus.OPTIMAL, 0)
 
 
 def test_no_slot_is_infeasible():
@@ -95,7 +95,10 @@ def test_what_fits_nowhere_overloads_least_and_is_counted(params):
 
 def test_auto_takes_the_plan_that_overloads_fewer_slots_first():
     job = limited(topology({"a": 2, "b": 2}, ["ab"], slots=2), demand=[1, 3], room=[2, 6])
-    plans = {scheduler: planned(job, Params(schedulers=(scheduler,))) for scheduler in (Scheduler.EVEN, Scheduler.LF)}
+    plans = {
+        scheduler: planned(job, PlacementParams(schedulers=(scheduler,)))
+        for scheduler in (Scheduler.EVEN, Scheduler.LF)
+    }
     best = planned(job)
     assert best.score.overloaded == min(plan.score.overloaded for plan in plans.values())
 
@@ -114,9 +117,9 @@ def test_a_good_running_placement_stays_as_it_is():
 def test_a_poor_running_placement_is_left_when_the_gain_pays_for_the_moves():
     cluster = topology({"a": 2, "b": 2}, ["ab"], slots=4)
     job = job_of(cluster, running=running_of(job_of(cluster), [0, 1, 2, 3]))
-    left = planned(job, Params(move_price=0.5))
+    left = planned(job, PlacementParams(move_price=0.5))
     assert (left.scheduler, left.score.moved) == (Scheduler.LF, 2)  # renamed: two of four stay where they are
-    assert planned(job, Params(move_price=1.5)).scheduler is Scheduler.RUNNING
+    assert planned(job, PlacementParams(move_price=1.5)).scheduler is Scheduler.RUNNING
 
 
 def test_instances_whose_slot_is_gone_are_placed_and_do_not_count_as_moved():
@@ -131,7 +134,7 @@ def test_instances_whose_slot_is_gone_are_placed_and_do_not_count_as_moved():
 def test_what_runs_in_part_is_no_plan_however_dear_moves_are():
     cluster = topology({"a": 2, "b": 2}, ["ab"], slots=2)
     job = job_of(cluster, running={"b#0": cluster.slots[0], "b#1": cluster.slots[0]})
-    result = planned(job, Params(move_price=100.0))
+    result = planned(job, PlacementParams(move_price=100.0))
     assert result.scheduler is not Scheduler.RUNNING
     assert min(result.placement) >= 0
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
-from trimtab_models.placement import Params, Scheduler, job_of, score, solve
+from trimtab_models.placement import PlacementParams, Scheduler, job_of, score, solve
 from trimtab_models.placement.pipelines import extract_pipelines
-from trimtab_models.solving import Never, Status
+from trimtab_models.solving import Never, PlanStatus
 
 quick = settings(max_examples=100)
 
@@ -101,7 +101,7 @@ def dumb_remote_senders(topology, slot_of):
 
 def planned(topology, *schedulers):
     job = job_of(topology)
-    result = solve(job, stop=Never(), seed=0, params=Params(schedulers=schedulers))
+    result = solve(job, stop=Never(), seed=0, params=PlacementParams(schedulers=schedulers))
     return job, result, dict(zip(instances_of(topology), result.placement, strict=True))
 
 
@@ -170,7 +170,7 @@ def test_auto_is_never_worse_than_either_and_never_above_the_bound(topology):
         assert best.scores[scheduler] == single.score
     assert best.objective <= best.bound + 1e-9
     assert best.score == best.scores[best.scheduler]
-    assert (best.status is Status.OPTIMAL) == (best.gap < 1e-9)
+    assert (best.status is PlanStatus.OPTIMAL) == (best.gap < 1e-9)
 
 
 @quick

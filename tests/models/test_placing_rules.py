@@ -12,12 +12,12 @@ from tests.models.test_balance_properties import allowed_allocations, broken_rul
 from trimtab_models import albic
 from trimtab_models.balance import (
     FREE,
+    BalanceParams,
+    BalanceProblem,
     BalanceResult,
     Effort,
     HostLimits,
-    Params,
     PlacingRules,
-    Problem,
     solve_flux,
     solve_on_hosts,
 )
@@ -25,11 +25,11 @@ from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)
-SHORT = albic.Params(balance=Params(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))
+SHORT = albic.AlbicParams(balance=BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))
 
 
 @st.composite
-def rules_for(draw: st.DrawFn, problem: Problem) -> PlacingRules:
+def rules_for(draw: st.DrawFn, problem: BalanceProblem) -> PlacingRules:
     """Up to 3 classes, each with a node that is not draining."""
     key_groups, nodes, classes = len(problem.load), len(problem.capacity), draw(st.integers(0, 3))
     allowed = np.array(
@@ -45,12 +45,12 @@ def rules_for(draw: st.DrawFn, problem: Problem) -> PlacingRules:
 
 
 @st.composite
-def ruled(draw: st.DrawFn, **kinds: bool) -> tuple[Problem, PlacingRules]:
+def ruled(draw: st.DrawFn, **kinds: bool) -> tuple[BalanceProblem, PlacingRules]:
     problem = draw(problems(**kinds))
     return problem, draw(rules_for(problem))
 
 
-def breaches(problem: Problem, rules: PlacingRules, allocation: np.ndarray) -> list[str]:
+def breaches(problem: BalanceProblem, rules: PlacingRules, allocation: np.ndarray) -> list[str]:
     """The rules that a plan breaks, checked key group by key group."""
     found = broken_rules(problem, allocation)
     for key_group, (home, node) in enumerate(zip(problem.home, allocation, strict=True)):
@@ -62,7 +62,7 @@ def breaches(problem: Problem, rules: PlacingRules, allocation: np.ndarray) -> l
     return found
 
 
-def broken(problem: Problem, rules: PlacingRules, allocation: np.ndarray) -> np.ndarray:
+def broken(problem: BalanceProblem, rules: PlacingRules, allocation: np.ndarray) -> np.ndarray:
     """(K,) the key groups that still have to leave."""
     evicted = rules.applied(problem).evicted
     return np.zeros(len(problem.load), np.bool_) if evicted is None else evicted & (allocation == problem.home)
@@ -70,7 +70,7 @@ def broken(problem: Problem, rules: PlacingRules, allocation: np.ndarray) -> np.
 
 @quick
 @given(case=ruled())
-def test_no_plan_breaks_a_rule(case: tuple[Problem, PlacingRules]) -> None:
+def test_no_plan_breaks_a_rule(case: tuple[BalanceProblem, PlacingRules]) -> None:
     problem, rules = case
     if not (problem.home >= 0).all():
         problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])  # limits may have to be exceeded
@@ -83,7 +83,7 @@ def test_no_plan_breaks_a_rule(case: tuple[Problem, PlacingRules]) -> None:
 
 @quick
 @given(case=ruled(unplaced=False))
-def test_the_bound_holds_for_all_plans_that_keep_the_rules(case: tuple[Problem, PlacingRules]) -> None:
+def test_the_bound_holds_for_all_plans_that_keep_the_rules(case: tuple[BalanceProblem, PlacingRules]) -> None:
     """If the plan leaves nothing where it may not be: for all plans that do not, either."""
     problem, rules = case
     bounded = rules.applied(problem)
@@ -97,7 +97,9 @@ def test_the_bound_holds_for_all_plans_that_keep_the_rules(case: tuple[Problem, 
 
 @quick
 @given(case=ruled(marked=False, unplaced=False, limits=False))
-def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(case: tuple[Problem, PlacingRules]) -> None:
+def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(
+    case: tuple[BalanceProblem, PlacingRules],
+) -> None:
     problem, rules = case
     problem = replace(problem, max_migrations=None, max_cost_bytes=None, max_load_distance=1e6)
     applied = rules.applied(problem)
@@ -109,7 +111,9 @@ def test_what_is_on_a_barred_node_leaves_it_where_nothing_else_forbids_that(case
 
 @quick
 @given(data=st.data(), situation=situations())
-def test_rules_and_limits_of_hosts_hold_together(data: st.DataObject, situation: tuple[Problem, HostLimits]) -> None:
+def test_rules_and_limits_of_hosts_hold_together(
+    data: st.DataObject, situation: tuple[BalanceProblem, HostLimits]
+) -> None:
     problem, limits = situation
     rules = data.draw(rules_for(problem))
     result = solve_on_hosts(rules.applied(problem), limits, search, stop=Never())
@@ -120,7 +124,7 @@ def test_rules_and_limits_of_hosts_hold_together(data: st.DataObject, situation:
 
 @quick
 @given(case=ruled(), data=st.data())
-def test_collocation_keeps_the_rules(case: tuple[Problem, PlacingRules], data: st.DataObject) -> None:
+def test_collocation_keeps_the_rules(case: tuple[BalanceProblem, PlacingRules], data: st.DataObject) -> None:
     problem, rules = case
     if not (problem.home >= 0).all():
         problem = replace(problem, usage=problem.usage[:0], limit=problem.limit[:0])
@@ -149,7 +153,7 @@ def test_a_pool_that_is_too_large_for_its_load_is_told_by_the_bound() -> None:
         allowed=np.array([[True, True, False, False], [False, False, True, True]]),
         frozen=np.zeros(16, np.bool_),
     )
-    problem = Problem(
+    problem = BalanceProblem(
         load=np.array([15.0] * 8 + [5.0] * 8),
         cost_bytes=np.ones(16),
         home=np.array([0, 1] * 4 + [2, 3] * 4),

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import Effort, Params, Problem, evaluate
+from trimtab_models.balance import BalanceParams, BalanceProblem, Effort, evaluate
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.problem import UNPLACED
-from trimtab_models.instances import Budget, decode_snapshot, encode_snapshot, parse_snapshot
-from trimtab_models.instances.snapshot import BalanceInstance, Flow, KeyGroup, Node, Options
+from trimtab_models.instances import MigrationBudget, decode_snapshot, encode_snapshot, parse_snapshot
+from trimtab_models.instances.snapshot import BalanceInstance, Node, SnapshotKeyGroup, SnapshotOptions, TupleFlow
 from trimtab_models.simulation import (
     POLICIES,
-    Change,
     ChangeKind,
+    NodeChange,
     Perception,
     Run,
     Size,
@@ -31,7 +31,7 @@ from trimtab_models.simulation import (
 )
 from trimtab_models.solving import Never
 
-FAST = Params(tolerance=0.2, effort=Effort(steps=40, patience=20), polish=Effort(steps=0))
+FAST = BalanceParams(tolerance=0.2, effort=Effort(steps=40, patience=20), polish=Effort(steps=0))
 
 
 def played(policy, size, rounds, seed, *, budget, workload="drift", **options):
@@ -52,7 +52,7 @@ def random_cluster(seed):
     removing[0] = False
     usage = random.uniform(1, 5, (1, key_groups))
     limit = np.full((1, nodes), np.inf if random.random() < 0.5 else usage.sum() / nodes * 1.2)
-    balance = Problem(
+    balance = BalanceProblem(
         load=random.lognormal(1.5, 0.8, key_groups),
         cost_bytes=random.integers(1, 1000, key_groups).astype(np.float64),
         home=home,
@@ -89,7 +89,7 @@ def test_every_plan_on_a_random_cluster_is_allowed_and_repeatable(policy):
 
 @pytest.mark.parametrize(("policy", "seed"), [("milp", 1), ("albic", 3)])
 def test_a_cluster_converges_when_nodes_stop_coming_and_going(policy, seed):
-    size, budget = Size(nodes=6, key_groups=60, change_percent=50), Budget(max_migrations=6)
+    size, budget = Size(nodes=6, key_groups=60, change_percent=50), MigrationBudget(max_migrations=6)
     run = played(policy, size, 110, seed, budget=budget, workload="uneven", changes=churn(90, 0.15, seed))
     assert max(each.migrations for each in run.rounds) <= 6
     assert len({each.nodes for each in run.rounds}) > 3
@@ -108,7 +108,7 @@ def test_rounds_of_chaos_stay_inside_their_envelope(policy, workload, rounds, p5
     """Drift, 5 % noise, and in a round out of ten a node joins, in another one is marked or lost."""
     size, seed = Size(nodes=6, key_groups=48), 11
     run = played(
-        policy, size, rounds, seed, budget=Budget(max_migrations=8), workload=workload,
+        policy, size, rounds, seed, budget=MigrationBudget(max_migrations=8), workload=workload,
         changes=churn(rounds, 0.1, seed), perception=Perception(noise=0.05, smoothing=0.5),
     )  # fmt: skip
     summary = summarise(run.rounds)
@@ -122,7 +122,7 @@ def test_rounds_of_chaos_stay_inside_their_envelope(policy, workload, rounds, p5
 def even_cluster(nodes, per_node, load=5.0):
     """Every node the same, and one more that is empty."""
     count = nodes * per_node
-    return Problem(
+    return BalanceProblem(
         load=np.full(count, load), cost_bytes=np.ones(count), home=np.arange(count) % nodes,
         pinned=np.zeros(count, bool), in_flight=np.zeros(count, bool), capacity=np.ones(nodes + 1),
         removing=np.zeros(nodes + 1, bool), usage=np.zeros((0, count)), limit=np.zeros((0, nodes + 1)),
@@ -174,24 +174,26 @@ def instance_of(moment):
     return BalanceInstance(
         nodes=tuple(Node(id=id_, capacity=1.0) for id_ in moment.nodes),
         key_groups=tuple(
-            KeyGroup(id=id_, operator=f"o{operator}", node=moment.nodes[home], load=load, state_bytes=state_bytes)
+            SnapshotKeyGroup(
+                id=id_, operator=f"o{operator}", node=moment.nodes[home], load=load, state_bytes=state_bytes
+            )
             for id_, operator, home, load, state_bytes in zip(
                 moment.key_groups, problem.operator.tolist(), balance.home.tolist(), balance.load.tolist(),
                 balance.cost_bytes.tolist(), strict=True,
             )
         ),
         flows=tuple(
-            Flow(source=moment.key_groups[source], target=moment.key_groups[target], rate=rate)
+            TupleFlow(source=moment.key_groups[source], target=moment.key_groups[target], rate=rate)
             for source, target, rate in flows
         ),
-        budget=Budget(max_migrations=balance.max_migrations),
-        options=Options(serialise_cost=problem.serialise_cost, deserialise_cost=problem.deserialise_cost),
+        budget=MigrationBudget(max_migrations=balance.max_migrations),
+        options=SnapshotOptions(serialise_cost=problem.serialise_cost, deserialise_cost=problem.deserialise_cost),
     )  # fmt: skip
 
 
 def test_a_recorded_workload_is_replayed_as_it_was_generated():
-    size, changes = Size(nodes=5, key_groups=40), (Change(round=3, kind=ChangeKind.LOSE, count=1),)
-    moments = list(generated("real-job-2", size, rounds=6, seed=4, budget=Budget(max_migrations=5)))
+    size, changes = Size(nodes=5, key_groups=40), (NodeChange(round=3, kind=ChangeKind.LOSE, count=1),)
+    moments = list(generated("real-job-2", size, rounds=6, seed=4, budget=MigrationBudget(max_migrations=5)))
     snapshots = [decode_snapshot(encode_snapshot(instance_of(moment))) for moment in moments]
     direct, replayed = (
         simulate(each, policy_named("flux"), seed=4, changes=changes) for each in (moments, recorded(snapshots))

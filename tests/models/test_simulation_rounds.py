@@ -7,13 +7,20 @@ import pytest
 
 from trimtab_models.albic import scored_pairs
 from trimtab_models.balance import evaluate
-from trimtab_models.instances import BalanceInstance, Budget, Flow, KeyGroup, Node, Options
+from trimtab_models.instances import (
+    BalanceInstance,
+    MigrationBudget,
+    Node,
+    SnapshotKeyGroup,
+    SnapshotOptions,
+    TupleFlow,
+)
 from trimtab_models.simulation import (
     POLICIES,
     WORKLOADS,
-    Change,
     ChangeKind,
     InvalidSize,
+    NodeChange,
     Perception,
     Run,
     Size,
@@ -28,12 +35,12 @@ from trimtab_models.simulation import (
 from trimtab_models.solving import Infeasible
 
 SMALL = Size(nodes=4, key_groups=36)
-FOUR_MOVES = Budget(max_migrations=4)
+FOUR_MOVES = MigrationBudget(max_migrations=4)
 JOIN, MARK, LOSE = ChangeKind.JOIN, ChangeKind.MARK, ChangeKind.LOSE
 
 
 def change(kind, number=2, count=1):
-    return Change(round=number, kind=kind, count=count)
+    return NodeChange(round=number, kind=kind, count=count)
 
 
 def play(policy="flux", workload="drift", rounds=4, size=SMALL, seed=1, budget=FOUR_MOVES, **options):
@@ -46,7 +53,7 @@ def play(policy="flux", workload="drift", rounds=4, size=SMALL, seed=1, budget=F
 
 def snapshot(homes, loads, nodes=("a", "b", "c"), **more):
     key_groups = tuple(
-        KeyGroup(id=id_, operator=id_[0], node=node, load=load, state_bytes=100)
+        SnapshotKeyGroup(id=id_, operator=id_[0], node=node, load=load, state_bytes=100)
         for (id_, node), load in zip(homes.items(), loads, strict=True)
     )
     return BalanceInstance(nodes=tuple(Node(id=id_, capacity=1) for id_ in nodes), key_groups=key_groups, **more)
@@ -114,7 +121,7 @@ def test_a_size_that_does_not_fit_is_refused(workload, size, reason):
 
 
 def test_a_node_that_joins_is_filled_as_far_as_the_budget_goes():
-    rounds = play("milp", "uneven", rounds=6, changes=[change(JOIN)], budget=Budget(max_migrations=3)).rounds
+    rounds = play("milp", "uneven", rounds=6, changes=[change(JOIN)], budget=MigrationBudget(max_migrations=3)).rounds
     assert [each.nodes for each in rounds] == [4, 5, 5, 5, 5, 5]
     assert rounds[1].load_distance_before > 30 > 10 > rounds[-1].load_distance
 
@@ -138,7 +145,7 @@ def test_the_last_node_stays_whatever_is_to_leave():
 def test_two_policies_see_the_same_nodes_leave(seed):
     """Marked nodes leave when they are empty, which is up to the policy; who is marked or lost is not."""
     changes = churn(30, 0.4, seed)
-    unhurried = Budget(max_migrations=0)
+    unhurried = MigrationBudget(max_migrations=0)
     one, other = (
         play(policy, "uneven", 30, Size(nodes=8, key_groups=16), seed, unhurried, changes=changes)
         for policy in ("stay", "flux")
@@ -165,7 +172,7 @@ def test_a_policy_sees_noise_that_the_report_does_not():
         seen.append(problem.balance.load)
         return problem.balance.home
 
-    moments = list(generated("uneven", SMALL, rounds=40, seed=3, budget=Budget()))
+    moments = list(generated("uneven", SMALL, rounds=40, seed=3, budget=MigrationBudget()))
     truth = moments[0].problem.balance.load
     exact = simulate(moments, watching, seed=3)
     assert isinstance(exact, Run)
@@ -231,16 +238,16 @@ def test_key_groups_and_nodes_of_a_recording_come_and_go():
 
 
 def test_a_recorded_budget_holds_unless_another_is_given():
-    hot = snapshot({f"k{at}": "a" for at in range(9)}, [5] * 9, budget=Budget(max_migrations=1))
-    for budget, moves in ((None, 1), (Budget(max_migrations=3), 3)):
+    hot = snapshot({f"k{at}": "a" for at in range(9)}, [5] * 9, budget=MigrationBudget(max_migrations=1))
+    for budget, moves in ((None, 1), (MigrationBudget(max_migrations=3), 3)):
         run = simulate(recorded([hot], budget=budget), policy_named("milp"), seed=0)
         assert isinstance(run, Run)
         assert run.rounds[0].migrations == moves
 
 
 def test_what_collocation_saves_in_a_recording_is_predicted_from_its_costs():
-    flows = (Flow(source="a1", target="b1", rate=10),)
-    options = Options(serialise_cost=0.5, deserialise_cost=0.5)
+    flows = (TupleFlow(source="a1", target="b1", rate=10),)
+    options = SnapshotOptions(serialise_cost=0.5, deserialise_cost=0.5)
     talking = snapshot({"a1": "a", "b1": "b"}, [20, 20], flows=flows, options=options, nodes=("a", "b"))
     run = simulate(recorded([talking, talking]), lambda problem, stop, seed: np.zeros(2, np.int64), seed=0)
     assert isinstance(run, Run)

@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from trimtab_models.instances.sizing import decode_sizing
-from trimtab_models.sizing import Params, SizingResult, max_rate, problem_of, solve
-from trimtab_models.solving import Infeasible, Never, Plan, Status, method_named
+from trimtab_models.sizing import SizingParams, SizingResult, max_rate, problem_of, solve
+from trimtab_models.solving import Infeasible, Never, PlanDocument, PlanStatus, method_named
 
 quick = settings(max_examples=40)
 TYPES = ("a", "b")
@@ -94,13 +94,13 @@ def answer(document, method):
 @given(documents())
 def test_every_plan_keeps_the_contract_and_is_no_worse_than_round_robin_on_its_counts(document):
     plan = answer(document, "hetero")
-    assume(isinstance(plan, Plan))
+    assume(isinstance(plan, PlanDocument))
     check(document, plan.document)
     assert plan.document["source_rate"] >= document["source_rate"] * (1 - 1e-9) or plan.warnings
     for operator in document["operators"]:
         operator["instances"] = plan.document["instances"][operator["id"]]
     dealt = answer(document, "round-robin")
-    if isinstance(dealt, Plan):
+    if isinstance(dealt, PlanDocument):
         check(document, dealt.document)
         assert dealt.document["source_rate"] <= plan.document["source_rate"]
         names = list(dealt.document["assignment"].values())
@@ -133,7 +133,7 @@ def test_tiny_jobs_are_solved_to_the_optimum_of_all_placements(document):
         assert isinstance(result, SizingResult)
         assert result.source_rate == pytest.approx(optimum, rel=2e-5)
         assert optimum <= result.bound <= result.fluid_bound
-        assert result.status is Status.OPTIMAL
+        assert result.status is PlanStatus.OPTIMAL
 
 
 @quick
@@ -143,7 +143,7 @@ def test_without_the_exact_model_tiny_jobs_are_at_least_solved_well(document):
     problem = problem_of(decode_sizing(document))
     optimum = max(max_rate(problem, placement) for placement in placements(problem))
     assume(optimum > 0.01)
-    result = solve(problem, stop=Never(), seed=0, params=Params(exact_work=0))
+    result = solve(problem, stop=Never(), seed=0, params=SizingParams(exact_work=0))
     assert isinstance(result, SizingResult)
     assert 0.85 * optimum <= result.source_rate <= optimum * (1 + 1e-9)
     assert optimum <= result.fluid_bound

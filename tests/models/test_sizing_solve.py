@@ -8,7 +8,7 @@ import pytest
 from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.sizing import CostedOperator, Machine, SizingInstance
 from trimtab_models.sizing import (
-    Params,
+    SizingParams,
     SizingResult,
     first_assignment,
     fluid_relaxation,
@@ -19,9 +19,9 @@ from trimtab_models.sizing import (
     solve_round_robin,
     use_of,
 )
-from trimtab_models.solving import Deadline, Infeasible, Never, Status
+from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
-HEURISTIC = Params(exact_work=0)
+HEURISTIC = SizingParams(exact_work=0)
 
 
 def operator(id_, cost, fixed=0.0, *, alpha=1.0, source=False, instances=None):
@@ -100,9 +100,9 @@ def test_the_papers_rule_can_end_at_half_the_best_and_local_search_does_not():
     assert max_rate(problem, maximize_throughput(problem, 8, 8, Never())) == pytest.approx(242.5)
     best = planned(problem)
     assert best.source_rate == pytest.approx(490)  # x alone on the machine that suits it, s on the other
-    assert (planned(problem, Params()).source_rate, planned(problem, Params()).status) == (
+    assert (planned(problem, SizingParams()).source_rate, planned(problem, SizingParams()).status) == (
         best.source_rate,
-        Status.OPTIMAL,
+        PlanStatus.OPTIMAL,
     )
 
 
@@ -127,8 +127,8 @@ def test_an_instance_carries_no_more_than_one_machine_even_in_the_fluid_plan():
 def test_the_exact_model_finds_and_proves_the_best():
     job = [operator("s", 0.3, 4, source=True), operator("x", {"a": 1, "b": 0.7}, 3), operator("y", 0.5, 2)]
     problem = problem_of(instance(job, "sx sy", types="aab", limit=9))
-    result = planned(problem, Params())
-    assert (result.status, result.gap < 3e-5) == (Status.OPTIMAL, True)
+    result = planned(problem, SizingParams())
+    assert (result.status, result.gap < 3e-5) == (PlanStatus.OPTIMAL, True)
     assert planned(problem).source_rate <= result.source_rate <= result.bound <= result.fluid_bound
 
 
@@ -151,10 +151,10 @@ def with_memory(job, per_instance, capacity):
 def test_memory_is_a_further_row_that_no_plan_exceeds():
     job = instance([operator("s", 0.1, 1, source=True), operator("x", 1, 1)], "sx", types="aaa", limit=12)
     problem = with_memory(job, per_instance=[1e9, 4e9], capacity=[5e9, 4e9, 1e9])
-    result = planned(problem, Params())
+    result = planned(problem, SizingParams())
     assert (result.use[1] <= [5e9, 4e9, 1e9]).all()
     assert result.placement[1].tolist() == [1, 1, 0]
-    assert result.source_rate < 0.8 * planned(problem_of(job), Params()).source_rate
+    assert result.source_rate < 0.8 * planned(problem_of(job), SizingParams()).source_rate
 
 
 def test_network_is_a_further_row_in_proportion_to_rates():
@@ -165,7 +165,7 @@ def test_network_is_a_further_row_in_proportion_to_rates():
         per_instance=np.zeros((1, 1, 2)),
         capacity=np.array([[1000.0, 1000.0]]),
     )
-    assert planned(megabits, Params()).source_rate == pytest.approx(1000)  # CPU alone would allow 2000
+    assert planned(megabits, SizingParams()).source_rate == pytest.approx(1000)  # CPU alone would allow 2000
 
 
 def test_round_robin_is_equation_7_at_its_largest_rate():
@@ -181,7 +181,7 @@ def test_a_stop_leaves_a_plan():
     ticks = iter(range(10**9))
     result = solve(problem, stop=Deadline(lambda: float(next(ticks)), 5.0), seed=0)
     assert isinstance(result, SizingResult)
-    assert 0 < result.source_rate <= planned(problem, Params()).source_rate
+    assert 0 < result.source_rate <= planned(problem, SizingParams()).source_rate
 
 
 def test_a_stop_ends_the_exact_model_while_it_searches():
@@ -198,7 +198,7 @@ def test_a_stop_ends_the_exact_model_while_it_searches():
     before = solve(problem, stop=stop, seed=0, params=HEURISTIC)
     until = len(asked) + 5  # then the exact model has been asked, and left alone for a moment
     asked.clear()
-    endless = Params(exact_work=1e6, exact_variables=10**6)
+    endless = SizingParams(exact_work=1e6, exact_variables=10**6)
     result = solve(problem, stop=lambda: stop(until), seed=0, params=endless)
     assert result.source_rate >= before.source_rate
 
@@ -215,7 +215,7 @@ def test_a_problem_that_is_not_whole_cannot_exist():
 
 def test_unlimited_instances_are_no_reason_for_a_proof():
     problem = problem_of(instance([operator("s", 1, source=True)], types="aa", rate=199))
-    result = planned(problem, Params())
+    result = planned(problem, SizingParams())
     assert result.source_rate == pytest.approx(200)
     assert isinstance(
         solve(problem_of(instance([operator("s", 1, source=True)], rate=201)), stop=Never(), seed=0), Infeasible

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_models.instances import BadInstance, KeyGroup, decode_snapshot, encode_snapshot, parse_snapshot
+from trimtab_models.instances import BadInstance, SnapshotKeyGroup, decode_snapshot, encode_snapshot, parse_snapshot
 
 DOCUMENT: dict[str, Any] = {
     "version": 1,
@@ -45,7 +45,7 @@ def test_only_the_required_keys_are_required():
 
 
 def test_moving_an_empty_state_costs_one_byte():
-    assert KeyGroup(id="k", operator="o", node=None, load=1, state_bytes=0).cost_bytes == 1
+    assert SnapshotKeyGroup(id="k", operator="o", node=None, load=1, state_bytes=0).cost_bytes == 1
 
 
 @pytest.mark.parametrize(

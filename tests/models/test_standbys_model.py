@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys import (
     UNPLACED,
-    Budget,
-    Problem,
+    StandbyBudget,
+    StandbyProblem,
     evaluate,
-    fewest_key_groups,
     is_allowed,
     is_new,
     kept_standbys,
     ledger,
     losses,
-    rack_aware_standbys,
     solve,
 )
 
@@ -37,7 +36,7 @@ def problem(
     wanted: int = 1,
     share: float = 0.0,
     **changes: Any,
-) -> Problem:
+) -> StandbyProblem:
     loads = np.array(load, np.float64)
     known = np.array(present or [[] for _ in owner], np.int64).reshape(len(owner), -1)
     arrays: dict[str, Any] = {
@@ -54,11 +53,11 @@ def problem(
         "usage": np.zeros((0, len(owner))),
         "limit": np.zeros((0, workers)),
     }
-    return Problem(**{**arrays, **changes})
+    return StandbyProblem(**{**arrays, **changes})
 
 
 @st.composite
-def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = False) -> Problem:
+def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = False) -> StandbyProblem:
     """Up to 4 workers and 6 key groups, on hosts and in zones, with everything that an app can have."""
     workers, key_groups = draw(st.integers(1, 4)), draw(st.integers(0, most))
 
@@ -70,7 +69,7 @@ def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = 
     load = each(st.sampled_from([0.0, 5.0, 10.0, 10.0, 17.0, 30.0]), key_groups).astype(float)
     limited = limits and draw(st.booleans())
     present = each(st.integers(-1, workers - 1), 2 * key_groups).astype(np.int64).reshape(key_groups, 2)
-    return Problem(
+    return StandbyProblem(
         owner=each(st.integers(0, workers - 1), key_groups).astype(np.int64),
         load=load,
         follow=draw(st.sampled_from([0.0, 0.2])) * load,
@@ -90,7 +89,7 @@ def problems(draw: st.DrawFn, *, most: int = 6, wanted: int = 1, limits: bool = 
     )
 
 
-def after_loss(found: Problem, assignment: np.ndarray, lost: set[int]) -> dict[int, float]:
+def after_loss(found: StandbyProblem, assignment: np.ndarray, lost: set[int]) -> dict[int, float]:
     """Relative loads of the survivors, key group by key group."""
     loads = dict.fromkeys(set(range(len(found.capacity))) - lost, 0.0)
     for key_group, owner in enumerate(found.owner.tolist()):
@@ -104,14 +103,14 @@ def after_loss(found: Problem, assignment: np.ndarray, lost: set[int]) -> dict[i
     return {worker: load / found.capacity[worker] for worker, load in loads.items()}
 
 
-def worst_of(found: Problem, assignment: np.ndarray) -> float:
+def worst_of(found: StandbyProblem, assignment: np.ndarray) -> float:
     domains = [set(np.flatnonzero(found.domain == domain).tolist()) for domain in range(found.domains)]
     return max(max(after_loss(found, assignment, lost).values(), default=0.0) for lost in domains)
 
 
 @quick
 @given(problems())
-def test_the_score_is_that_of_each_loss_played_through(found: Problem) -> None:
+def test_the_score_is_that_of_each_loss_played_through(found: StandbyProblem) -> None:
     result = solve(found)
     assert result.score.worst == pytest.approx(worst_of(found, result.assignment))
     after = losses(found, result.assignment)
@@ -124,7 +123,7 @@ def test_the_score_is_that_of_each_loss_played_through(found: Problem) -> None:
 
 @quick
 @given(problems(most=5))
-def test_the_bound_holds_and_the_optimum_is_near(found: Problem) -> None:
+def test_the_bound_holds_and_the_optimum_is_near(found: StandbyProblem) -> None:
     found = replace(found, present=found.present[:, :0], wanted=1, frozen=np.zeros(len(found.owner), np.bool_))
     owners = found.owner.tolist()
     choices = [
@@ -143,7 +142,7 @@ def test_the_bound_holds_and_the_optimum_is_near(found: Problem) -> None:
 
 @quick
 @given(problems(wanted=3, limits=True))
-def test_standbys_are_able_apart_and_outside_the_owners_domain(found: Problem) -> None:
+def test_standbys_are_able_apart_and_outside_the_owners_domain(found: StandbyProblem) -> None:
     result = solve(found)
     assert is_allowed(found, result.assignment)
     for key_group, owner in enumerate(found.owner.tolist()):
@@ -166,7 +165,7 @@ def test_standbys_are_able_apart_and_outside_the_owners_domain(found: Problem) -
 
 @quick
 @given(problems(wanted=2))
-def test_nothing_changes_when_nothing_has_changed(found: Problem) -> None:
+def test_nothing_changes_when_nothing_has_changed(found: StandbyProblem) -> None:
     filled = solve(replace(found, tolerance=5.0)).assignment  # where standbys are missing, those present stay
     settled = solve(replace(found, tolerance=5.0, present=filled)).assignment
     assert (solve(replace(found, tolerance=5.0, present=settled)).assignment == settled).all()
@@ -175,8 +174,8 @@ def test_nothing_changes_when_nothing_has_changed(found: Problem) -> None:
 
 @quick
 @given(problems(wanted=2), st.integers(0, 3), st.integers(0, 6), st.integers(1, 2), st.integers(1, 6))
-def test_no_budget_is_exceeded(found: Problem, changes: int, size: int, each: int, at_worker: int) -> None:
-    budget = Budget(changes=changes, state_bytes=size, worker_changes=each, worker_bytes=at_worker)
+def test_no_budget_is_exceeded(found: StandbyProblem, changes: int, size: int, each: int, at_worker: int) -> None:
+    budget = StandbyBudget(changes=changes, state_bytes=size, worker_changes=each, worker_bytes=at_worker)
     result = solve(replace(found, budget=budget))
     key_group, rank = np.nonzero(is_new(found, result.assignment))
     target, cost = result.assignment[key_group, rank], found.state_bytes[key_group]
@@ -222,12 +221,19 @@ def test_a_present_standby_stays_unless_that_costs_more_than_the_tolerance() -> 
     assert sorted(better.assignment[:3, 0].tolist()) == [1, 2, 2]
     assert losses(found, better.assignment).highest[0] == pytest.approx(20.0)
     assert better.score.changes == 2
-    assert solve(replace(found, tolerance=15.0, budget=Budget(changes=1))).score.changes == 1
+    assert solve(replace(found, tolerance=15.0, budget=StandbyBudget(changes=1))).score.changes == 1
 
 
 def test_the_next_standby_becomes_the_first_where_that_costs_nothing() -> None:
     found = problem(
-        [0, 0], [20.0, 20.0], 3, present=[[1, 2], [1, 2]], wanted=2, share=0.2, budget=Budget(changes=0), tolerance=5.0
+        [0, 0],
+        [20.0, 20.0],
+        3,
+        present=[[1, 2], [1, 2]],
+        wanted=2,
+        share=0.2,
+        budget=StandbyBudget(changes=0),
+        tolerance=5.0,
     )
     result = solve(found)
     assert sorted(result.assignment[:, 0].tolist()) == [1, 2]

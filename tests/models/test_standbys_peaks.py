@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from benchmarks.standbys.instances import instance
 from tests.models.test_standbys_model import problems
 from trimtab_models.solving import Never
-from trimtab_models.standbys import UNPLACED, Budget, Problem, evaluate, is_allowed, solve
+from trimtab_models.standbys import UNPLACED, StandbyBudget, StandbyProblem, evaluate, is_allowed, solve
 from trimtab_models.standbys.align import aligned
 from trimtab_models.standbys.peaks import peaks_bound
 
 
-def optimum(found: Problem) -> float:
+def optimum(found: StandbyProblem) -> float:
     """The least worst load after a loss, of all assignments that give every key group its standbys."""
     rows = []
     for key_group, due in enumerate(found.due.tolist()):
@@ -35,14 +35,14 @@ def optimum(found: Problem) -> float:
     return min(evaluate(found, assignment).worst for assignment in every)
 
 
-def present(found: Problem) -> float:
+def present(found: StandbyProblem) -> float:
     """The highest load that a worker has after a loss because of what it owns."""
     return evaluate(found, np.full((len(found.owner), 0), UNPLACED)).worst
 
 
 @settings(max_examples=80)
 @given(problems(most=5), st.sampled_from([1.05, 1.3, 2.0]), st.sampled_from([0.1, 0.3, 0.7]))
-def test_no_assignment_is_below_the_bound(found: Problem, above: float, share: float) -> None:
+def test_no_assignment_is_below_the_bound(found: StandbyProblem, above: float, share: float) -> None:
     """Levels above the optimum are tried as well, and none of them may be refuted."""
     found = replace(found, present=found.present[:, :0], wanted=1, follow=share * found.load)
     found = replace(found, frozen=np.zeros(len(found.owner), np.bool_))
@@ -52,7 +52,7 @@ def test_no_assignment_is_below_the_bound(found: Problem, above: float, share: f
 
 @settings(max_examples=20, deadline=None)
 @given(problems(most=3, wanted=2), st.sampled_from([1.05, 1.5]))
-def test_no_assignment_with_several_standbys_is_below_the_bound(found: Problem, above: float) -> None:
+def test_no_assignment_with_several_standbys_is_below_the_bound(found: StandbyProblem, above: float) -> None:
     free = np.zeros(len(found.owner), np.bool_)
     found = replace(found, present=found.present[:, :0], wanted=2, follow=0.4 * found.load, frozen=free)
     best = optimum(found)
@@ -85,8 +85,8 @@ def test_the_bound_proves_more_than_divisible_key_groups_do(workers: int, seed: 
 
 @settings(max_examples=60)
 @given(problems(wanted=2, limits=True))
-def test_only_what_may_move_is_placed_anew_and_only_where_it_may_be(found: Problem) -> None:
-    found = replace(found, budget=Budget())
+def test_only_what_may_move_is_placed_anew_and_only_where_it_may_be(found: StandbyProblem) -> None:
+    found = replace(found, budget=StandbyBudget())
     before = solve(replace(found, present=found.present[:, :0], frozen=np.zeros(len(found.owner), np.bool_))).assignment
     movable = np.arange(len(found.owner)) % 2 == 0
     after = aligned(found, before, movable, (0.0, 200.0), Never())

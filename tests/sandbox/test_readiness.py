@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from trimtab_agent.metrics import Metrics
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_process.metrics_port import serve_metrics
 from trimtab_protocol.settings.listen import Listen
 from trimtab_sandbox.broker import free_ports
@@ -18,7 +18,7 @@ def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_agent_is_asked_how_many_workers_it_has() -> None:
-    metrics = Metrics()
+    metrics = AgentMetrics()
     server = serve_metrics(Listen(address="127.0.0.1", port=0), metrics.registry, {"cluster": "c"})
     try:
         port = int(server.server_address[1])

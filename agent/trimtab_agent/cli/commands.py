@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trimtab_agent.cli import BAD_CONFIGURATION
 from trimtab_agent.cli.enroll import run_enroll
-from trimtab_agent.configuration import Configuration, ConfigurationError, load_configuration
+from trimtab_agent.configuration import AgentConfiguration, ConfigurationError, load_configuration
 from trimtab_agent.daemon import StartError, limits_of, run_agent
 from trimtab_agent.kafka_link import check_client
 from trimtab_agent.sampler.disks import DiskSpace, fullest_disk
@@ -61,7 +61,7 @@ def show_health(listen: Listen | None, path: Path) -> int:
     return 0 if verdict.well else 1
 
 
-def describe(configuration: Configuration) -> str:
+def describe(configuration: AgentConfiguration) -> str:
     """Describe what the agent would do with this configuration on this host, and the basis of its measurements."""
     quotas = find_quotas()
     limits = limits_of(configuration, quotas)
@@ -84,7 +84,7 @@ def describe(configuration: Configuration) -> str:
     return "\n".join(lines)
 
 
-def folder_doubts(configuration: Configuration) -> Iterator[str]:
+def folder_doubts(configuration: AgentConfiguration) -> Iterator[str]:
     """What is wrong with the folders that the file names, or not there yet."""
     state = configuration.state_dir
     if (fault := unusable(state)) is not None:

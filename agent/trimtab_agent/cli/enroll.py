@@ -11,7 +11,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trimtab_agent.cli import BAD_CONFIGURATION
-from trimtab_agent.configuration import Configuration
+from trimtab_agent.configuration import AgentConfiguration
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
 from trimtab_process.private_files import read_private
@@ -26,7 +26,7 @@ SEND_LIMIT_S = 30.0
 """How long the broker may take to store the request."""
 
 
-def run_enroll(configuration: Configuration, token_file: Path | None) -> int:
+def run_enroll(configuration: AgentConfiguration, token_file: Path | None) -> int:
     """Make the key unless it is there; with a token, send the request.  Returns the exit code."""
     if configuration.key is None:
         print("found no [signing] in the configuration, expected its key_file", file=sys.stderr)
@@ -57,7 +57,7 @@ def _read_token(path: Path | None) -> str:
     return (sys.stdin.read() if str(path) == "-" else read_private(path)).strip()
 
 
-def _send(configuration: Configuration, key: SigningKey, token: str) -> str | None:
+def _send(configuration: AgentConfiguration, key: SigningKey, token: str) -> str | None:
     """Send the request, signed by the new key; why that failed, or None."""
     proof = proof_of(token, configuration.cluster, configuration.host, key.public.raw)
     request = EnrollmentRequest(cluster=configuration.cluster, host=configuration.host, key=key.public.raw, proof=proof)

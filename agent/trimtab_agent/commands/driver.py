@@ -16,8 +16,8 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     Event,
-    Kept,
     KeptNoted,
+    KeptWorker,
     Position,
     ProcessFailed,
     ProcessId,
@@ -33,8 +33,8 @@ from trimtab_agent.commands.journal import Journal
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_agent.commands.processes import WorkerProcesses
 from trimtab_agent.commands.restarts import backoff_s
-from trimtab_agent.configuration import Configuration
-from trimtab_agent.metrics import Metrics
+from trimtab_agent.configuration import AgentConfiguration
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_agent.sampler.disks import disk_of
 from trimtab_process.logs import fields
 from trimtab_protocol.messages.commands import Ack, Command
@@ -56,8 +56,8 @@ class CommandDriver:
 
     def __init__(
         self,
-        configuration: Configuration,
-        metrics: Metrics,
+        configuration: AgentConfiguration,
+        metrics: AgentMetrics,
         *,
         tell: Callable[[WorkerId, Command], None],
         produce: ProduceAck,
@@ -247,7 +247,7 @@ class CommandDriver:
         )  # fmt: skip
         log.log(logging.INFO if ack.refusal is None else logging.WARNING, "command answered", **told)
 
-    def _say_crash(self, worker: WorkerId, kept: Kept) -> None:
+    def _say_crash(self, worker: WorkerId, kept: KeptWorker) -> None:
         self._metrics.worker_crashes.labels(worker).inc()
         told = {"worker": worker, "crashes": kept.crashes, "last": kept.detail}
         if kept.given_up:

@@ -22,7 +22,7 @@ MAX_DETAIL = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class KeptWorker:
     """A worker that the agent keeps running: it was told to start it, and not to stop it since.
 
     `at` = when it was started or crashed last (epoch seconds); `crashes` = how often it crashed in a row; `detail` =
@@ -184,7 +184,7 @@ class KeptNoted:
     WIRE: ClassVar[Wire] = ENTRY
 
     worker: WorkerId
-    kept: Kept | None
+    kept: KeptWorker | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +275,7 @@ class SayCrash:
     """Log and count a crash of a worker that the agent keeps running."""
 
     worker: WorkerId
-    kept: Kept
+    kept: KeptWorker
 
 
 Action = Write | SendAck | TellWorker | StartProcess | StopProcess | SayCrash

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from trimtab_agent.commands.answers import ENDS
 from trimtab_agent.commands.command_checks import FUTURE_LIMIT_S
 from trimtab_agent.commands.events import (
     Acked,
@@ -16,15 +15,29 @@ from trimtab_agent.commands.events import (
     Delivered,
     Entry,
     EpochSeen,
-    Kept,
     KeptNoted,
+    KeptWorker,
     Position,
     ProcessId,
     ProcessNoted,
 )
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
+from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, CommandId, Epoch, WorkerId
 
+ANSWERS: dict[CommandKind, frozenset[Phase]] = {
+    CommandKind.PREPARE: frozenset({Phase.PREPARED, Phase.TOOK, Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.RELEASE: frozenset({Phase.RELEASED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.ABANDON: frozenset({Phase.ABANDONED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.REJOIN: frozenset({Phase.REJOINED, Phase.REFUSED, Phase.EXPIRED}),
+    CommandKind.START: frozenset(),
+    CommandKind.STOP: frozenset(),
+}
+"""The phases that a worker may report.  The agent itself reports the end of scaling commands."""
+ENDS = frozenset(
+    {Phase.TOOK, Phase.RELEASED, Phase.ABANDONED, Phase.REJOINED, Phase.STARTED, Phase.STOPPED, Phase.REFUSED}
+)
+"""Phases that end a command.  `expired` does not: a late answer is still true and is passed on."""
 REMEMBER_S = 3600.0
 """How long after its deadline a command is remembered, to answer repeats."""
 SCALINGS = (CommandKind.START, CommandKind.STOP)
@@ -32,8 +45,21 @@ MAX_REMEMBERED = 2_000
 """Number of commands whose answers the agent keeps for repeats."""
 
 
+def check_answer(ack: Ack, command: Command) -> None:
+    """Raises BadMessage unless a worker may answer this command with this ack."""
+    if ack.phase is not Phase.ACCEPTED and ack.phase not in ANSWERS[command.kind]:
+        raise BadMessage(Fault.RANGE, "phase", ack.phase, f"an answer to {command.kind}")
+    found, expected = _identity(ack), _identity(Ack.to(command, ack.phase, at=ack.at, refusal=ack.refusal))
+    if found != expected:
+        raise BadMessage(Fault.RANGE, "ack", found, f"{expected}, as in the command")
+
+
+def _identity(ack: Ack) -> tuple[object, ...]:
+    return (ack.cluster, ack.command_id, ack.epoch, ack.kind, ack.host, ack.worker, ack.handover)
+
+
 @dataclass(slots=True)
-class Record:
+class CommandRecord:
     """A command, its answers in order, and the phases whose acks the broker has not stored yet."""
 
     command: Command
@@ -67,16 +93,16 @@ class Record:
 
 
 @dataclass(slots=True)
-class Ledger:
+class CommandLedger:
     """What the machine remembers.
 
     `processes`: those that the agent started or is stopping.  `kept`: workers that it keeps running.  `damaged_at`: the
     journal was damaged then, so the records of commands issued until then may be lost.
     """
 
-    records: dict[CommandId, Record] = field(default_factory=dict)
+    records: dict[CommandId, CommandRecord] = field(default_factory=dict)
     processes: dict[WorkerId, ProcessId] = field(default_factory=dict)
-    kept: dict[WorkerId, Kept] = field(default_factory=dict)
+    kept: dict[WorkerId, KeptWorker] = field(default_factory=dict)
     highest_epoch: Epoch = NO_EPOCH
     damaged_at: float | None = None
 
@@ -131,13 +157,13 @@ class Ledger:
 
         A worker that the command starts is kept, with no crash counted; one that it stops is no longer kept.
         """
-        self.records[command.id] = Record(command, {ack.phase: ack}, {ack.phase})
+        self.records[command.id] = CommandRecord(command, {ack.phase: ack}, {ack.phase})
         kept = self.kept.get(command.worker)
         match command.kind, ack.phase:
             case CommandKind.START, Phase.ACCEPTED:
-                self.kept[command.worker] = Kept(at=ack.at)
+                self.kept[command.worker] = KeptWorker(at=ack.at)
             case CommandKind.START, Phase.STARTED if kept is not None:
-                self.kept[command.worker] = Kept(at=kept.at)
+                self.kept[command.worker] = KeptWorker(at=kept.at)
             case CommandKind.STOP, Phase.ACCEPTED | Phase.STOPPED:
                 self.note_kept(command.worker, None)
             case _:
@@ -155,14 +181,14 @@ class Ledger:
         else:
             self.processes[worker] = process
 
-    def note_kept(self, worker: WorkerId, kept: Kept | None) -> None:
+    def note_kept(self, worker: WorkerId, kept: KeptWorker | None) -> None:
         """Note what is known of a worker that the agent keeps running; None: it no longer does."""
         if kept is None:
             self.kept.pop(worker, None)
         else:
             self.kept[worker] = kept
 
-    def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[Record]:
+    def open_of(self, worker: WorkerId, *kinds: CommandKind) -> list[CommandRecord]:
         """A worker's commands that are under way, of these kinds (of any kind if none is given)."""
         return [
             record
@@ -174,7 +200,7 @@ class Ledger:
         """The workers that are being stopped."""
         return frozenset(record.command.worker for record in self.open_kind(CommandKind.STOP))
 
-    def open_kind(self, kind: CommandKind) -> list[Record]:
+    def open_kind(self, kind: CommandKind) -> list[CommandRecord]:
         """The commands of a kind that are under way."""
         return [record for record in self.records.values() if record.command.kind is kind and record.open]
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from trimtab_agent.commands.answers import ANSWERS, check_answer
 from trimtab_agent.commands.command_checks import CommandRules, ConnectedWorker, HostState, Objection, first_objection
 from trimtab_agent.commands.events import (
     AckDelivered,
@@ -35,7 +34,7 @@ from trimtab_agent.commands.events import (
     WorkerReported,
     Write,
 )
-from trimtab_agent.commands.ledger import Ledger, Record
+from trimtab_agent.commands.ledger import ANSWERS, CommandLedger, CommandRecord, check_answer
 from trimtab_agent.commands.restarts import Restarts, ending
 from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
@@ -63,7 +62,7 @@ class CommandMachine:
         self._host = host
         self._rules = rules
         self._hold_until = started_at + WORKERS_RETURN_S
-        self._ledger = Ledger()
+        self._ledger = CommandLedger()
         self._restarts = Restarts(
             self._ledger, restarts or RestartConfiguration(), rules.startable, not_before=self._hold_until
         )
@@ -324,7 +323,7 @@ class CommandMachine:
 
     def _answer(
         self,
-        record: Record,
+        record: CommandRecord,
         now: float,
         phase: Phase,
         *,

@@ -11,8 +11,17 @@ import signal
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from trimtab_agent.commands.events import MAX_DETAIL, Action, Kept, KeptNoted, ProcessId, SayCrash, StartProcess, Write
-from trimtab_agent.commands.ledger import Ledger
+from trimtab_agent.commands.events import (
+    MAX_DETAIL,
+    Action,
+    KeptNoted,
+    KeptWorker,
+    ProcessId,
+    SayCrash,
+    StartProcess,
+    Write,
+)
+from trimtab_agent.commands.ledger import CommandLedger
 from trimtab_agent.configuration import RestartConfiguration
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import WorkerId
@@ -31,7 +40,7 @@ class Restarts:
     """
 
     def __init__(
-        self, ledger: Ledger, rules: RestartConfiguration, startable: frozenset[WorkerId], *, not_before: float
+        self, ledger: CommandLedger, rules: RestartConfiguration, startable: frozenset[WorkerId], *, not_before: float
     ) -> None:
         self._ledger = ledger
         self._rules = rules
@@ -86,7 +95,7 @@ class Restarts:
             if worker not in self._startable or (kept.given_up and not kept.crashes):
                 yield from self._keep(worker, None)
             elif kept.given_up:
-                yield from self._keep(worker, Kept(at=kept.at))
+                yield from self._keep(worker, KeptWorker(at=kept.at))
 
     def on_tick(self, now: float) -> Iterator[Action]:
         """Start the workers whose back-off is over; also if the clock was set back."""
@@ -127,7 +136,7 @@ class Restarts:
         """A START command failed: whoever sent it decides what is next."""
         kept = self._ledger.kept.get(worker)
         if kept is not None:
-            yield from self._keep(worker, Kept(at=now, detail=detail[:MAX_DETAIL], given_up=True))
+            yield from self._keep(worker, KeptWorker(at=now, detail=detail[:MAX_DETAIL], given_up=True))
 
     def _crash(self, now: float, worker: WorkerId, detail: str, *, ran: bool = True) -> Iterator[Action]:
         kept = self._ledger.kept.get(worker)
@@ -137,18 +146,20 @@ class Restarts:
             yield from self._keep(worker, kept)
             yield SayCrash(worker=worker, kept=kept)
 
-    def _keep(self, worker: WorkerId, kept: Kept | None) -> Iterator[Action]:
+    def _keep(self, worker: WorkerId, kept: KeptWorker | None) -> Iterator[Action]:
         """Note what is known of a kept worker, if that is new."""
         if self._ledger.kept.get(worker) != kept:
             self._ledger.note_kept(worker, kept)
             yield Write(entry=KeptNoted(worker=worker, kept=kept))
 
 
-def after_crash(kept: Kept, now: float, detail: str, rules: RestartConfiguration, *, ran: bool = True) -> Kept:
+def after_crash(
+    kept: KeptWorker, now: float, detail: str, rules: RestartConfiguration, *, ran: bool = True
+) -> KeptWorker:
     """The worker after a crash at `now`; `ran` False: its process could not even be started."""
     earlier = 0 if ran and now - kept.at >= rules.crash_reset_s else kept.crashes
     crashes = earlier + 1
-    return Kept(at=now, crashes=crashes, detail=detail[:MAX_DETAIL], given_up=crashes >= rules.max_crashes)
+    return KeptWorker(at=now, crashes=crashes, detail=detail[:MAX_DETAIL], given_up=crashes >= rules.max_crashes)
 
 
 def backoff_s(crashes: int) -> float:
@@ -170,7 +181,7 @@ def ending(exit_code: int | None) -> str:
     return f"exit code {exit_code}"
 
 
-def describe(kept: Kept) -> str | None:
+def describe(kept: KeptWorker) -> str | None:
     """What an operator must know of a kept worker; None = nothing."""
     if not kept.crashes:
         return f"its start failed: {kept.detail}" if kept.given_up else None

@@ -15,7 +15,7 @@ The agent must not pass on a flood of such records.
 """
 
 
-class Trust(Protocol):
+class SignatureTrust(Protocol):
     """Checks signatures against the trusted keys."""
 
     def check(self, envelope: Envelope) -> None:
@@ -25,7 +25,7 @@ class Trust(Protocol):
 class CommandVerifier:
     """Reads commands from records.  `trust` None: signatures are not checked, and every record counts."""
 
-    def __init__(self, *, cluster: str, host: HostId, trust: Trust | None) -> None:
+    def __init__(self, *, cluster: str, host: HostId, trust: SignatureTrust | None) -> None:
         self._cluster = cluster
         self._host = host
         self._trust = trust

@@ -3,6 +3,7 @@
 One command may have several outcomes: a prepare first yields `Prepared` and, after the source's release, `Took`.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,8 +11,11 @@ from typing import Protocol
 from trimtab_protocol.messages.commands import Command, Refusal
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
+from trimtab_protocol.messages.names import CommandId, Epoch, KeyGroup, OperatorId
 from trimtab_protocol.messages.report import WorkerState
+
+MAX_REMEMBERED = 10_000
+"""Number of commands whose answers the worker keeps for repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +59,14 @@ class Rejoined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class CommandRefused:
     """The command was not carried out and nothing irrevocable happened.  After `Prepared`: nothing was taken over."""
 
     refusal: Refusal
     detail: str
 
 
-Outcome = Prepared | Released | Took | Abandoned | Rejoined | Refused
+Outcome = Prepared | Released | Took | Abandoned | Rejoined | CommandRefused
 Report = Callable[[Outcome], None]
 
 
@@ -178,3 +182,43 @@ class WorkerStatus(Protocol):
 
     def backlog(self, key_group: KeyGroup) -> int | None:
         """Input tuples that are waiting for the key group's agents."""
+
+
+class CommandOutcomes:
+    """The outcomes of one command and their listener.
+
+    An agent that restarted sends the command again and then receives all outcomes.
+    """
+
+    def __init__(self, report: Report) -> None:
+        self._outcomes: list[Outcome] = []
+        self._report = report
+
+    def say(self, outcome: Outcome) -> None:
+        """Report an outcome."""
+        self._outcomes.append(outcome)
+        self._report(outcome)
+
+    def repeat(self, report: Report) -> None:
+        """Report all outcomes so far, and all later ones, to a new listener."""
+        self._report = report
+        for outcome in self._outcomes:
+            report(outcome)
+
+
+class Answers:
+    """The newest `MAX_REMEMBERED` answers by command."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[CommandId, CommandOutcomes] = OrderedDict()
+
+    def known(self, command: CommandId) -> CommandOutcomes | None:
+        """The answer to a command that was received before; None for a new one."""
+        return self._answers.get(command)
+
+    def begin(self, command: CommandId, report: Report) -> CommandOutcomes:
+        """Begin the answer to a new command."""
+        answer = self._answers[command] = CommandOutcomes(report)
+        if len(self._answers) > MAX_REMEMBERED:
+            self._answers.popitem(last=False)
+        return answer

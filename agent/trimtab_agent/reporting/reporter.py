@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from trimtab_agent.metrics import Metrics
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_agent.reporting.report import ReportHead, assemble, interval_end, settle_s, until_interval_end
 from trimtab_agent.reporting.roster import Absences, Roster, Rows
-from trimtab_agent.sampler.derive import Limits, Reading, Use, derive
+from trimtab_agent.sampler.derive import HostReading, UsableResources, Use, derive
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_agent.sampler.waits import Waits
 from trimtab_process.logs import fields
@@ -28,10 +28,10 @@ class Reporter:
         self,
         head: ReportHead,
         roster: Roster,
-        limits: Limits,
+        limits: UsableResources,
         *,
         reader: CounterReader,
-        metrics: Metrics,
+        metrics: AgentMetrics,
         produce: ProduceReport,
         absences: Callable[[], Absences] = dict,
     ) -> None:
@@ -43,7 +43,7 @@ class Reporter:
         self._produce = produce
         self._absences = absences
         self._pids: dict[WorkerId, int | None] = {}
-        self._previous: Reading | None = None
+        self._previous: HostReading | None = None
         self._waits = Waits()
         self._waiting: Mapping[WorkerId, float] = {}
         self._sequence = 0

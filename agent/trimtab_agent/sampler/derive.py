@@ -29,7 +29,7 @@ class ProcessReading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class HostReading:
     """All counters at `monotonic_s`; None = unknown.
 
     `cpu_s`: of the host or the container.  `own`: of the agent itself.  `workers`: of the connected workers, None for
@@ -51,7 +51,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class UsableResources:
     """What this host may use (`cores`, by `basis`) and its hardware (`host_cores`, link bytes per second each way).
 
     `type`, `speed` and `zone`: see `HostSample`; None = not known.
@@ -87,7 +87,7 @@ class Use:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
 
 
-def derive(previous: Reading | None, current: Reading, limits: Limits, interval_s: float) -> Use:
+def derive(previous: HostReading | None, current: HostReading, limits: UsableResources, interval_s: float) -> Use:
     """Usage per `interval_s` seconds, at the rates between the two readings."""
     seen = {worker: process for worker, process in current.workers.items() if process is not None}
     elapsed = current.monotonic_s - previous.monotonic_s if previous else 0.0
@@ -107,7 +107,7 @@ def derive(previous: Reading | None, current: Reading, limits: Limits, interval_
     return Use(host=_host_sample(current, limits, cpu, received, sent), workers=workers, clamped=tuple(cut))
 
 
-def _host_cpu(previous: Reading, current: Reading, limits: Limits, scale: float) -> float | None:
+def _host_cpu(previous: HostReading, current: HostReading, limits: UsableResources, scale: float) -> float | None:
     """CPU seconds of the host.
 
     With configured cores the host is a share of a machine; its usage is then that of its workers and its agent.
@@ -146,7 +146,7 @@ def _clamp(name: str, value: float | None, limit: float | None, cut: list[str]) 
 
 
 def _host_sample(
-    current: Reading, limits: Limits, cpu_s: float | None, received: float | None, sent: float | None
+    current: HostReading, limits: UsableResources, cpu_s: float | None, received: float | None, sent: float | None
 ) -> HostSample:
     return HostSample(
         cpu_s=cpu_s,

@@ -19,7 +19,7 @@ from trimtab_agent.sampler.cgroup import (
     read_text,
     tightest,
 )
-from trimtab_agent.sampler.derive import Limits, ProcessReading, Reading
+from trimtab_agent.sampler.derive import HostReading, ProcessReading, UsableResources
 from trimtab_agent.sampler.disks import fullest_disk
 from trimtab_agent.sampler.hardware import find_type
 from trimtab_agent.sampler.waits import waited_s_of
@@ -53,7 +53,7 @@ def find_quotas(root: Path = Path("/")) -> Quotas:
     return Quotas(cpu=quota("cpu", cpu_limit, cpu_limit_1), memory=quota("memory", memory_limit, memory_limit_1))
 
 
-def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
+def find_limits(quotas: Quotas, configured_cores: float | None) -> UsableResources:
     """What this host may use: the configured cores, else a quota below the hardware's cores, else the hardware's."""
     host_cores = float(psutil.cpu_count() or 1)
     basis, cores = Basis.HOST, host_cores
@@ -61,7 +61,7 @@ def find_limits(quotas: Quotas, configured_cores: float | None) -> Limits:
         basis, cores = Basis.CONFIG, configured_cores
     elif quotas.cpu is not None and quotas.cpu.limit < host_cores:
         basis, cores = Basis.CGROUP, quotas.cpu.limit
-    return Limits(
+    return UsableResources(
         basis=basis, cores=cores, host_cores=host_cores, link_bytes_s=_link_bytes_s(), type=find_type(host_cores)
     )
 
@@ -83,12 +83,12 @@ class CounterReader:
         self._own = psutil.Process(os.getpid())
         self._processes: dict[WorkerId, psutil.Process] = {}
 
-    def read(self, pids: Mapping[WorkerId, int | None]) -> Reading:
+    def read(self, pids: Mapping[WorkerId, int | None]) -> HostReading:
         """The counters now; None for a worker whose process has ended or is not visible to the agent."""
         received, sent = _known(_network) or (None, None)
         memory, limit = _known(self._memory) or (None, None)
         self._processes = {worker: process for worker, process in self._processes.items() if worker in pids}
-        return Reading(
+        return HostReading(
             monotonic_s=time.monotonic(),
             cpu_s=_known(self._cpu),
             received_bytes=received,

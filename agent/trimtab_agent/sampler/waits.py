@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from trimtab_agent.sampler.derive import Reading
+from trimtab_agent.sampler.derive import HostReading
 from trimtab_protocol.messages.names import WorkerId
 
 WAITS_S = 10.0
@@ -34,7 +34,7 @@ class Waits:
     def __init__(self) -> None:
         self._seen: dict[WorkerId, deque[_Waited]] = {}
 
-    def see(self, reading: Reading) -> Mapping[WorkerId, float]:
+    def see(self, reading: HostReading) -> Mapping[WorkerId, float]:
         """The share of each worker, from 0 to 1, with this reading; those that are not known are missing."""
         now = {
             worker: _Waited(reading.monotonic_s, process.pid, process.created, process.waited_s)

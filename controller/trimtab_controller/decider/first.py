@@ -28,7 +28,7 @@ from trimtab_controller.decider.settings import First
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.instances.operator_graph import topological_order
-from trimtab_models.placement import Params, PlacementResult, Scheduler, job_of, solve
+from trimtab_models.placement import PlacementParams, PlacementResult, Scheduler, job_of, solve
 from trimtab_models.solving import Never
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_MOVING, Placement
@@ -129,7 +129,7 @@ def candidates(view: AppView) -> list[Candidate]:
     job = job_of(topology, rates=[_rate(view, edge) for edge in topology.edges] if topology.edges else None)
     workers = dict(zip(topology.slots, _sorted(view), strict=True))
     for scheduler in schedulers:
-        found = solve(job, stop=Never(), seed=0, params=Params(schedulers=(scheduler,)))
+        found = solve(job, stop=Never(), seed=0, params=PlacementParams(schedulers=(scheduler,)))
         if isinstance(found, PlacementResult):
             slots = [workers[job.slots[slot]] for slot in found.placement]
             instances = [job.name(number).rpartition("#") for number in range(len(slots))]

@@ -13,7 +13,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Range, Wire, Written
+from trimtab_protocol.messages.codec import Most, Range, Wire, WrittenAs
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
 
@@ -83,7 +83,7 @@ class Disruption:
     seen_to: float | None = None
     apps: Annotated[
         Mapping[AppId, tuple[Pauses, ...]],
-        Written(
+        WrittenAs(
             Annotated[tuple[PausesOfApp, ...], Most(MAX_APPS)],
             _rows,
             lambda rows: {row.app: row.pauses for row in rows},

@@ -10,7 +10,7 @@ from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.guarding import GuardStop
 from trimtab_controller.execution.proposal import HandMoved, Proposal
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.codec import Lenient, Most, Name, NotSent, Once, Text
+from trimtab_protocol.messages.codec import Distinct, Lenient, Most, Name, NotSent, Text
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS, Command, CommandKind, Refusal
 from trimtab_protocol.messages.names import (
     AppId,
@@ -59,7 +59,7 @@ class Handover:
     """
 
     id: Name
-    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Once()]
+    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Distinct()]
     previous: Annotated[tuple[Annotated[Owners, Most(MAX_ROWS)], ...], Most(MAX_ROWS)]
     source: WorkerId
     target: WorkerId

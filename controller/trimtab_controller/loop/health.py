@@ -10,7 +10,7 @@ from typing import Protocol
 
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.leadership.machine import Role
-from trimtab_process.health import LIVE, READY, Check, Verdict
+from trimtab_process.health import LIVE, READY, Check, HealthVerdict
 
 STUCK_S = 120.0
 """How long the loop may stand still: the longest request to Kafka takes half of it."""
@@ -82,12 +82,12 @@ class Health:
         """What the metrics port answers."""
         return {LIVE: self.live, READY: self.ready}
 
-    def live(self) -> Verdict:
+    def live(self) -> HealthVerdict:
         """Whether the loop turns."""
         still_s = self._clock() - self._turned_at
-        return Verdict(still_s < STUCK_S, f"the loop turned {max(0.0, still_s):.0f} s ago")
+        return HealthVerdict(still_s < STUCK_S, f"the loop turned {max(0.0, still_s):.0f} s ago")
 
-    def ready(self) -> Verdict:
+    def ready(self) -> HealthVerdict:
         """Whether the controller does its work."""
         now, candidate, window_end = self._clock(), self._candidate, self._window_end
         heard_at = candidate.heard_at if candidate is not None else None
@@ -100,7 +100,7 @@ class Health:
         return judge(facts, window_limit_s=self._window_limit_s, contact_limit_s=self._contact_limit_s)
 
 
-def judge(facts: Facts, *, window_limit_s: float, contact_limit_s: float) -> Verdict:
+def judge(facts: Facts, *, window_limit_s: float, contact_limit_s: float) -> HealthVerdict:
     """Whether a controller of which this is known does its work."""
     match facts.role:
         case None:
@@ -110,29 +110,29 @@ def judge(facts: Facts, *, window_limit_s: float, contact_limit_s: float) -> Ver
         case Role.WAITING:
             return _judge_standby(facts, contact_limit_s)
         case Role.SUSPENDED:
-            return Verdict(False, "the lease has expired: no commands until it is known who leads")
+            return HealthVerdict(False, "the lease has expired: no commands until it is known who leads")
         case Role.AWAY | Role.JOINING:
-            return Verdict(False, "waits for Kafka, to join the group of controllers")
+            return HealthVerdict(False, "waits for Kafka, to join the group of controllers")
         case Role.RETIRED:
-            return Verdict(False, "ends")
+            return HealthVerdict(False, "ends")
 
 
-def _judge_windows(what: str, facts: Facts, limit_s: float) -> Verdict:
+def _judge_windows(what: str, facts: Facts, limit_s: float) -> HealthVerdict:
     age_s = facts.window_age_s
     if age_s is not None and age_s <= limit_s:
-        return Verdict(True, f"{what}; the last window ended {age_s:.0f} s ago")
+        return HealthVerdict(True, f"{what}; the last window ended {age_s:.0f} s ago")
     found = "no window has come yet" if age_s is None else f"the last window ended {age_s:.0f} s ago"
     cause = facts.stream or "does the stream run, and do agents report?"
-    return Verdict(False, f"{what}, but {found}, expected one in {limit_s:g} s: {cause}")
+    return HealthVerdict(False, f"{what}, but {found}, expected one in {limit_s:g} s: {cause}")
 
 
-def _judge_standby(facts: Facts, limit_s: float) -> Verdict:
+def _judge_standby(facts: Facts, limit_s: float) -> HealthVerdict:
     if facts.heard_s is None:
-        return Verdict(False, "stands by, but Kafka has not answered yet")
+        return HealthVerdict(False, "stands by, but Kafka has not answered yet")
     if facts.heard_s > limit_s:
-        return Verdict(
+        return HealthVerdict(
             False, f"stands by, but Kafka answered {facts.heard_s:.0f} s ago, expected {limit_s:g} s at most"
         )
     if facts.stream is not None:
-        return Verdict(False, f"stands by, but could publish no windows: {facts.stream}")
-    return Verdict(True, f"stands by; Kafka answered {facts.heard_s:.0f} s ago")
+        return HealthVerdict(False, f"stands by, but could publish no windows: {facts.stream}")
+    return HealthVerdict(True, f"stands by; Kafka answered {facts.heard_s:.0f} s ago")

@@ -1,7 +1,7 @@
 """What a predecessor's status says that its successor should not have to learn again."""
 
 from trimtab_controller.decider.collocation.remote_costs import Recalled
-from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.status import Status
 from trimtab_protocol.messages.status_collocation import RemoteCostStatus
 
@@ -18,7 +18,7 @@ def recalled_costs(status: Status | None) -> Recalled:
     }
 
 
-def _cost(row: RemoteCostStatus) -> Cost | Unknown:
+def _cost(row: RemoteCostStatus) -> TupleCost | Unknown:
     if row.value is None or row.error is None or row.freedom is None or row.freedom <= 0.0:
         return Unknown.FEW
-    return Cost(value=row.value, error=row.error, freedom=row.freedom)
+    return TupleCost(value=row.value, error=row.error, freedom=row.freedom)

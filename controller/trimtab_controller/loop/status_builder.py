@@ -22,7 +22,7 @@ from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase
 from trimtab_controller.loop.status_disruption import disruption_status
 from trimtab_controller.loop.status_forecast import forecast_status
 from trimtab_controller.loop.status_proposals import proposal_status
-from trimtab_models.albic.fit import Cost, Unknown
+from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
@@ -315,7 +315,7 @@ def _collocation(found: Together | None) -> CollocationStatus | None:
     )
 
 
-def _cost(cost: Cost | Unknown) -> RemoteCostStatus:
+def _cost(cost: TupleCost | Unknown) -> RemoteCostStatus:
     if isinstance(cost, Unknown):
         return RemoteCostStatus(unknown=str(cost))
     return RemoteCostStatus(value=cost.value, error=cost.error, freedom=cost.freedom, significant=cost.significant)

@@ -12,20 +12,20 @@ from trimtab_controller.plan import Collocation
 from trimtab_controller.solver.answer import Answer, Method, NoAnswer, Question, Stuck
 from trimtab_models.balance import (
     Alert,
+    BalanceParams,
+    BalanceProblem,
     BalanceResult,
     Effort,
     HostLimits,
     Obstacle,
-    Params,
     PlacingRules,
-    Problem,
     Spared,
     evaluate,
     solve,
     solve_greedily,
     solve_on_hosts,
 )
-from trimtab_models.solving import Deadline, Infeasible, Status, Stop
+from trimtab_models.solving import Deadline, Infeasible, PlanStatus, StopRule
 
 if TYPE_CHECKING:
     from trimtab_models.albic import CollocationProblem
@@ -49,11 +49,11 @@ FROZEN = "a rule freezes it"
 NO_WORKER_BY_RULES = "rules allow no other worker for it"
 
 
-def problem_of(question: Question) -> Problem:
+def problem_of(question: Question) -> BalanceProblem:
     """The balance problem, with its rules; key groups and workers keep their indices."""
     key_groups, workers = len(question.load), len(question.capacity)
     nothing = np.zeros(key_groups, np.bool_)
-    problem = Problem(
+    problem = BalanceProblem(
         load=question.load,
         cost_bytes=np.maximum(1.0, question.state_bytes),
         home=question.owner.astype(np.int64),
@@ -140,12 +140,12 @@ def answer(question: Question, clock: Callable[[], float] = time.monotonic) -> A
     return _answer_of(rules_of(question), problem, result, clock() - started, fallback=False)
 
 
-def _balanced(question: Question, problem: Problem, stop: Stop) -> BalanceResult | Infeasible:
-    params = Params(tolerance=PRECISION_PP)
+def _balanced(question: Question, problem: BalanceProblem, stop: StopRule) -> BalanceResult | Infeasible:
+    params = BalanceParams(tolerance=PRECISION_PP)
     if not problem.removing.any():
         params = replace(params, polish=POLISH)
 
-    def searched(part: Problem, until: Stop) -> BalanceResult | Infeasible:
+    def searched(part: BalanceProblem, until: StopRule) -> BalanceResult | Infeasible:
         return solve(part, stop=until, seed=question.seed, params=params)
 
     return _on_hosts(question, problem, searched, stop)
@@ -179,7 +179,7 @@ def _collocating(question: Question, clock: Callable[[], float]) -> Answer | NoA
     return replace(found, collocation=collocation, load_distance=predicted, lower_bound=bound)
 
 
-def _plain(question: Question, problem: Problem, stop: Stop) -> BalanceResult | None:
+def _plain(question: Question, problem: BalanceProblem, stop: StopRule) -> BalanceResult | None:
     """The plan for balance alone where that is at stake, in case ALBIC finds no better one in the time that is left.
 
     In an app of 100,000 key groups ALBIC takes several seconds.  Where rules are broken, the better plan is the one
@@ -213,7 +213,7 @@ def answer_greedily(question: Question, clock: Callable[[], float] = time.monoto
     problem = problem_of(question)
     stop = Deadline(clock, started + question.time_limit_s)
 
-    def greedily(part: Problem, until: Stop) -> BalanceResult | Infeasible:
+    def greedily(part: BalanceProblem, until: StopRule) -> BalanceResult | Infeasible:
         return solve_greedily(part, stop=until, seed=question.seed)
 
     result = _on_hosts(question, problem, greedily, stop)
@@ -221,14 +221,22 @@ def answer_greedily(question: Question, clock: Callable[[], float] = time.monoto
 
 
 def _on_hosts(
-    question: Question, problem: Problem, solver: Callable[[Problem, Stop], BalanceResult | Infeasible], stop: Stop
+    question: Question,
+    problem: BalanceProblem,
+    solver: Callable[[BalanceProblem, StopRule], BalanceResult | Infeasible],
+    stop: StopRule,
 ) -> BalanceResult | Infeasible:
     limits = limits_of(question)
     return solver(problem, stop) if limits is None else solve_on_hosts(problem, limits, solver, stop=stop)
 
 
 def _answer_of(
-    rules: PlacingRules | None, problem: Problem, result: BalanceResult | Infeasible, solve_s: float, *, fallback: bool
+    rules: PlacingRules | None,
+    problem: BalanceProblem,
+    result: BalanceResult | Infeasible,
+    solve_s: float,
+    *,
+    fallback: bool,
 ) -> Answer | NoAnswer:
     if isinstance(result, Infeasible):
         return NoAnswer(reason=result.reason)
@@ -252,7 +260,7 @@ def _answer_of(
     )
 
 
-def _obstacle(rules: PlacingRules | None, problem: Problem, alert: Alert) -> str:
+def _obstacle(rules: PlacingRules | None, problem: BalanceProblem, alert: Alert) -> str:
     if rules is not None:
         if rules.frozen[alert.key_group]:
             return FROZEN
@@ -264,6 +272,6 @@ def _obstacle(rules: PlacingRules | None, problem: Problem, alert: Alert) -> str
 
 
 def _status(result: BalanceResult) -> str:
-    if result.status is Status.OPTIMAL and result.gap_pp > OPTIMAL_PP:
-        return Status.FEASIBLE.value
+    if result.status is PlanStatus.OPTIMAL and result.gap_pp > OPTIMAL_PP:
+        return PlanStatus.FEASIBLE.value
     return result.status.value

@@ -24,7 +24,7 @@ from trimtab_models.instances import (
     snapshot,
     topology,
 )
-from trimtab_models.solving.methods import FAMILIES, Method, method_named
+from trimtab_models.solving.methods import FAMILIES, SolveMethod, method_named
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import NONE, code, codes, first_sentence, plain, source_link, table, without_article
 from trimtab_reference.source import Undocumented, file_of, texts_of
@@ -74,10 +74,10 @@ FORMATS = (
         parts=(
             Part(title="the document", at=(), cls=snapshot.BalanceInstance),
             Part(title="nodes[]", at=("nodes", 0), cls=snapshot.Node),
-            Part(title="key_groups[]", at=("key_groups", 0), cls=snapshot.KeyGroup),
-            Part(title="flows[]", at=("flows", 0), cls=snapshot.Flow),
-            Part(title="budget", at=("budget",), cls=snapshot.Budget),
-            Part(title="options", at=("options",), cls=snapshot.Options, in_full=True),
+            Part(title="key_groups[]", at=("key_groups", 0), cls=snapshot.SnapshotKeyGroup),
+            Part(title="flows[]", at=("flows", 0), cls=snapshot.TupleFlow),
+            Part(title="budget", at=("budget",), cls=snapshot.MigrationBudget),
+            Part(title="options", at=("options",), cls=snapshot.SnapshotOptions, in_full=True),
         ),
     ),
     Format(
@@ -87,7 +87,7 @@ FORMATS = (
         methods=_methods("dyndl"),
         parts=(
             Part(title="the document", at=(), cls=scheduling.SchedulingInstance),
-            Part(title="servers[]", at=("servers", 0), cls=scheduling.Server),
+            Part(title="servers[]", at=("servers", 0), cls=scheduling.SchedulingServer),
             Part(title="servers[].g, affine", at=("servers", 0, "g"), cls=scheduling.AffineCost, in_full=True),
             Part(title="servers[].g, table", at=("servers", 1, "g"), cls=scheduling.TableCost, in_full=True),
             Part(title="tasks[]", at=("tasks", 0), cls=scheduling.Task),
@@ -163,7 +163,7 @@ def _results(names: tuple[str, ...]) -> dict[tuple[tuple[str, str], ...], list[s
     return found
 
 
-def result_keys(method: Method) -> dict[str, str]:
+def result_keys(method: SolveMethod) -> dict[str, str]:
     """The keys of a method's plan, with their meanings."""
     return {**method.result, **(SOLVE_SECONDS if method.timed else {})}
 

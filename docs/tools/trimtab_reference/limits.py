@@ -21,7 +21,7 @@ SHOWN = {
         placement_parts.MAX_KEY_GROUPS report.MAX_WORKERS report.MAX_KEY_GROUPS rules.MAX_PATTERNS rules.MAX_RANGES
         rules.MAX_REASON snapshot.MAX_NODES""",
     "agent": """
-        command_checks.FUTURE_LIMIT_S configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S ending.END_LIMIT_S
+        command_checks.FUTURE_LIMIT_S configuration.MAX_SOCKET_PATH_BYTES copies.MAX_AGE_S daemon.END_LIMIT_S
         kafka_link.DELIVERY_LIMIT_S processes.MAX_LOG_BYTES""",
     "controller": """
         alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS hook.MAX_OUTPUT_BYTES kept.MAX_APPS

@@ -24,7 +24,7 @@ def render() -> str:
             table(("method", "what it does", "instance"), map(_method, FAMILIES)),
             "## Methods of the controller",
             f"`[balance] method` in controller.toml is one of {codes(ControllerMethod)}.",
-            "## Policies of trimtab simulate and trimtab compare",
+            "## Policies of trimtab simulate",
             f"{codes(name for name in POLICIES if name in FAMILIES)} are the methods above. In addition:",
             table(
                 ("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES if name not in FAMILIES)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from trimtab_agent.metrics import Metrics as AgentMetrics
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.leadership.machine import Role
 from trimtab_controller.leadership.metrics import ProcessMetrics

@@ -25,7 +25,7 @@ from trimtab_protocol.messages import (
     status,
     taken_back,
 )
-from trimtab_protocol.messages.codec import NAME, Columns, Member, Most, Range, Text, Wire, Written, members
+from trimtab_protocol.messages.codec import NAME, Columns, Most, Range, Text, Wire, WireField, WrittenAs, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
 from trimtab_reference.markdown import amount, code, first_paragraph, first_sentence, link, plain, table
@@ -150,7 +150,7 @@ def _class(cls: type, bases: Sequence[type]) -> Iterator[str]:
         yield "\n".join(["```", *(_field(member, texts.get(member.name, "")) for member in own), "```"])
 
 
-def _field(member: Member, text: str) -> str:
+def _field(member: WireField, text: str) -> str:
     """Its keys and what JSON has for it; a question mark behind the keys of what may be missing."""
     mark = "" if member.default is dataclasses.MISSING else "?"
     described = _spread(member) if member.spread is not None else _described(member.kind)
@@ -158,7 +158,7 @@ def _field(member: Member, text: str) -> str:
     return f"{', '.join(member.keys)}{mark}: {described}{named}" + (f"  # {text}" if text else "")
 
 
-def _spread(member: Member) -> str:
+def _spread(member: WireField) -> str:
     """What stands under the several keys of a field."""
     if isinstance(member.spread, Columns):
         return f"an array of each quantity, 1 to {member.spread.most:,} elements"
@@ -172,8 +172,8 @@ def _described(kind: Any, outer: tuple[Any, ...] = ()) -> str:
     bare, rules = _declared(kind)
     rule = {type(each): each for each in (*outer, *rules)}
     origin, arguments = get_origin(bare), get_args(bare)
-    if Written in rule:
-        return _described(rule[Written].kind)
+    if WrittenAs in rule:
+        return _described(rule[WrittenAs].kind)
     if origin in (tuple, list, Sequence) and (origin is not tuple or arguments[-1] is ...):
         limits = tuple(each for each in rules if isinstance(each, Range | Text))
         return f"array of {_described(arguments[0], limits)}{_most(rule)}"
@@ -223,7 +223,7 @@ def _nested(cls: type) -> list[type]:
 
 def _classes_in(kind: Any) -> Iterator[type]:
     bare, rules = _declared(kind)
-    written = next((each.kind for each in rules if isinstance(each, Written)), None)
+    written = next((each.kind for each in rules if isinstance(each, WrittenAs)), None)
     if written is not None:
         yield from _classes_in(written)
     elif get_args(bare):

@@ -1,51 +1,46 @@
-"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA and PoTC as baselines.
+"""Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA as a baseline.
 
 The controller calls `solve`, `solve_on_hosts`, `problem_of` and `fit_costs`; `trimtab solve` and `trimtab simulate`
-also call COLA.  Library only, not called by the running controller or by a command: `scaling`, `history` and `potc`.
+also call COLA.  Library only, not called by the running controller or by a command: `scaling`.
 """
 
 from trimtab_models.albic.cola import solve_cola
 from trimtab_models.albic.encode import encode_albic, warnings_of
-from trimtab_models.albic.fit import Cost, CostFit, Samples, Unknown, fit_costs
-from trimtab_models.albic.history import RateHistory
+from trimtab_models.albic.fit import CostFit, Samples, TupleCost, Unknown, fit_costs
 from trimtab_models.albic.hosts import solve_on_hosts
-from trimtab_models.albic.potc import PotcFigure, potc
 from trimtab_models.albic.problem import CollocationProblem, load_index, problem_of
 from trimtab_models.albic.result import AlbicResult
 from trimtab_models.albic.scaling import (
-    Direction,
-    Potential,
-    Reason,
-    Scaling,
+    PotentialPlacement,
+    ScalingDecision,
+    ScalingDirection,
     ScalingPolicy,
+    ScalingReason,
     decide_scaling,
     potential,
 )
 from trimtab_models.albic.scores import Pairs, scored_among, scored_pairs
-from trimtab_models.albic.solve import Params, Strategy, solve
+from trimtab_models.albic.solve import AlbicParams, Strategy, solve
 
 __all__ = [
+    "AlbicParams",
     "AlbicResult",
     "CollocationProblem",
-    "Cost",
     "CostFit",
-    "Direction",
     "Pairs",
-    "Params",
-    "PotcFigure",
-    "Potential",
-    "RateHistory",
-    "Reason",
+    "PotentialPlacement",
     "Samples",
-    "Scaling",
+    "ScalingDecision",
+    "ScalingDirection",
     "ScalingPolicy",
+    "ScalingReason",
     "Strategy",
+    "TupleCost",
     "Unknown",
     "decide_scaling",
     "encode_albic",
     "fit_costs",
     "load_index",
-    "potc",
     "potential",
     "problem_of",
     "scored_among",

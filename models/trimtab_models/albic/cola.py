@@ -18,15 +18,15 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_on_least_loaded, place_unplaced
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.params import OPTIMAL_PP
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem, infeasible
-from trimtab_models.balance.result import BalanceResult, Stage
-from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
+from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
+from trimtab_models.solving.stop import StopRule
 
 GROWTH = 1.05  # growth of the number of partitions between two assignments
 
 
-def solve_cola(problem: CollocationProblem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
+def solve_cola(problem: CollocationProblem, *, stop: StopRule, seed: int) -> BalanceResult | Infeasible:
     """COLA's plan, regardless of the budget; the present placement if limits allow no plan from scratch."""
     if reason := infeasible(problem.balance):
         return Infeasible(reason=reason)
@@ -38,20 +38,20 @@ def solve_cola(problem: CollocationProblem, *, stop: Stop, seed: int) -> Balance
         allocation = start
     score = evaluate(balance, allocation)
     changed = (allocation != balance.home).any()
-    status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+    status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
     return BalanceResult(
-        status=status if changed else Status.UNCHANGED,
+        status=status if changed else PlanStatus.UNCHANGED,
         allocation=allocation,
         score=score,
         lower_bound=min(bound, score.load_distance),
-        stage=Stage.CONSTRUCTED if changed else Stage.STAYED,
+        stage=SolveStage.CONSTRUCTED if changed else SolveStage.STAYED,
         steps=0,
         seed=seed,
     )
 
 
 class _Cola:
-    def __init__(self, problem: CollocationProblem, balance: Problem, seed: int) -> None:
+    def __init__(self, problem: CollocationProblem, balance: BalanceProblem, seed: int) -> None:
         self._problem, self._balance, self._seed = problem, balance, seed
         fixed = np.flatnonzero(~balance.movable).tolist()
         self._fixed: list[Members] = [[key_group] for key_group in fixed]
@@ -61,7 +61,7 @@ class _Cola:
         if free:
             self._push(free)
 
-    def run(self, stop: Stop) -> Ints | None:
+    def run(self, stop: StopRule) -> Ints | None:
         """The first assignment within maxLD, else that of single key groups; None if limits forbid it."""
         allocation, checked = None, 0.0
         enough = int(self._balance.kept.sum())

@@ -70,7 +70,7 @@ class Unknown(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class TupleCost:
     """A fitted cost and its standard error, CPU seconds per tuple; `freedom` = degrees of freedom of the error.
 
     It may be negative by chance.
@@ -115,8 +115,8 @@ class Samples:
 class CostFit:
     """The costs of one operator; `samples` and `key_groups` = how many there were."""
 
-    sending: Cost | Unknown
-    receiving: Cost | Unknown
+    sending: TupleCost | Unknown
+    receiving: TupleCost | Unknown
     samples: int
     key_groups: int
 
@@ -127,7 +127,7 @@ def fit_costs(samples: Samples) -> CostFit:
     pairs = (samples.sent, samples.received)
     reasons = [_one_sided(part, whole) for part, whole in zip(remote, pairs, strict=True)]
     wanted = [place for place, reason in enumerate(reasons) if reason is None]
-    found: list[Cost | Unknown | None] = list(reasons)
+    found: list[TupleCost | Unknown | None] = list(reasons)
     if wanted:
         columns = np.stack((*(remote[place] for place in wanted), 1.0 / samples.rate, *pairs), axis=1)
         costs = _Regression(_Design.of(samples, columns, len(wanted))).costs()
@@ -273,13 +273,13 @@ class _Regression:
         between = (NORMAL * float(np.median(np.abs(mean - np.median(mean))))) ** 2 - within * np.mean(1.0 / count)
         return max(LEAST_RATIO, float(within / between)) if between > 0.0 else math.inf
 
-    def costs(self) -> list[Cost | Unknown]:
+    def costs(self) -> list[TupleCost | Unknown]:
         """The costs looked for, in the order of their columns."""
         parts = self._parts()
         normal = _definite(parts.sum(axis=0))
         inverse = np.linalg.inv(normal)
         left = self._sums(self._design.columns * self._residual[:, None])
-        found: list[Cost | Unknown] = []
+        found: list[TupleCost | Unknown] = []
         for place in range(self._design.wanted):
             direction = inverse[:, place] / inverse[place, place]
             own = self._design.columns @ direction
@@ -297,13 +297,13 @@ class _Regression:
             found.append(self._cost(place, known))
         return found
 
-    def _cost(self, place: int, known: Sequence[tuple[float, float]]) -> Cost | Unknown:
+    def _cost(self, place: int, known: Sequence[tuple[float, float]]) -> TupleCost | Unknown:
         """The cost with the largest of its errors; each has as many degrees of freedom as it comes with."""
         if min(freedom for _, freedom in known) < LEAST_FREEDOM:
             return Unknown.FEW
         error, freedom = max(known)
         unit = self._design.unit / float(self._design.scale[place])
-        return Cost(value=float(self._coefficients[place]) * unit, error=error * unit, freedom=freedom)
+        return TupleCost(value=float(self._coefficients[place]) * unit, error=error * unit, freedom=freedom)
 
     def _parts(self) -> Floats:
         """(K, C, C) what each key group adds to the derivative of the normal equations.

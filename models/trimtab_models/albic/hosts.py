@@ -8,11 +8,11 @@ from trimtab_models.albic.solve import solve
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.hosts import HostLimits, within
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 
 def solve_on_hosts(
-    problem: CollocationProblem, limits: HostLimits, *, stop: Stop, seed: int
+    problem: CollocationProblem, limits: HostLimits, *, stop: StopRule, seed: int
 ) -> AlbicResult | Infeasible:
     """The plan of one round, without arrivals that would fill a host beyond its limits."""
     divided = replace(problem, balance=limits.divided(problem.balance))

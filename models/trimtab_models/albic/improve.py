@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.albic.keep import budget_shares
-from trimtab_models.albic.parts import Parts
+from trimtab_models.albic.parts import KeyGroupParts
 from trimtab_models.albic.scores import Pairs
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.problem import Floats, Ints, Problem
+from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
 from trimtab_models.solving.spared import usage_on
 
 FITS = 1 + 1e-9
@@ -30,10 +30,10 @@ class Join:
     node: int
 
 
-class Improver:
+class CollocationImprover:
     """Looks for the pair.  `at` (P,) = node of each part, `balance` = the problem with the loads there."""
 
-    def __init__(self, balance: Problem, parts: Parts, at: Ints, max_partition_load: float) -> None:
+    def __init__(self, balance: BalanceProblem, parts: KeyGroupParts, at: Ints, max_partition_load: float) -> None:
         self._balance, self._parts, self._at = balance, parts, at
         self._load = parts.summed(balance.load)
         self._share = parts.summed(budget_shares(balance))

@@ -13,13 +13,13 @@ import numpy as np
 
 from trimtab_models.albic.metis import cut
 from trimtab_models.albic.scores import Pairs
-from trimtab_models.balance.problem import Floats, Ints, Problem
+from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
 
 Members = list[int]
 MOST_SHARE = 1e9  # largest share of a budget; more makes no difference
 
 
-def parts_to_keep(problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -> list[Members]:
+def parts_to_keep(problem: BalanceProblem, pairs: Pairs, max_partition_load: float, seed: int) -> list[Members]:
     """The parts: every key group in exactly one, in order of their first members."""
     if max_partition_load <= 0:
         return [[key_group] for key_group in range(len(problem.load))]
@@ -29,7 +29,7 @@ def parts_to_keep(problem: Problem, pairs: Pairs, max_partition_load: float, see
     return sorted(parts)
 
 
-def budget_shares(problem: Problem) -> Floats:
+def budget_shares(problem: BalanceProblem) -> Floats:
     """(K,) share of a round's budget that moving each key group takes; 0 without cost or without budget."""
     payable = problem.allowances > 0
     prices, allowances = problem.prices[payable], problem.allowances[payable, None]
@@ -56,7 +56,7 @@ def _merged(count: int, pairs: Pairs) -> list[Members]:
 
 
 class _Splitter:
-    def __init__(self, problem: Problem, pairs: Pairs, max_partition_load: float, seed: int) -> None:
+    def __init__(self, problem: BalanceProblem, pairs: Pairs, max_partition_load: float, seed: int) -> None:
         self._by_load = problem.load / max_partition_load
         self._by_cost = budget_shares(problem)
         self._pairs, self._seed = pairs, seed

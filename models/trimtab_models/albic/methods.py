@@ -13,12 +13,12 @@ from trimtab_models.albic.solve import solve
 from trimtab_models.balance.encode import BALANCE_RESULT, encode_result
 from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.instances import BalanceInstance, parse_snapshot
-from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.methods import PlanDocument, SolveMethod
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 
-def _albic(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
+def _albic(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
     problem, limits = problem_of(instance), limits_in(instance)
     result = (
         solve(problem, stop=stop, seed=seed)
@@ -27,24 +27,24 @@ def _albic(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasibl
     )
     if isinstance(result, Infeasible):
         return result
-    return Plan(document=encode_albic(instance, result), warnings=warnings_of(instance, result))
+    return PlanDocument(document=encode_albic(instance, result), warnings=warnings_of(instance, result))
 
 
-def _cola(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
+def _cola(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
     result = solve_cola(problem_of(instance), stop=stop, seed=seed)
     if isinstance(result, Infeasible):
         return result
-    return Plan(document=encode_result(instance, result, method="cola"))
+    return PlanDocument(document=encode_result(instance, result, method="cola"))
 
 
-METHODS: Mapping[str, Method] = {
-    "albic": Method(
+METHODS: Mapping[str, SolveMethod] = {
+    "albic": SolveMethod(
         read=parse_snapshot,
         solve=_albic,
         text="Balances, and brings key groups that exchange tuples onto one node, within a load distance (ALBIC).",
         result=ALBIC_RESULT,
     ),
-    "cola": Method(
+    "cola": SolveMethod(
         read=parse_snapshot,
         solve=_cola,
         text="Baseline: partitions the graph of key groups from scratch, as COLA does; it ignores the budget.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.albic.keep import budget_shares
-from trimtab_models.albic.parts import Parts
+from trimtab_models.albic.parts import KeyGroupParts
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import Pairs
 from trimtab_models.balance.problem import Bools, Floats, Ints
@@ -24,7 +24,7 @@ FITS = 1 + 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Options:
+class MoveOptions:
     """M moves of parts; `freed` = load that leaves the old node, `added` = load that the new node gains."""
 
     part: Ints  # (M,)
@@ -41,7 +41,7 @@ class Options:
 class PartTraffic:
     """Traffic of each part with other parts, by the node of those."""
 
-    def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints) -> None:
+    def __init__(self, problem: CollocationProblem, parts: KeyGroupParts, at: Ints) -> None:
         source, target = parts.of[problem.source], parts.of[problem.target]
         apart = source != target
         source, target = source[apart], target[apart]
@@ -97,7 +97,7 @@ def worth_of_pairs(problem: CollocationProblem, pairs: Pairs) -> Floats:
     return found
 
 
-def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:
+def part_pairs(parts: KeyGroupParts, pairs: Pairs) -> tuple[Ints, Ints]:
     """The pairs of different parts with a scored edge between them, each once."""
     first, second = parts.of[pairs.first], parts.of[pairs.second]
     keys = np.minimum(first, second) * len(parts.size) + np.maximum(first, second)
@@ -109,7 +109,9 @@ def part_pairs(parts: Parts, pairs: Pairs) -> tuple[Ints, Ints]:
 class OptionCollector:
     """Collects the options of one round; `at` (P,) = node of each part."""
 
-    def __init__(self, problem: CollocationProblem, parts: Parts, at: Ints, loads: Floats, worth: Floats) -> None:
+    def __init__(
+        self, problem: CollocationProblem, parts: KeyGroupParts, at: Ints, loads: Floats, worth: Floats
+    ) -> None:
         """`loads` (K,) = predicted for `at`; `worth` (P,) = value of moving a part, in addition to what it saves."""
         self._problem, self._at, self._worth = problem, at, worth
         self._loads = parts.summed(loads)
@@ -140,7 +142,7 @@ class OptionCollector:
         part = part[marked_first[:MOST_GIVEN]]
         return np.repeat(part, len(coldest)), np.tile(coldest, len(part))
 
-    def options(self, part: Ints, node: Ints, joining: int) -> Options:
+    def options(self, part: Ints, node: Ints, joining: int) -> MoveOptions:
         """The allowed ones of these moves, each once; the first `joining` moves join a scored pair."""
         balance, at = self._problem.balance, self._at
         joins = np.arange(len(part)) < joining
@@ -153,7 +155,7 @@ class OptionCollector:
         pays = ~joins | (saved + self._worth[part] > 0)
         part, node, here, joins, saved = part[pays], node[pays], here[pays], joins[pays], saved[pays]
         load, own_here, own_there = self._loads[part], ties.own(part, here), ties.own(part, node)
-        found = Options(
+        found = MoveOptions(
             part=part,
             node=node,
             freed=load - ties.theirs(part, here),
@@ -164,10 +166,10 @@ class OptionCollector:
         return _best(found)
 
 
-def _best(options: Options) -> Options:
+def _best(options: MoveOptions) -> MoveOptions:
     """All moves for balance, and the `MOST_JOINS` joins that save most."""
     if int(options.joins.sum()) <= MOST_JOINS:
         return options
     rank = np.argsort(-np.where(options.joins, options.saved, np.inf), kind="stable")
     chosen = np.sort(rank[: int((~options.joins).sum()) + MOST_JOINS])
-    return Options(**{name: getattr(options, name)[chosen] for name in Options.__slots__})
+    return MoveOptions(**{name: getattr(options, name)[chosen] for name in MoveOptions.__slots__})

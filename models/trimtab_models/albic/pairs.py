@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.albic.options import OptionCollector, Options, part_pairs, worth_of_flows, worth_of_pairs
-from trimtab_models.albic.parts import Parts
+from trimtab_models.albic.options import MoveOptions, OptionCollector, part_pairs, worth_of_flows, worth_of_pairs
+from trimtab_models.albic.parts import KeyGroupParts
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.scores import Pairs
 from trimtab_models.albic.selection import Selection, Weights, choose_greedily
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 MOST_MODELLED = 5_000  # options; the presolve of a larger model would use up all work
 
@@ -74,7 +74,7 @@ class Joining:
     evaluator: PlanEvaluator
     pairs: Pairs
     tied: Pairs
-    parts: Parts
+    parts: KeyGroupParts
     max_partition_load: float
     levelled: Ints | None  # (P,) the plan of the pure balance problem on the parts
 
@@ -108,7 +108,7 @@ class Joining:
         at[self.parts.of] = self.evaluator.start  # an unplaced key group is single; all others are at their part
         return at
 
-    def _options(self, at: Ints, worth: Floats, deviations: Floats) -> Options:
+    def _options(self, at: Ints, worth: Floats, deviations: Floats) -> MoveOptions:
         choice = OptionCollector(self.evaluator.problem, self.parts, at, self.evaluator.loads, worth)
         joins = choice.joins(*part_pairs(self.parts, self.pairs), self.max_partition_load)
         levelling = choice.levelling(deviations)
@@ -120,7 +120,7 @@ class Joining:
             len(joins[0]),
         )
 
-    def plans(self, selection: Selection, seed: int, work: float, stop: Stop) -> Iterator[Ints]:
+    def plans(self, selection: Selection, seed: int, work: float, stop: StopRule) -> Iterator[Ints]:
         """Plans (K,), each at least as good as the one before by the linear objective."""
         if not len(selection.options):
             return

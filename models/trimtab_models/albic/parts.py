@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_models.albic.keep import Members
-from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
 
 FULL_SHARE = 1 + 1e-9  # of both budgets, with a tolerance for rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parts:
+class KeyGroupParts:
     """`of` (K,) = part of every key group; `problem` = the balance problem with the parts as its key groups.
 
     A part costs as many migrations as it has members, but the balance problem counts one per unit.  Unless all parts
@@ -21,14 +21,14 @@ class Parts:
 
     of: Ints
     size: Ints  # (P,)
-    problem: Problem
+    problem: BalanceProblem
 
     def expand(self, allocation: Ints) -> Ints:
         """(K,) nodes of the key groups when the parts are at `allocation`."""
         expanded: Ints = allocation[self.of]
         return expanded
 
-    def mobile(self, problem: Problem) -> Bools:
+    def mobile(self, problem: BalanceProblem) -> Bools:
         """(P,) whether each part may move within the budgets of `problem`, the problem of single key groups."""
         prices = np.array([self.summed(row) for row in problem.prices]).reshape(-1, len(self.size))
         payable: Bools = np.logical_and.reduce(prices <= problem.allowances[:, None])
@@ -39,17 +39,17 @@ class Parts:
         return np.bincount(self.of, amounts, len(self.size)).astype(np.float64)
 
 
-def parts_of(problem: Problem, members: list[Members]) -> Parts:
+def parts_of(problem: BalanceProblem, members: list[Members]) -> KeyGroupParts:
     """The parts for `members`, a sorted partition of the key groups; all members of a part have the same home."""
     of = np.empty(len(problem.load), np.int64)
     for at, part in enumerate(members):
         of[part] = at
     size = np.array([len(part) for part in members], np.int64)
     if len(members) == len(of):  # all single, in order: the problem stays the same
-        return Parts(of=of, size=size, problem=problem)
+        return KeyGroupParts(of=of, size=size, problem=problem)
     first = np.array([part[0] for part in members], np.int64)
     cost, allowance = _combined_cost(problem)
-    return Parts(
+    return KeyGroupParts(
         of=of,
         size=size,
         problem=replace(
@@ -69,7 +69,7 @@ def parts_of(problem: Problem, members: list[Members]) -> Parts:
     )
 
 
-def _combined_cost(problem: Problem) -> tuple[Floats, float | None]:
+def _combined_cost(problem: BalanceProblem) -> tuple[Floats, float | None]:
     """(K,) cost of each key group, and the budget, that represent both budgets."""
     count, cost = problem.max_migrations, problem.max_cost_bytes
     if count is None:

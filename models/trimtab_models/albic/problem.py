@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
 from trimtab_models.balance.problem import problem_of as balance_problem_of
 from trimtab_models.instances import BalanceInstance
 
@@ -32,7 +32,7 @@ class CollocationProblem:
     `spared` = what each flow uses elsewhere, as at a broker, while it is remote: worth saving, but no node's load.
     """
 
-    balance: Problem
+    balance: BalanceProblem
     operator: Ints  # (K,)
     source: Ints  # (F,)
     target: Ints  # (F,)
@@ -97,7 +97,7 @@ class CollocationProblem:
         """(K,) the loads predicted for `allocation`."""
         return self.work + self._remote_load(allocation)
 
-    def predicted(self, allocation: Ints) -> Problem:
+    def predicted(self, allocation: Ints) -> BalanceProblem:
         """The balance problem with the loads predicted for `allocation`; homes and budgets stay."""
         if not self.costly:
             return self.balance

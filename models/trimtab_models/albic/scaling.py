@@ -13,17 +13,17 @@ from enum import Enum
 import numpy as np
 
 from trimtab_models.albic.problem import CollocationProblem
-from trimtab_models.albic.solve import DEFAULT_PARAMS, Params, solve
+from trimtab_models.albic.solve import DEFAULT_PARAMS, AlbicParams, solve
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import Ints, infeasible
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 MOST_ROUNDS = 10  # most rounds of a potential plan; a few are usual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Potential:
+class PotentialPlacement:
     """The placement that unlimited budgets allow, and its predicted loads in percent of a node."""
 
     allocation: Ints
@@ -33,8 +33,8 @@ class Potential:
 
 
 def potential(
-    problem: CollocationProblem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
-) -> Potential | Infeasible:
+    problem: CollocationProblem, *, stop: StopRule, seed: int, params: AlbicParams = DEFAULT_PARAMS
+) -> PotentialPlacement | Infeasible:
     """The plan with unlimited budgets: rounds until no further move is worth it."""
     if reason := infeasible(problem.balance):
         return Infeasible(reason=reason)
@@ -47,7 +47,7 @@ def potential(
         if settled or stop():
             break
     home = state.balance.home
-    return Potential(
+    return PotentialPlacement(
         allocation=home,
         load=float(state.balance.load.sum()),
         load_distance=evaluate(state.balance, home).load_distance,
@@ -55,7 +55,7 @@ def potential(
     )
 
 
-class Direction(Enum):
+class ScalingDirection(Enum):
     """How the number of nodes should change."""
 
     STAY = "stay"
@@ -63,7 +63,7 @@ class Direction(Enum):
     IN = "in"
 
 
-class Reason(Enum):
+class ScalingReason(Enum):
     """Reason of a scaling decision."""
 
     BUSY = "the kept nodes would be busier than allowed even when balanced and collocated"
@@ -73,7 +73,7 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class ScalingDecision:
     """A scaling decision.
 
     `capacity` = capacity that the load needs at the target; `add` = capacity to add, `nodes_to_add` = the same in nodes
@@ -81,8 +81,8 @@ class Scaling:
     plan and forecast, in percent.
     """
 
-    direction: Direction
-    reason: Reason
+    direction: ScalingDirection
+    reason: ScalingReason
     utilisation: float
     capacity: float
     add: float = 0.0
@@ -108,8 +108,13 @@ class ScalingPolicy:
 
 
 def decide_scaling(
-    problem: CollocationProblem, policy: ScalingPolicy, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
-) -> Scaling | Infeasible:
+    problem: CollocationProblem,
+    policy: ScalingPolicy,
+    *,
+    stop: StopRule,
+    seed: int,
+    params: AlbicParams = DEFAULT_PARAMS,
+) -> ScalingDecision | Infeasible:
     """Whether to add nodes, drain some, or keep the size."""
     plan = potential(problem, stop=stop, seed=seed, params=params)
     if isinstance(plan, Infeasible):
@@ -121,9 +126,9 @@ def decide_scaling(
     if utilisation > policy.scale_out_above:
         add = capacity - kept_capacity
         nodes = math.ceil(add / float(np.median(balance.capacity[balance.kept])) - 1e-9)
-        return Scaling(
-            direction=Direction.OUT,
-            reason=Reason.BUSY,
+        return ScalingDecision(
+            direction=ScalingDirection.OUT,
+            reason=ScalingReason.BUSY,
             utilisation=utilisation,
             capacity=capacity,
             add=add,
@@ -134,16 +139,16 @@ def decide_scaling(
     while tried:
         smaller = _without(problem, spare[:tried])
         if _works(smaller, policy, stop, seed, params):
-            return Scaling(
-                direction=Direction.IN,
-                reason=Reason.IDLE,
+            return ScalingDecision(
+                direction=ScalingDirection.IN,
+                reason=ScalingReason.IDLE,
                 utilisation=utilisation,
                 capacity=capacity,
                 remove=tuple(sorted(spare[:tried])),
             )
         tried //= 2
-    reason = Reason.UNBALANCED if spare else Reason.RIGHT
-    return Scaling(direction=Direction.STAY, reason=reason, utilisation=utilisation, capacity=capacity)
+    reason = ScalingReason.UNBALANCED if spare else ScalingReason.RIGHT
+    return ScalingDecision(direction=ScalingDirection.STAY, reason=reason, utilisation=utilisation, capacity=capacity)
 
 
 def _spare_nodes(problem: CollocationProblem, spare_capacity: float) -> list[int]:
@@ -168,7 +173,7 @@ def _without(problem: CollocationProblem, nodes: list[int]) -> CollocationProble
     return replace(problem, balance=replace(problem.balance, removing=removing))
 
 
-def _works(smaller: CollocationProblem, policy: ScalingPolicy, stop: Stop, seed: int, params: Params) -> bool:
+def _works(smaller: CollocationProblem, policy: ScalingPolicy, stop: StopRule, seed: int, params: AlbicParams) -> bool:
     """Whether the smaller cluster becomes balanced, at most at the target, with its draining nodes empty."""
     plan = potential(smaller, stop=stop, seed=seed, params=params)
     if isinstance(plan, Infeasible):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.albic.options import Options
+from trimtab_models.albic.options import MoveOptions
 from trimtab_models.balance.problem import Bools, Floats, Ints
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 STEEPER = 50  # factor of the penalty above the ceiling, so that no saving outweighs it
 LEAST_GAIN = 1e-9  # relative; smaller gains are rounding errors
@@ -42,7 +42,7 @@ class Selection:
     the part of an option uses on the node of the option, and on its own node.
     """
 
-    options: Options
+    options: MoveOptions
     gain: Floats  # (M,)
     rivals: tuple[Ints, Ints]
     prices: Floats  # (B, P)
@@ -57,7 +57,7 @@ class Selection:
     weights: Weights
 
 
-def choose_greedily(selection: Selection, stop: Stop) -> Bools:
+def choose_greedily(selection: Selection, stop: StopRule) -> Bools:
     """(M,) the greedy choice: always the option that gains most, while any gains."""
     return _GreedyChoice(selection).run(stop)
 
@@ -74,7 +74,7 @@ class _GreedyChoice:
         self._kept_capacity = float(selection.capacity[selection.kept].sum())
         self._floor = np.where(selection.kept, 0.0, np.inf)  # draining nodes have no lower side
 
-    def run(self, stop: Stop) -> Bools:
+    def run(self, stop: StopRule) -> Bools:
         selection = self._selection
         chosen = np.zeros(len(selection.options), np.bool_)
         least = LEAST_GAIN * (1.0 + float(np.abs(selection.gain).max(initial=0.0)))

@@ -16,10 +16,10 @@ from enum import Enum
 
 import numpy as np
 
-from trimtab_models.albic.improve import Improver, Join
+from trimtab_models.albic.improve import CollocationImprover, Join
 from trimtab_models.albic.keep import parts_to_keep
 from trimtab_models.albic.pairs import Joining, PlanEvaluator
-from trimtab_models.albic.parts import Parts, parts_of
+from trimtab_models.albic.parts import KeyGroupParts, parts_of
 from trimtab_models.albic.problem import CollocationProblem
 from trimtab_models.albic.result import AlbicResult
 from trimtab_models.albic.scores import scored_pairs
@@ -27,15 +27,14 @@ from trimtab_models.albic.selection import Weights
 from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.drain import Alert, alerts
-from trimtab_models.balance.evaluate import Score, evaluate
+from trimtab_models.balance.evaluate import BalanceScore, evaluate
 from trimtab_models.balance.improve import Effort
-from trimtab_models.balance.params import OPTIMAL_PP
-from trimtab_models.balance.params import Params as BalanceParams
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem, infeasible
-from trimtab_models.balance.result import BalanceResult, Stage
+from trimtab_models.balance.params import OPTIMAL_PP, BalanceParams
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
+from trimtab_models.balance.result import BalanceResult, SolveStage
 from trimtab_models.balance.solve import solve as solve_balance
-from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
+from trimtab_models.solving.stop import StopRule
 
 BAND_SHARE = 0.45  # of maxLD
 LEVELLING_SHARE = 2.0
@@ -54,7 +53,7 @@ class Strategy(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class AlbicParams:
     """Parameters of ALBIC.
 
     `band` = load distance (pp) up to which nothing moves for balance alone; None = a share of maxLD if there are scored
@@ -75,20 +74,20 @@ class Params:
             raise ValueError("band, price, penalty and work must not be negative")
 
 
-DEFAULT_PARAMS = Params()
+DEFAULT_PARAMS = AlbicParams()
 
 
 def solve(
-    problem: CollocationProblem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS
+    problem: CollocationProblem, *, stop: StopRule, seed: int, params: AlbicParams = DEFAULT_PARAMS
 ) -> AlbicResult | Infeasible:
     """The plan of one round.  The same seed gives the same plan unless `stop` ends the search early."""
     if reason := infeasible(problem.balance):
         return Infeasible(reason=reason)
-    return _Solver(problem, stop, seed, params).run()
+    return _AlbicSolver(problem, stop, seed, params).run()
 
 
-class _Solver:
-    def __init__(self, problem: CollocationProblem, stop: Stop, seed: int, params: Params) -> None:
+class _AlbicSolver:
+    def __init__(self, problem: CollocationProblem, stop: StopRule, seed: int, params: AlbicParams) -> None:
         self._stop, self._seed, self._params = stop, seed, params
         self._start = place_unplaced(problem.balance)
         self._problem = replace(problem, balance=problem.balance.tolerating(self._start))
@@ -148,17 +147,19 @@ class _Solver:
         self._proven = max(self._proven, result.lower_bound)
         return result.allocation
 
-    def _balanced(self, balance: Problem, params: BalanceParams) -> BalanceResult:
+    def _balanced(self, balance: BalanceProblem, params: BalanceParams) -> BalanceResult:
         result = solve_balance(balance, stop=self._stop, seed=self._seed, params=params)
         assert isinstance(result, BalanceResult), "some node is kept"
         return result
 
-    def _one_pair(self, parts: Parts, partition_load: float) -> Ints:
+    def _one_pair(self, parts: KeyGroupParts, partition_load: float) -> Ints:
         """Steps 3 and 4 of the paper."""
         at = np.empty(len(parts.size), np.int64)
         at[parts.of] = self._start
         balance = self._problem.predicted(self._start)
-        join = Improver(balance, parts, at, partition_load).best(self._pairs, np.random.default_rng(self._seed))
+        join = CollocationImprover(balance, parts, at, partition_load).best(
+            self._pairs, np.random.default_rng(self._seed)
+        )
         problem = replace(parts.problem, load=np.maximum(0.0, parts.summed(balance.load)))
         if join is not None:
             joined = np.where(parts.of == join.mover, join.node, self._start)
@@ -166,7 +167,7 @@ class _Solver:
             problem = _with_join(problem, join, loads)
         return self._if_allowed(parts.expand(self._balanced(problem, self._params.balance).allocation))
 
-    def _many_pairs(self, parts: Parts, partition_load: float) -> Ints:
+    def _many_pairs(self, parts: KeyGroupParts, partition_load: float) -> Ints:
         """The best plan inside the band; up to maxLD if the band lets no pair join and no key group leave."""
         balance, evaluator = self._balance, self._evaluator
         band = self._band()
@@ -210,15 +211,15 @@ class _Solver:
         balance = self._balance
         score = evaluate(balance, allocation)
         changed = allocation != balance.home
-        status = Status.OPTIMAL if score.load_distance <= self._proven + OPTIMAL_PP else Status.FEASIBLE
+        status = PlanStatus.OPTIMAL if score.load_distance <= self._proven + OPTIMAL_PP else PlanStatus.FEASIBLE
         predicted = self._evaluator.load_distance(allocation)
         return AlbicResult(
             balance=BalanceResult(
-                status=status if changed.any() else Status.UNCHANGED,
+                status=status if changed.any() else PlanStatus.UNCHANGED,
                 allocation=allocation,
                 score=score,
                 lower_bound=min(self._proven, score.load_distance),
-                stage=Stage.IMPROVED if changed.any() else Stage.STAYED,
+                stage=SolveStage.IMPROVED if changed.any() else SolveStage.STAYED,
                 steps=0,
                 seed=self._seed,
                 alerts=self._alerts(allocation, score),
@@ -231,14 +232,14 @@ class _Solver:
             within=predicted <= self._max_load_distance,
         )
 
-    def _alerts(self, allocation: Ints, score: Score) -> tuple[Alert, ...]:
+    def _alerts(self, allocation: Ints, score: BalanceScore) -> tuple[Alert, ...]:
         balance = self._balance
         if not balance.to_leave(self._start).any():
             return ()
         return alerts(balance, allocation, max(score.load_distance, balance.max_load_distance))
 
 
-def _with_join(problem: Problem, join: Join, loads: Floats) -> Problem:
+def _with_join(problem: BalanceProblem, join: Join, loads: Floats) -> BalanceProblem:
     """The problem of the parts after the join is made and paid for; the joined parts stay where they are."""
     home, pinned = problem.home.copy(), problem.pinned.copy()
     evicted = None if problem.evicted is None else problem.evicted.copy()

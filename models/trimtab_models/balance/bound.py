@@ -29,9 +29,9 @@ from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.losses import LARGEST
 from trimtab_models.balance.pieces import Excesses, Pieces, is_affordable
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
 from trimtab_models.balance.reach import ReachCondition
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 TOLERANCE_PP = 1e-6
 REACH_TOLERANCE_PP = 1e-4
@@ -44,7 +44,7 @@ REACH_ENTRIES = 200_000  # (node, moves out) pairs; beyond, Reach takes seconds 
 class Transfers:
     """Load that nodes can give to nodes with a deficit; each node gives its pieces in order."""
 
-    def __init__(self, problem: Problem, pieces: Pieces) -> None:
+    def __init__(self, problem: BalanceProblem, pieces: Pieces) -> None:
         self._excesses = Excesses(problem)
         self.pieces = pieces
 
@@ -61,7 +61,7 @@ class Transfers:
 class CountConditions(Transfers):
     """The conditions R, S and D for a budget of migrations."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: BalanceProblem) -> None:
         super().__init__(problem, Pieces.ordered(problem, -problem.load))
         self._rank = np.arange(len(self.pieces.load)) - self.pieces.first[self.pieces.node]
         self._top = np.concatenate(([0.0], np.cumsum(np.sort(self.pieces.load)[::-1])))
@@ -109,7 +109,7 @@ class CountConditions(Transfers):
 class CostConditions(Transfers):
     """The condition Cost: R and D for a budget of bytes."""
 
-    def __init__(self, problem: Problem, budget_bytes: float) -> None:
+    def __init__(self, problem: BalanceProblem, budget_bytes: float) -> None:
         least = NEGLIGIBLE * float(problem.load.max(initial=0.0)) or 1.0  # a smaller load is priced as this one
         bytes_per_load = problem.cost_bytes / np.maximum(problem.load, least)
         super().__init__(problem, Pieces.ordered(problem, bytes_per_load))
@@ -183,14 +183,14 @@ class Conditions:
     cost: CostConditions | None
 
     @classmethod
-    def of(cls, problem: Problem) -> "Conditions":
+    def of(cls, problem: BalanceProblem) -> "Conditions":
         """Those of `problem`; O(K log K)."""
         budget = problem.max_cost_bytes
         cost = None if budget is None else CostConditions(problem, budget)
         return cls(count=CountConditions(problem), cost=cost)
 
 
-def piece_bound(problem: Problem) -> float:
+def piece_bound(problem: BalanceProblem) -> float:
     """The bound by Piece: the key group that exceeds the mean most, each on the best node that it may be on."""
     if not len(problem.load):
         return 0.0
@@ -200,7 +200,7 @@ def piece_bound(problem: Problem) -> float:
     return max(0.0, float(best.max()) * (1 - 1e-12) - problem.mean)
 
 
-def lower_bound(problem: Problem, reached: float, stop: Stop, conditions: Conditions | None = None) -> float:
+def lower_bound(problem: BalanceProblem, reached: float, stop: StopRule, conditions: Conditions | None = None) -> float:
     """The largest load distance (pp) that Piece, Class, R, S, D and Cost refute, at most `reached`.
 
     `reached` = load distance of an allowed allocation.  When `stop` ends it early, it returns the bound so far.
@@ -222,7 +222,7 @@ def lower_bound(problem: Problem, reached: float, stop: Stop, conditions: Condit
 
 
 def stronger_bound(
-    problem: Problem, proven: float, reached: float, stop: Stop, conditions: Conditions | None = None
+    problem: BalanceProblem, proven: float, reached: float, stop: StopRule, conditions: Conditions | None = None
 ) -> float:
     """`proven`, raised by Reach and Knapsack, which take more time: about 20 ms for 60 nodes and 1,200 key groups.
 
@@ -243,7 +243,7 @@ def stronger_bound(
     return proven
 
 
-def _raised(refute: Callable[[float], bool], proven: float, reached: float, stop: Stop, tolerance: float) -> float:
+def _raised(refute: Callable[[float], bool], proven: float, reached: float, stop: StopRule, tolerance: float) -> float:
     """The largest refuted trial: doubles its steps up from `proven`, then bisects."""
     low, high, stride = proven, reached, 0.05
     if low < high and not stop() and not refute(min(high, low + tolerance)):

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trimtab_models.balance.exact import Answer, Exact, everywhere
-from trimtab_models.balance.problem import Ints, Problem
+from trimtab_models.balance.exact import ExactModel, ExactResult, everywhere
+from trimtab_models.balance.problem import BalanceProblem, Ints
 
 NODES = 60
 BOOLEANS = 100_000
 
 
-def booleans(problem: Problem) -> float:
+def booleans(problem: BalanceProblem) -> float:
     """Number of Booleans in the exact model; infinite if it is too large to try."""
     nodes = len(problem.capacity)
     count = nodes * len(problem.load)
@@ -19,7 +19,7 @@ def booleans(problem: Problem) -> float:
 
 
 def certify(
-    problem: Problem,
+    problem: BalanceProblem,
     plan: Ints,
     proven: float,
     reached: float,
@@ -27,11 +27,11 @@ def certify(
     seed: int,
     work: float,
     left_s: Callable[[], float] = lambda: np.inf,
-) -> Answer:
+) -> ExactResult:
     """Bound and plan from CP-SAT, started from `plan` with load distance `reached`.
 
-    The bound holds for the problem and is at least `proven`.  `work` and `left_s` as in `Exact.solve`.
+    The bound holds for the problem and is at least `proven`.  `work` and `left_s` as in `ExactModel.solve`.
     """
-    exact = Exact(problem, everywhere(problem), proven, reached)
+    exact = ExactModel(problem, everywhere(problem), proven, reached)
     exact.hint(plan)
     return exact.solve(seed=seed, work=work, left_s=left_s)

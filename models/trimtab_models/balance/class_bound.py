@@ -11,10 +11,10 @@ may be anywhere.
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem
 
 
-def class_bound(problem: Problem) -> float:
+def class_bound(problem: BalanceProblem) -> float:
     """A bound (pp) on the load distance of all plans; 0 where all key groups may be anywhere."""
     allowed = problem.allowed
     if allowed is None or not len(allowed.nodes) or not len(problem.load):

@@ -8,14 +8,14 @@ import numpy as np
 from trimtab_models.balance.bound import Conditions, CostConditions, CountConditions
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.pieces import is_affordable
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
+from trimtab_models.solving.stop import StopRule
 
 BISECTIONS = 8
 WHOLE = 0.999  # pieces of which the deficits take a smaller share are left out
 
 
-def place_unplaced(problem: Problem) -> Ints:
+def place_unplaced(problem: BalanceProblem) -> Ints:
     """(K,) the present allocation, with every unplaced key group on a node that is not draining.
 
     It keeps all limits if it finds a way.  Otherwise it exceeds them as little as it can, because a lost host must not
@@ -32,7 +32,7 @@ def place_unplaced(problem: Problem) -> Ints:
     return min(plans, key=lambda plan: _overshoot(problem, plan))  # the first of equals
 
 
-def _placed(problem: Problem, key_groups: Ints, *, fullest: bool = False) -> Ints:
+def _placed(problem: BalanceProblem, key_groups: Ints, *, fullest: bool = False) -> Ints:
     allocation = problem.home.copy()
     for key_group in place_on_least_loaded(problem, allocation, key_groups, fullest=fullest):
         used = problem.usages(allocation) + problem.usage_on([key_group], np.arange(len(problem.capacity)))
@@ -42,13 +42,13 @@ def _placed(problem: Problem, key_groups: Ints, *, fullest: bool = False) -> Int
     return allocation
 
 
-def _overshoot(problem: Problem, allocation: Ints) -> float:
+def _overshoot(problem: BalanceProblem, allocation: Ints) -> float:
     over = np.maximum(0.0, problem.usages(allocation) - problem.limit - slack(problem))
     return float((over / np.maximum(problem.limit, 1e-300)).sum())
 
 
 def place_on_least_loaded(
-    problem: Problem, allocation: Ints, key_groups: Iterable[int], *, fullest: bool = False
+    problem: BalanceProblem, allocation: Ints, key_groups: Iterable[int], *, fullest: bool = False
 ) -> list[int]:
     """Places each unplaced key group of `key_groups` on the least loaded node, in `allocation` itself.
 
@@ -75,13 +75,13 @@ def place_on_least_loaded(
     return refused
 
 
-def _may(problem: Problem, key_group: int) -> Bools:
+def _may(problem: BalanceProblem, key_group: int) -> Bools:
     """(N,) the nodes that a key group may be on."""
     everywhere = np.ones(len(problem.capacity), np.bool_)
     return everywhere if problem.allowed is None else everywhere & problem.may(key_group, np.arange(len(everywhere)))
 
 
-def _place_by_heap(problem: Problem, allocation: Ints, key_groups: Iterable[int]) -> list[int]:
+def _place_by_heap(problem: BalanceProblem, allocation: Ints, key_groups: Iterable[int]) -> list[int]:
     """`place_on_least_loaded` for equal capacities without limits, with a heap."""
     deviations = problem.deviations(allocation).tolist()
     heap = [(deviations[node], node) for node in np.flatnonzero(problem.kept).tolist()]
@@ -94,7 +94,9 @@ def _place_by_heap(problem: Problem, allocation: Ints, key_groups: Iterable[int]
     return []
 
 
-def construct(problem: Problem, start: Ints, d: float, reached: float, stop: Stop, conditions: Conditions) -> Ints:
+def construct(
+    problem: BalanceProblem, start: Ints, d: float, reached: float, stop: StopRule, conditions: Conditions
+) -> Ints:
     """(K,) a plan within the budget, from the pieces that the bound needs by `conditions` at load distance `d`.
 
     When the budget is tight it is often optimal.  With a budget of bytes the bound counts parts of key groups; if whole
@@ -105,7 +107,7 @@ def construct(problem: Problem, start: Ints, d: float, reached: float, stop: Sto
     return packed(problem, start, affordable(problem, pieces, problem.allowances, stop))
 
 
-def packed(problem: Problem, start: Ints, chosen: Ints) -> Ints:
+def packed(problem: BalanceProblem, start: Ints, chosen: Ints) -> Ints:
     """(K,) `start` with the chosen and the unplaced key groups on the least loaded nodes, the heaviest first."""
     moved = np.concatenate((chosen, np.flatnonzero(problem.home == UNPLACED)))
     moved = moved[np.argsort(-problem.load[moved], kind="stable")]
@@ -116,7 +118,7 @@ def packed(problem: Problem, start: Ints, chosen: Ints) -> Ints:
     return allocation
 
 
-def affordable(problem: Problem, key_groups: Ints, allowances: Floats, stop: Stop) -> Ints:
+def affordable(problem: BalanceProblem, key_groups: Ints, allowances: Floats, stop: StopRule) -> Ints:
     """Those of `key_groups`, in order, that fit into `allowances`; skips any that costs more than is left."""
     if not len(problem.prices):
         return key_groups
@@ -151,7 +153,7 @@ def _by_count(conditions: CountConditions, d: float) -> Ints:
     return pieces.key_groups[np.concatenate((np.flatnonzero(mandatory), _until(further, offers, missing)))]
 
 
-def _by_cost(problem: Problem, conditions: CostConditions, d: float, reached: float, stop: Stop) -> Ints:
+def _by_cost(problem: BalanceProblem, conditions: CostConditions, d: float, reached: float, stop: StopRule) -> Ints:
     """The same for a budget of bytes, with the fewest bytes per load first, for the least affordable load distance."""
     (pieces, _), low, high = conditions.needed(d, WHOLE), d, reached
     for _ in range(0 if is_affordable(problem, pieces) else BISECTIONS):

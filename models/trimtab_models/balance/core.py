@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.bound import CostConditions, CountConditions
-from trimtab_models.balance.exact import Exact
-from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
+from trimtab_models.balance.exact import ExactModel
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Ints
 
 SPARE = 1
 TIGHT = 0.75  # least share of the budget that the necessary moves must use
@@ -35,7 +35,7 @@ class Core:
     arriving: Ints | None = None
 
 
-def core_of(problem: Problem, conditions: CountConditions, reached: float) -> Core | None:
+def core_of(problem: BalanceProblem, conditions: CountConditions, reached: float) -> Core | None:
     """The core for plans with a load distance below `reached`; None if the budget is not tight or it is too large."""
     budget = problem.max_migrations
     leaving = conditions.mandatory(reached)
@@ -50,7 +50,7 @@ def core_of(problem: Problem, conditions: CountConditions, reached: float) -> Co
     return Core(nodes=_allowed(problem, free, receivers), leaving=leaving, arriving=arriving)
 
 
-def core_by_bytes(problem: Problem, proven: float) -> Core | None:
+def core_by_bytes(problem: BalanceProblem, proven: float) -> Core | None:
     """The core of a budget of bytes, for plans with a load distance near `proven`; None if it is too large or empty."""
     if problem.max_cost_bytes is None or proven < BINDS_PP or (problem.home == UNPLACED).any():
         return None
@@ -64,7 +64,7 @@ def core_by_bytes(problem: Problem, proven: float) -> Core | None:
     return Core(nodes=_allowed(problem, free, receivers))
 
 
-def _allowed(problem: Problem, free: Bools, receivers: list[int]) -> list[list[int]]:
+def _allowed(problem: BalanceProblem, free: Bools, receivers: list[int]) -> list[list[int]]:
     return [
         sorted({home, *(node for node in receivers if problem.may(key_group, node))}) if leaves else [home]
         for key_group, (home, leaves) in enumerate(zip(problem.home.tolist(), free.tolist(), strict=True))
@@ -72,7 +72,7 @@ def _allowed(problem: Problem, free: Bools, receivers: list[int]) -> list[list[i
 
 
 def solve_core(
-    problem: Problem,
+    problem: BalanceProblem,
     core: Core,
     proven: float,
     reached: float,
@@ -84,12 +84,12 @@ def solve_core(
 ) -> Ints | None:
     """(K,) the best plan found with load distance in [`proven`, `reached`], beginning with `plan`, if given.
 
-    `work`, `left_s` as in `Exact.solve`.
+    `work`, `left_s` as in `ExactModel.solve`.
     """
     nodes = core.nodes
     if plan is not None:
         nodes = [sorted({*at, node}) for at, node in zip(nodes, plan.tolist(), strict=True)]
-    exact = Exact(problem, nodes, proven, reached)
+    exact = ExactModel(problem, nodes, proven, reached)
     if plan is not None:
         exact.hint(plan)
     if core.leaving is not None and core.arriving is not None:

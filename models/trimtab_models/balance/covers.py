@@ -17,10 +17,10 @@ from trimtab_models.balance.bound import Conditions
 from trimtab_models.balance.construct import packed
 from trimtab_models.balance.knapsack import relative_prices
 from trimtab_models.balance.leveling import levelled
-from trimtab_models.balance.losses import LARGEST, Losses
+from trimtab_models.balance.losses import LARGEST, LeavingSets
 from trimtab_models.balance.pieces import Excesses, is_affordable
-from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
+from trimtab_models.solving.stop import StopRule
 
 MARGINS_PP = (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 MIXTURES = (0.5, 0.2, 0.8)  # shares of the budget of migrations
@@ -31,7 +31,7 @@ BISECTIONS = 14
 
 
 def plans_by_price(
-    problem: Problem, start: Ints, least: float, reached: float, stop: Stop, conditions: Conditions
+    problem: BalanceProblem, start: Ints, least: float, reached: float, stop: StopRule, conditions: Conditions
 ) -> Iterator[Ints]:
     """(K,) plans for load distances from `least` on, below `reached`; budgets are kept, limits may not be.
 
@@ -71,13 +71,13 @@ def plans_by_price(
 class Covers:
     """The cheapest key groups that leave their nodes, by the `price` (K,) of a move."""
 
-    def __init__(self, problem: Problem, price: Floats, hot: float, considered: Bools | None = None) -> None:
+    def __init__(self, problem: BalanceProblem, price: Floats, hot: float, considered: Bools | None = None) -> None:
         """Nodes outside the band of a load distance of `hot` get the finer grid; only `considered` (K,) may leave."""
         fine: Bools = Excesses(problem).above(hot) > 0
         self._problem = problem
         if considered is not None:
             problem = replace(problem, pinned=problem.pinned | ~considered)
-        self._losses = Losses(problem, price, fine=fine, listed=True)
+        self._losses = LeavingSets(problem, price, fine=fine, listed=True)
 
     def chosen(self, d: float) -> Ints:
         """The key groups that leave their nodes for a load distance of `d`."""

@@ -17,9 +17,9 @@ from enum import Enum
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 from trimtab_models.balance.tabu import Band
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 TRIES = 8  # substitutes examined per move, since prices and limits may exclude the first ones
 
@@ -42,10 +42,10 @@ class Alert:
     obstacle: Obstacle
 
 
-class Drain:
+class DrainBuilder:
     """Changes `allocation` move by move within the budget."""
 
-    def __init__(self, problem: Problem, start: Ints, stop: Stop) -> None:
+    def __init__(self, problem: BalanceProblem, start: Ints, stop: StopRule) -> None:
         self._problem, self._stop = problem, stop
         self.allocation = start.copy()
         self._deviations = problem.deviations(start)
@@ -150,15 +150,15 @@ class Drain:
         self.allocation[key_group] = target
 
 
-def plain_drain(problem: Problem, start: Ints, target: float, stop: Stop) -> Ints:
+def plain_drain(problem: BalanceProblem, start: Ints, target: float, stop: StopRule) -> Ints:
     """(K,) the plan of the rule alone: remaining nodes down to `target` (pp), then the draining nodes emptied."""
-    drain = Drain(problem, start, stop)
+    drain = DrainBuilder(problem, start, stop)
     drain.relieve(target)
     drain.empty(max(target, problem.max_load_distance))
     return drain.allocation
 
 
-def alerts(problem: Problem, allocation: Ints, ceiling: float) -> tuple[Alert, ...]:
+def alerts(problem: BalanceProblem, allocation: Ints, ceiling: float) -> tuple[Alert, ...]:
     """An alert for each key group that cannot leave a draining node; none for those that a later round can move."""
     found = []
     deviations, used, limit = problem.deviations(allocation), problem.usages(allocation), problem.limit + slack(problem)

@@ -13,8 +13,8 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.exact import everywhere
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
+from trimtab_models.solving.stop import StopRule
 
 PAIRS = 600  # most pairs of a key group and a node
 FEW_CELLS, CELLS = 250_000, 4_000_000  # (partial plan, node) pairs examined per band
@@ -35,13 +35,13 @@ class Enumeration:
     plans: Ints | None
 
 
-def worth_trying(problem: Problem) -> bool:
+def worth_trying(problem: BalanceProblem) -> bool:
     """Whether the problem is small, and so has a chance of being examined completely."""
     return len(problem.load) * len(problem.capacity) <= PAIRS
 
 
 def enumerate_plans(
-    problem: Problem, proven: float, reached: float, within: float, cells: int, stop: Stop
+    problem: BalanceProblem, proven: float, reached: float, within: float, cells: int, stop: StopRule
 ) -> Enumeration:
     """The plans up to `within` above the least load distance, which lies between `proven` and `reached`.
 
@@ -62,7 +62,7 @@ def enumerate_plans(
     return Enumeration(lower_bound=proven, plans=None)
 
 
-def by_objectives(problem: Problem, plans: Ints, goal: float, tolerance: float) -> Ints:
+def by_objectives(problem: BalanceProblem, plans: Ints, goal: float, tolerance: float) -> Ints:
     """(X, K) the best of `plans` first: fewest moves, then fewest bytes, of those good enough in the other objectives.
 
     Good enough are a load distance up to `goal`, or else the least one, and at that the least other side, or one up to
@@ -79,7 +79,7 @@ def by_objectives(problem: Problem, plans: Ints, goal: float, tolerance: float) 
     return best
 
 
-def _sides(problem: Problem, plans: Ints) -> tuple[Floats, Floats]:
+def _sides(problem: BalanceProblem, plans: Ints) -> tuple[Floats, Floats]:
     """(X,) largest deviation above the mean, and below it, of each plan."""
     load = np.zeros((len(plans), len(problem.capacity)))
     for key_group in range(len(problem.load)):
@@ -93,16 +93,16 @@ def _sides(problem: Problem, plans: Ints) -> tuple[Floats, Floats]:
 class _Trials:
     """The partial plans of one problem."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: BalanceProblem) -> None:
         self._problem = problem
         self._slack = ROUNDING * max(1.0, float(problem.load.sum()))
         self._limit = problem.limit + slack(problem)
         self._nodes = everywhere(problem)
         fixed_first = np.array([len(nodes) > 1 for nodes in self._nodes], np.bool_)
         self._order = np.lexsort((-problem.load, fixed_first))
-        self._waiting = [_Waiting(problem, self._order[step:]) for step in range(1, len(self._order) + 1)]
+        self._waiting = [_Unassigned(problem, self._order[step:]) for step in range(1, len(self._order) + 1)]
 
-    def inside(self, d: float, cells: int, stop: Stop) -> Ints | None:
+    def inside(self, d: float, cells: int, stop: StopRule) -> Ints | None:
         """(X, K) all plans of load distance `d`; None if there are too many partial ones, or `stop` ends it."""
         problem = self._problem
         load = np.zeros((1, len(problem.capacity)))
@@ -132,7 +132,7 @@ class _Trials:
         before, choice = np.nonzero(load[:, nodes] + problem.load[key_group] <= high)
         return before, nodes[choice]
 
-    def _possible(self, load: Floats, spent: Floats, used: Floats, d: float, waiting: "_Waiting") -> Bools:
+    def _possible(self, load: Floats, spent: Floats, used: Floats, d: float, waiting: "_Unassigned") -> Bools:
         """Which partial plans keep the limits, and can be completed inside the band and the budgets."""
         problem = self._problem
         high = (problem.mean + d) * problem.capacity + self._slack
@@ -156,13 +156,13 @@ class _Trials:
         return plans
 
 
-class _Waiting:
+class _Unassigned:
     """The key groups that are not assigned yet.
 
     `load` in all, `at_home` (N,) by node, `unplaced` of those without one; `cheapest` (B, N) the least price per load.
     """
 
-    def __init__(self, problem: Problem, key_groups: Ints) -> None:
+    def __init__(self, problem: BalanceProblem, key_groups: Ints) -> None:
         self.load = float(problem.load[key_groups].sum())
         placed = key_groups[problem.home[key_groups] != UNPLACED]
         self.unplaced = self.load - float(problem.load[placed].sum())

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class BalanceScore:
     """The score of an allocation.
 
     `over` = largest deviation above the mean, `under` = largest below it (pp); `load_distance` = the larger of both;
@@ -23,13 +23,13 @@ class Score:
     allowed: bool
 
 
-def evaluate(problem: Problem, allocation: Ints) -> Score:
+def evaluate(problem: BalanceProblem, allocation: Ints) -> BalanceScore:
     """The score of `allocation`; O(K)."""
     deviations = problem.deviations(allocation)
     over = max(0.0, float(deviations.max(initial=0.0)))
     under = max(0.0, float((-deviations[problem.kept]).max(initial=0.0)))
     moved = (allocation != problem.home) & (problem.home != UNPLACED)
-    return Score(
+    return BalanceScore(
         load_distance=max(over, under),
         over=over,
         under=under,
@@ -39,7 +39,7 @@ def evaluate(problem: Problem, allocation: Ints) -> Score:
     )
 
 
-def is_allowed(problem: Problem, allocation: Ints) -> bool:
+def is_allowed(problem: BalanceProblem, allocation: Ints) -> bool:
     """Whether `allocation` keeps every budget, pin and limit, and moves nothing to where it may not be."""
     changed = allocation != problem.home
     if (allocation == UNPLACED).any() or changed[~problem.movable].any() or problem.removing[allocation[changed]].any():
@@ -54,7 +54,7 @@ def is_allowed(problem: Problem, allocation: Ints) -> bool:
     return bool((usages <= problem.limit + slack(problem)).all())
 
 
-def slack(problem: Problem) -> Floats:
+def slack(problem: BalanceProblem) -> Floats:
     """(R, 1) tolerance for sums of floats in different order."""
     total: Floats = problem.usage.sum(axis=1, keepdims=True)
     return 1e-12 * total

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 
 if TYPE_CHECKING:
     from ortools.sat.python.cp_model import IntVar, LinearExprT
@@ -27,14 +27,14 @@ LONGEST = 2**40  # largest sum, in units
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ExactResult:
     """A lower bound on the model's load distance (pp), and the best plan found, if any."""
 
     lower_bound: float
     allocation: Ints | None
 
 
-def everywhere(problem: Problem) -> list[list[int]]:
+def everywhere(problem: BalanceProblem) -> list[list[int]]:
     """The nodes that the rules allow for each key group."""
     kept = np.flatnonzero(problem.kept).tolist()
     nodes = []
@@ -47,10 +47,10 @@ def everywhere(problem: Problem) -> list[list[int]]:
     return nodes
 
 
-class Exact:
+class ExactModel:
     """The model of one problem; `nodes[k]` = the nodes allowed for key group k."""
 
-    def __init__(self, problem: Problem, nodes: Sequence[Sequence[int]], proven: float, reached: float) -> None:
+    def __init__(self, problem: BalanceProblem, nodes: Sequence[Sequence[int]], proven: float, reached: float) -> None:
         """Looks for a load distance between `proven` and `reached`."""
         from ortools.sat.python import cp_model
 
@@ -88,7 +88,7 @@ class Exact:
                 if movers_of_node:
                     self._model.add_linear_constraint(sum(movers_of_node), least, least + spare)
 
-    def solve(self, *, seed: int, work: float, left_s: Callable[[], float]) -> Answer:
+    def solve(self, *, seed: int, work: float, left_s: Callable[[], float]) -> ExactResult:
         """What CP-SAT finds and proves within `left_s()` wall-clock seconds.
 
         Unless that time runs out, the answer is the same on any machine: one thread, a fixed seed, and a limit on
@@ -104,13 +104,13 @@ class Exact:
         solver.parameters.max_time_in_seconds = left_s()  # less what building the model took
         status = solver.solve(self._model)
         if status == cp_model.INFEASIBLE:  # even the incumbent does not fit: only float rounding allows it
-            return Answer(lower_bound=self._proven, allocation=None)
+            return ExactResult(lower_bound=self._proven, allocation=None)
         bound = min(self._reached, max(self._proven, (solver.best_objective_bound - 1) * self._unit))
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return Answer(lower_bound=bound, allocation=None)
+            return ExactResult(lower_bound=bound, allocation=None)
         chosen = [[solver.boolean_value(literal) for literal in literals] for literals in self._stands]
         allocation = [at[row.index(True)] for at, row in zip(self._nodes, chosen, strict=True)]
-        return Answer(lower_bound=bound, allocation=np.array(allocation, np.int64))
+        return ExactResult(lower_bound=bound, allocation=np.array(allocation, np.int64))
 
     def _bound_loads(self, proven: float, reached: float) -> float:
         """Add the band as constraints and its width as objective; returns the unit (pp) of all numbers."""

@@ -14,19 +14,19 @@ import numpy as np
 
 from trimtab_models.balance.evaluate import slack
 from trimtab_models.balance.pieces import by_node
-from trimtab_models.balance.problem import Floats, Ints, Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
+from trimtab_models.solving.stop import StopRule
 
 MOST_BUDGETS = 2  # migrations and bytes
 
 
-def flux(problem: Problem, start: Ints, stop: Stop) -> Ints:
+def flux(problem: BalanceProblem, start: Ints, stop: StopRule) -> Ints:
     """(K,) the plan of Flux from `start`, in which every key group is placed."""
     return _Flux(problem, start).run(stop)
 
 
 class _Flux:
-    def __init__(self, problem: Problem, start: Ints) -> None:
+    def __init__(self, problem: BalanceProblem, start: Ints) -> None:
         self._problem = problem
         self._allocation = start.copy()
         self._loads: Floats = problem.node_loads(start) / problem.capacity
@@ -46,7 +46,7 @@ class _Flux:
             for row in (candidates.tolist(), problem.load[candidates].tolist(), *prices.tolist())
         )
 
-    def run(self, stop: Stop) -> Ints:
+    def run(self, stop: StopRule) -> Ints:
         kept, capacity = self._problem.kept, self._problem.capacity
         while not stop() and not self._is_spent():
             descending = np.argsort(-self._loads, kind="stable")

@@ -22,11 +22,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_models.balance.evaluate import evaluate
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.solving.outcome import Infeasible, Status
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
 from trimtab_models.solving.spared import Spared, usage_on
-from trimtab_models.solving.stop import Stop, part_of
+from trimtab_models.solving.stop import StopRule, part_of
 
 RELAXED_SHARE = 0.7  # of the time for step 1, which is nearly always enough
 EVEN_SHARE = 0.5  # of the rest, for shares by capacity
@@ -34,7 +34,7 @@ URGENT_PP = 5.0  # `Params.urgent`: up to this, a drain may raise the load dista
 OPTIMAL_PP = 0.01  # as in the file contract
 ROUNDING = 1e-9  # of all use together
 
-Solver = Callable[[Problem, Stop], BalanceResult | Infeasible]
+Solver = Callable[[BalanceProblem, StopRule], BalanceResult | Infeasible]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,7 +105,7 @@ class HostLimits:
         total: Floats = self.usage.sum(axis=1, keepdims=True)
         return ROUNDING * total
 
-    def binding(self, problem: Problem) -> "HostLimits | None":
+    def binding(self, problem: BalanceProblem) -> "HostLimits | None":
         """Only the limits that a plan of the solvers could exceed; None if there are none."""
         reachable = self._reachable(problem)
         highest = problem.mean + max(
@@ -116,7 +116,7 @@ class HostLimits:
         room = np.where(reachable > self.room + self._slack, self.room, np.inf)
         return replace(self, room=room) if np.isfinite(room).any() else None
 
-    def _reachable(self, problem: Problem) -> Floats:
+    def _reachable(self, problem: BalanceProblem) -> Floats:
         """(R, H) the most that each host can use after as many moves as the budget allows."""
         used, moves = self.used(problem.home), len(problem.load)
         if problem.max_migrations is not None:
@@ -127,7 +127,7 @@ class HostLimits:
         reachable: Floats = used + largest.sum(axis=1, keepdims=True)
         return reachable
 
-    def lower_bound(self, problem: Problem) -> float:
+    def lower_bound(self, problem: BalanceProblem) -> float:
         """A bound (pp) on the load distance of all plans: the limits of the load alone, with divisible key groups."""
         hosts = self.room.shape[1]
         capacity: Floats = np.bincount(self.host, problem.capacity, hosts).astype(np.float64)
@@ -141,7 +141,7 @@ class HostLimits:
         """(R, N) what each node may use if all others of its host were empty."""
         return self._free[:, self.host]
 
-    def shares(self, problem: Problem) -> Floats:
+    def shares(self, problem: BalanceProblem) -> Floats:
         """(R, N) limits of the nodes which add up to those of the hosts, all of them at least the present use."""
         shares, free, placed = np.full((len(self.room), len(self.host)), np.inf), self._free, problem.home != UNPLACED
         for resource, usage in enumerate(self.usage):
@@ -153,14 +153,14 @@ class HostLimits:
                 shares[resource, nodes] = _filled(now[nodes], weight, float(free[resource, host]))
         return shares
 
-    def even_shares(self, problem: Problem) -> Floats:
+    def even_shares(self, problem: BalanceProblem) -> Floats:
         """(R, N) limits of the nodes by capacity; where a node uses more now, they add up to more than the host's."""
         weight = np.where(problem.removing, 0.0, problem.capacity)
         together = np.bincount(self.host, weight, self.room.shape[1])
         room, part = self.of_nodes(), weight / np.maximum(together[self.host], 1e-300)
         return np.where(np.isfinite(room), np.where(np.isfinite(room), room, 0.0) * part, np.inf)
 
-    def divided(self, problem: Problem) -> Problem:
+    def divided(self, problem: BalanceProblem) -> BalanceProblem:
         """`problem` with the room of the hosts divided among their nodes, for solvers that know no hosts."""
         binding = self.binding(problem)
         if binding is None:
@@ -168,7 +168,7 @@ class HostLimits:
         binding = binding.tolerating(problem.home)
         return binding.limited(problem, binding.shares(problem))
 
-    def limited(self, problem: Problem, limit: Floats) -> Problem:
+    def limited(self, problem: BalanceProblem, limit: Floats) -> BalanceProblem:
         """`problem` with these limits (R, N) of nodes besides."""
         rows = np.flatnonzero(np.isfinite(limit).any(axis=1))
         return problem.with_limits(self.usage[rows], limit[rows], self._spared(rows))
@@ -186,7 +186,7 @@ class HostLimits:
         key_group, node, amount = (np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
         return Spared.of(key_group, node, amount, size)
 
-    def at_home(self, problem: Problem, allocation: Ints) -> Ints:
+    def at_home(self, problem: BalanceProblem, allocation: Ints) -> Ints:
         """(K,) `allocation` without the fewest arrivals, heaviest first, on hosts that it fills too much."""
         found, used, most = allocation.copy(), self.used(allocation), self.room + self._slack
         for _ in range(len(problem.load)):
@@ -208,7 +208,7 @@ class HostLimits:
                     break
         return found
 
-    def _send_home(self, problem: Problem, allocation: Ints, used: Floats, key_group: int) -> None:
+    def _send_home(self, problem: BalanceProblem, allocation: Ints, used: Floats, key_group: int) -> None:
         """Send a key group home, in `allocation`, and change what is used (R, H) accordingly."""
         node, home = int(allocation[key_group]), int(problem.home[key_group])
         allocation[key_group] = home
@@ -248,7 +248,9 @@ def _filled(now: Floats, weight: Floats, room: float) -> Floats:
     return share
 
 
-def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop: Stop) -> BalanceResult | Infeasible:
+def solve_on_hosts(
+    problem: BalanceProblem, limits: HostLimits, solver: Solver, *, stop: StopRule
+) -> BalanceResult | Infeasible:
     """The plan of `solver` for `problem`, within the limits of the hosts."""
     binding = limits.binding(problem)
     if binding is None:
@@ -271,7 +273,7 @@ def solve_on_hosts(problem: Problem, limits: HostLimits, solver: Solver, *, stop
     return _judged(problem, *min(kept, key=lambda plan: _merit(problem, plan[1])), bound)
 
 
-def within(problem: Problem, limits: HostLimits, result: BalanceResult) -> BalanceResult:
+def within(problem: BalanceProblem, limits: HostLimits, result: BalanceResult) -> BalanceResult:
     """`result` within the limits of the hosts, of a solver that knows shares of nodes only: see `HostLimits.divided`.
 
     Arrivals that fill a host too much are taken back; where the rest would leave the balance worse than both before and
@@ -287,17 +289,17 @@ def within(problem: Problem, limits: HostLimits, result: BalanceResult) -> Balan
     return _judged(problem, result, found, result.lower_bound)
 
 
-def _merit(problem: Problem, allocation: Ints) -> tuple[int, float, int]:
+def _merit(problem: BalanceProblem, allocation: Ints) -> tuple[int, float, int]:
     """Sort key: key groups left on draining nodes, load distance, moves."""
     score = evaluate(problem, allocation)
     return int(problem.to_leave(allocation).sum()), score.load_distance, score.migrations
 
 
-def _judged(problem: Problem, result: BalanceResult, allocation: Ints, bound: float) -> BalanceResult:
+def _judged(problem: BalanceProblem, result: BalanceResult, allocation: Ints, bound: float) -> BalanceResult:
     """`result` with this allocation and bound."""
     score = evaluate(problem, allocation)
     bound = min(bound, score.load_distance)
-    status = Status.UNCHANGED
+    status = PlanStatus.UNCHANGED
     if (allocation != problem.home).any():
-        status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+        status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
     return replace(result, status=status, allocation=allocation, score=score, lower_bound=bound)

@@ -12,11 +12,11 @@ from enum import Enum
 
 import numpy as np
 
-from trimtab_models.balance.evaluate import Score, evaluate
-from trimtab_models.balance.problem import Floats, Ints, Problem
+from trimtab_models.balance.evaluate import BalanceScore, evaluate
+from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
 from trimtab_models.balance.tabu import EPSILON_PP, Band, Search, SearchState
 from trimtab_models.balance.trades import Trader
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 WHOLE_NODES = 120
 GROUP_NODES = 40
@@ -34,7 +34,7 @@ class Side(Enum):
     OVER = "over"
     UNDER = "under"
 
-    def of(self, score: Score) -> float:
+    def of(self, score: BalanceScore) -> float:
         """The value of this objective, in pp."""
         match self:
             case Side.BOTH:
@@ -74,7 +74,7 @@ class Improved:
     """A plan and the steps spent on it."""
 
     allocation: Ints
-    score: Score
+    score: BalanceScore
     steps: int
 
 
@@ -82,7 +82,7 @@ class Improver:
     """Searches again and again from the best plan so far.  Every improvement is evaluated from scratch."""
 
     def __init__(
-        self, problem: Problem, stayed: Ints, random: np.random.Generator, stop: Stop, *, returning: bool
+        self, problem: BalanceProblem, stayed: Ints, random: np.random.Generator, stop: StopRule, *, returning: bool
     ) -> None:
         """`stayed` = the plan that moves nothing.  With `returning` False nothing goes back to a draining node."""
         self._problem, self._stayed, self._random, self._stop = problem, stayed, random, stop
@@ -142,7 +142,7 @@ class Improver:
         return [search.best_at]
 
 
-def _holds(score: Score, side: Side, held: float) -> bool:
+def _holds(score: BalanceScore, side: Side, held: float) -> bool:
     return side is Side.BOTH or score.load_distance <= held + MIN_GAIN_PP
 
 
@@ -155,7 +155,7 @@ class GroupRepair:
         band: Band,
         random: np.random.Generator,
         patience: int,
-        stop: Stop,
+        stop: StopRule,
         steps: int,
     ) -> None:
         self._state, self._band, self._random = state, band, random

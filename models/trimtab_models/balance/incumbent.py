@@ -10,21 +10,21 @@ from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.drain import alerts
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.improve import Improved
-from trimtab_models.balance.params import OPTIMAL_PP, Params
-from trimtab_models.balance.problem import Ints, Problem
-from trimtab_models.balance.result import BalanceResult, Stage
-from trimtab_models.solving.outcome import Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.params import OPTIMAL_PP, BalanceParams
+from trimtab_models.balance.problem import BalanceProblem, Ints
+from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.solving.outcome import PlanStatus
+from trimtab_models.solving.stop import StopRule
 
 
 class Incumbent:
     """The plan `best` with its `score`, from `stage`; `bound` (pp) is proven.  `stayed` = the plan without moves."""
 
-    def __init__(self, problem: Problem, stop: Stop, seed: int, params: Params) -> None:
+    def __init__(self, problem: BalanceProblem, stop: StopRule, seed: int, params: BalanceParams) -> None:
         self.best = self.stayed = place_unplaced(problem)
         self.problem = problem.tolerating(self.best)
         self.score = evaluate(self.problem, self.best)
-        self.stage, self.steps = Stage.STAYED, 0
+        self.stage, self.steps = SolveStage.STAYED, 0
         self.conditions = Conditions.of(self.problem)
         self.bound = lower_bound(self.problem, self.score.load_distance, stop, self.conditions)
         self.baseline = np.inf  # the load distance of Flux, if it was computed
@@ -35,13 +35,13 @@ class Incumbent:
         """A load distance that is good enough: within the tolerance of the bound, and not above Flux."""
         return min(self.bound + self._tolerance * (1 - 1e-6), max(self.bound, self.baseline))
 
-    def raise_bound(self, stop: Stop) -> None:
+    def raise_bound(self, stop: StopRule) -> None:
         """Raise the bound by conditions that take time, once."""
         if not self._bound_raised:
             self._bound_raised = True
             self.bound = stronger_bound(self.problem, self.bound, self.score.load_distance, stop, self.conditions)
 
-    def offer(self, allocation: Ints, stage: Stage) -> None:
+    def offer(self, allocation: Ints, stage: SolveStage) -> None:
         """Take `allocation` if it is allowed and has a lower load distance."""
         score = evaluate(self.problem, allocation)
         if score.allowed and score.load_distance < self.score.load_distance:
@@ -62,11 +62,11 @@ class Incumbent:
         """The incumbent and its proof; with alerts if draining nodes were emptied up to `ceiling`."""
         problem = self.problem
         changed = self.best != problem.home
-        status = Status.FEASIBLE
+        status = PlanStatus.FEASIBLE
         if not changed.any():
-            status = Status.UNCHANGED
+            status = PlanStatus.UNCHANGED
         elif self.score.load_distance <= self.bound + OPTIMAL_PP:
-            status = Status.OPTIMAL
+            status = PlanStatus.OPTIMAL
         return BalanceResult(
             status=status,
             allocation=self.best,

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trimtab_models.balance.losses import LEAST_ALLOWANCE, Losses
+from trimtab_models.balance.losses import LEAST_ALLOWANCE, LeavingSets
 from trimtab_models.balance.pieces import Excesses
-from trimtab_models.balance.problem import Bools, Floats, Problem
+from trimtab_models.balance.problem import BalanceProblem, Bools, Floats
 
 MIXTURES = (0.0, 0.5, 0.2, 0.8)  # shares of the budget of migrations
 
 
-def relative_prices(problem: Problem, shares: tuple[float, ...] = MIXTURES) -> Iterator[Floats]:
+def relative_prices(problem: BalanceProblem, shares: tuple[float, ...] = MIXTURES) -> Iterator[Floats]:
     """(K,) prices of which no plan pays more than 1: the budget of bytes, and mixtures with that of migrations.
 
     `shares` of the budget of migrations, where both bind.  None without a budget of bytes.
@@ -37,14 +37,14 @@ def relative_prices(problem: Problem, shares: tuple[float, ...] = MIXTURES) -> I
 class KnapsackCondition:
     """The condition of one problem; O(K CELLS) once, then O(N CELLS) per trial at most."""
 
-    def __init__(self, problem: Problem, hot: float) -> None:
+    def __init__(self, problem: BalanceProblem, hot: float) -> None:
         """Nodes outside the band of a load distance of `hot` get the finer grid."""
         self._excesses = Excesses(problem)
         movable = problem.movable & (problem.home >= 0)
         mine = np.bincount(problem.home[movable], problem.load[movable], len(problem.capacity))
         self._movable = mine.astype(np.float64)
         fine: Bools = self._excesses.above(hot) > 0
-        self._losses = [Losses(problem, price, fine=fine, listed=False) for price in relative_prices(problem)]
+        self._losses = [LeavingSets(problem, price, fine=fine, listed=False) for price in relative_prices(problem)]
 
     def refute(self, d: float) -> bool:
         """Whether no plan within the budgets has load distance `d`."""

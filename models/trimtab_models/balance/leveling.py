@@ -9,8 +9,8 @@ deviations, out of all.  What has moved already costs nothing more wherever it g
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.problem import Floats, Ints, Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import BalanceProblem, Floats, Ints
+from trimtab_models.solving.stop import StopRule
 
 POOL = 12  # most key groups that two nodes distribute anew: 2^POOL divisions
 PARTNERS = 16  # most loaded ones that are tried
@@ -18,7 +18,7 @@ ROUNDS = 64
 GAIN_PP = 0.005
 
 
-def levelled(problem: Problem, allocation: Ints, stop: Stop) -> Ints:
+def levelled(problem: BalanceProblem, allocation: Ints, stop: StopRule) -> Ints:
     """(K,) `allocation` with the key groups that are away from home divided anew between the nodes that they are on.
 
     It ends when none of these nodes decides the load distance.  Limits are kept where `allocation` keeps them.
@@ -40,7 +40,7 @@ def levelled(problem: Problem, allocation: Ints, stop: Stop) -> Ints:
     return plan
 
 
-def _divide(problem: Problem, plan: Ints, deviations: Floats, away: Ints, low: int, high: int) -> bool:
+def _divide(problem: BalanceProblem, plan: Ints, deviations: Floats, away: Ints, low: int, high: int) -> bool:
     """Divide what has come to two nodes anew, if that lifts the lower one; changes `plan` and `deviations`."""
     pool = away[(plan[away] == low) | (plan[away] == high)]
     pool = pool[np.argsort(-problem.load[pool], kind="stable")][:POOL]

@@ -23,7 +23,7 @@ import numpy as np
 
 from trimtab_models.balance.losses import NOTHING, Sets
 from trimtab_models.balance.pieces import Pieces
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 
 LONGEST = 20  # most times that what arrives may need more steps than what leaves
 MOST_WORK = 40_000_000  # key groups x cells
@@ -67,7 +67,7 @@ class Detail:
 class Relaxation:
     """The relaxed problem for prices of moves of which no plan pays more than 1."""
 
-    def __init__(self, problem: Problem, price: Floats, farthest: float, detail: Detail) -> None:
+    def __init__(self, problem: BalanceProblem, price: Floats, farthest: float, detail: Detail) -> None:
         """`price` (K,) of a move; trial distances are at most `farthest`."""
         self.problem, self.detail = problem, detail
         self.pieces = pieces = Pieces.ordered(problem, -problem.load)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.pieces import Excesses, Pieces
-from trimtab_models.balance.problem import Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import BalanceProblem, Bools, Floats, Ints
 
 LARGEST = 60_000  # key groups; beyond, the tables take too long
 CELLS, FINE_CELLS = 1024, 32_768  # steps of the grid of a node, at most
@@ -44,10 +44,10 @@ class Cover:
     short: float
 
 
-class Losses:
+class LeavingSets:
     """X sets of movable key groups, grouped by node: of equally dear ones the one that carries most."""
 
-    def __init__(self, problem: Problem, price: Floats, *, fine: Bools, listed: bool) -> None:
+    def __init__(self, problem: BalanceProblem, price: Floats, *, fine: Bools, listed: bool) -> None:
         """`price` (K,) of a move.  `fine` (N,) = the nodes with the finer grid.
 
         With `listed` the key groups of a set can be asked for, and loads are not rounded up.

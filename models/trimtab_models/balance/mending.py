@@ -18,10 +18,10 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import affordable, place_unplaced
 from trimtab_models.balance.drain import alerts
 from trimtab_models.balance.evaluate import evaluate, slack
-from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Ints
 from trimtab_models.balance.result import BalanceResult
-from trimtab_models.solving.outcome import Status
-from trimtab_models.solving.stop import Stop, part_of
+from trimtab_models.solving.outcome import PlanStatus
+from trimtab_models.solving.stop import StopRule, part_of
 
 ATTEMPTS = 6
 ATTEMPT_SHARE = 0.6
@@ -29,10 +29,10 @@ ATTEMPT_SHARE = 0.6
 OPTIMAL_PP = 0.01  # as in the file contract
 ROUNDING_PP = 1e-9
 
-Search = Callable[[Problem, Stop], BalanceResult]
+Search = Callable[[BalanceProblem, StopRule], BalanceResult]
 
 
-def mended(problem: Problem, search: Search, stop: Stop) -> BalanceResult | None:
+def mended(problem: BalanceProblem, search: Search, stop: StopRule) -> BalanceResult | None:
     """A plan of `search` in which as many key groups leave as the budget allows; None if there is none of this kind."""
     if problem.evicted is None:
         return None
@@ -53,7 +53,7 @@ def mended(problem: Problem, search: Search, stop: Stop) -> BalanceResult | None
     return None
 
 
-def _left(problem: Problem, due: Bools, leaving: Ints) -> Problem:
+def _left(problem: BalanceProblem, due: Bools, leaving: Ints) -> BalanceProblem:
     """The problem in which these of `due` (K,) have left their nodes, and are paid for; the others of them stay."""
     assert problem.allowed is not None
     home, pinned = problem.home.copy(), problem.pinned | due
@@ -72,7 +72,7 @@ def _left(problem: Problem, due: Bools, leaving: Ints) -> Problem:
     )
 
 
-def _too_many(problem: Problem, leaving: Ints, allocation: Ints, ceiling: float) -> Bools:
+def _too_many(problem: BalanceProblem, leaving: Ints, allocation: Ints, ceiling: float) -> Bools:
     """Which of those that leave must not, so that no node is above `ceiling` (pp) or a limit: the heaviest there."""
     deviations, used = problem.deviations(allocation), problem.usages(allocation)
     limit = problem.limit + slack(problem)
@@ -92,16 +92,16 @@ def _too_many(problem: Problem, leaving: Ints, allocation: Ints, ceiling: float)
     return staying
 
 
-def _judged(problem: Problem, result: BalanceResult, stop: Stop, *, complete: bool) -> BalanceResult:
+def _judged(problem: BalanceProblem, result: BalanceResult, stop: StopRule, *, complete: bool) -> BalanceResult:
     """`result` as a plan of `problem`.  Without those that stay for a later round, its bound is that of all plans."""
     score = evaluate(problem, result.allocation)
     bound = result.lower_bound if complete else lower_bound(problem, score.load_distance, stop)
     bound = min(bound, score.load_distance)
     changed = result.allocation != problem.home
-    status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+    status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
     return replace(
         result,
-        status=status if changed.any() else Status.UNCHANGED,
+        status=status if changed.any() else PlanStatus.UNCHANGED,
         score=score,
         lower_bound=bound,
         alerts=alerts(problem, result.allocation, max(score.load_distance, problem.max_load_distance)),

@@ -6,40 +6,40 @@ from functools import partial
 from trimtab_models.balance.encode import BALANCE_RESULT, describe_alert, encode_result
 from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.balance.hosts import solve_on_hosts
-from trimtab_models.balance.params import Params
-from trimtab_models.balance.problem import Problem, problem_of
+from trimtab_models.balance.params import BalanceParams
+from trimtab_models.balance.problem import BalanceProblem, problem_of
 from trimtab_models.balance.result import BalanceResult
 from trimtab_models.balance.solve import solve, solve_flux
 from trimtab_models.instances import BalanceInstance, parse_snapshot
-from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.methods import PlanDocument, SolveMethod
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 
-def _method(name: str, text: str, solver: Callable[..., BalanceResult | Infeasible]) -> Method:
-    def planned(instance: BalanceInstance, stop: Stop, seed: int) -> Plan | Infeasible:
-        problem: Problem = problem_of(instance)
+def _method(name: str, text: str, solver: Callable[..., BalanceResult | Infeasible]) -> SolveMethod:
+    def planned(instance: BalanceInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
+        problem: BalanceProblem = problem_of(instance)
         limits = limits_in(instance)
 
-        def solved(part: Problem, until: Stop) -> BalanceResult | Infeasible:
+        def solved(part: BalanceProblem, until: StopRule) -> BalanceResult | Infeasible:
             return solver(part, stop=until, seed=seed)
 
         result = solved(problem, stop) if limits is None else solve_on_hosts(problem, limits, solved, stop=stop)
         if isinstance(result, Infeasible):
             return result
-        return Plan(
+        return PlanDocument(
             document=encode_result(instance, result, method=name),
             warnings=tuple(describe_alert(instance, alert) for alert in result.alerts),
         )
 
-    return Method(read=parse_snapshot, solve=planned, text=text, result=BALANCE_RESULT)
+    return SolveMethod(read=parse_snapshot, solve=planned, text=text, result=BALANCE_RESULT)
 
 
-METHODS: Mapping[str, Method] = {
+METHODS: Mapping[str, SolveMethod] = {
     "milp": _method(
         "milp",
         "Finds the moves within a budget that bring the load distance closest to its proven bound.",
-        partial(solve, params=Params(certify=True)),
+        partial(solve, params=BalanceParams(certify=True)),
     ),
     "flux": _method(
         "flux", "Baseline: moves key groups from the most to the least loaded node, as Flux does.", solve_flux

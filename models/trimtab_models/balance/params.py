@@ -11,7 +11,7 @@ POLISH_EFFORT = Effort(steps=2_000, steps_per_node=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class BalanceParams:
     """`tolerance` and `urgent` in pp.  A plan within `tolerance` of the bound is not improved further."""
 
     tolerance: float = OPTIMAL_PP
@@ -26,4 +26,4 @@ class Params:
         return min(self.brief, self.effort, key=lambda effort: effort.total(nodes))
 
 
-DEFAULT_PARAMS = Params()
+DEFAULT_PARAMS = BalanceParams()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Pieces:
     running: Floats  # (P + 1,) running sum of load
 
     @classmethod
-    def ordered(cls, problem: Problem, rank: Floats) -> "Pieces":
+    def ordered(cls, problem: BalanceProblem, rank: Floats) -> "Pieces":
         """Pieces ordered by ascending `rank` (K,) within each node."""
         pieces = np.flatnonzero(problem.movable & (problem.home != UNPLACED))
         pieces = pieces[by_node(problem.home[pieces], rank[pieces])]
@@ -45,7 +45,7 @@ def by_node(node: Ints, rank: Floats) -> Ints:
 class Excesses:
     """Distance of every node from a trial band before any move, in percent of capacity 1."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: BalanceProblem) -> None:
         self._problem = problem
         self._load = problem.node_loads(problem.home)
         self.unplaced = float(problem.load[problem.home == UNPLACED].sum())
@@ -61,6 +61,6 @@ class Excesses:
         return np.where(self._problem.removing, np.inf, spare)
 
 
-def is_affordable(problem: Problem, chosen: Ints) -> bool:
+def is_affordable(problem: BalanceProblem, chosen: Ints) -> bool:
     """Whether all `chosen` key groups can move within the budgets."""
     return bool((problem.prices[:, chosen].sum(axis=1) <= problem.allowances).all())

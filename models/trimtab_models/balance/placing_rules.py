@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_models.balance.allowed import AllowedNodes
-from trimtab_models.balance.problem import UNPLACED, Bools, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Ints
 
 FREE = -1
 """The class of key groups that may be on any node."""
@@ -41,7 +41,7 @@ class PlacingRules:
         allowed: Bools = np.ones(self.allowed.shape[1], np.bool_) if which == FREE else self.allowed[which].copy()
         return allowed
 
-    def applied(self, problem: Problem) -> Problem:
+    def applied(self, problem: BalanceProblem) -> BalanceProblem:
         """`problem` with these rules.
 
         What is on a barred node is to leave it, if there is a node for it that is not draining.  What is unplaced, and

@@ -16,7 +16,7 @@ import numpy as np
 
 from trimtab_models.balance.load_prices import Choice, Relaxation
 from trimtab_models.balance.problem import Floats
-from trimtab_models.solving.stop import Deadline, Stop
+from trimtab_models.solving.stop import Deadline, StopRule
 
 _Key = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]  # node, given, received
 
@@ -79,7 +79,7 @@ class Ascent:
         """The trial distance has grown.  It never falls: the choices seen must still be possible."""
         self._limit, self.value = np.inf, -np.inf
 
-    def learn(self, choices: list[Choice], stop: Stop) -> None:
+    def learn(self, choices: list[Choice], stop: StopRule) -> None:
         """Take note of the nodes' `choices` at `prices`, and choose the next."""
         paid = sum(choice.paid for choice in choices) - float(self._unplaced @ self._trial)
         for node, choice in enumerate(choices):
@@ -104,7 +104,7 @@ class Ascent:
             self._limit = max(self.value, self._solver.Objective().Value())
             self._trial = np.array([variable.solution_value() for variable in self._prices])
 
-    def _solve(self, stop: Stop) -> bool:
+    def _solve(self, stop: StopRule) -> bool:
         """Solve the linear program, from scratch if going on from the last solution fails."""
         for parameters in (self._go_on, self._from_scratch):
             if isinstance(stop, Deadline):

@@ -17,9 +17,9 @@ from trimtab_models.balance.load_prices import ROUNDING, Choice, Detail, Relaxat
 from trimtab_models.balance.losses import NOTHING
 from trimtab_models.balance.pieces import is_affordable
 from trimtab_models.balance.price_ascent import Ascent
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 from trimtab_models.balance.tabu import Band, Search, SearchState
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 LARGEST = 10_000  # key groups; beyond, a step takes too long
 STEPS, PLAN_STEPS = 60, 15  # most for the bound, and for the plans of a trial distance
@@ -34,7 +34,7 @@ SEARCH_STEPS, PATIENCE = 400, 100
 
 
 def plans_by_load_prices(
-    problem: Problem, proven: float, reached: float, random: np.random.Generator, stop: Stop
+    problem: BalanceProblem, proven: float, reached: float, random: np.random.Generator, stop: StopRule
 ) -> Iterator[tuple[float, Ints]]:
     """Lower bounds (pp), never falling from `proven` on, each with a plan (K,), which may not be allowed.
 
@@ -71,14 +71,14 @@ def plans_by_load_prices(
                     return
 
 
-def _prices(problem: Problem) -> list[Floats]:
+def _prices(problem: BalanceProblem) -> list[Floats]:
     """Prices (K,) of moves of which no plan pays more than 1; none if no budget binds."""
     if problem.max_cost_bytes is not None or not len(problem.prices):
         return list(relative_prices(problem))
     return [problem.prices[0] / max(1.0, float(problem.allowances[0]))]
 
 
-def _proven(relaxation: Relaxation, ascent: Ascent, proven: float, reached: float, stop: Stop) -> float:
+def _proven(relaxation: Relaxation, ascent: Ascent, proven: float, reached: float, stop: StopRule) -> float:
     """The farthest distance from `proven` to `reached` that is refuted."""
     trial = proven
     for _ in range(STEPS):
@@ -94,7 +94,7 @@ def _proven(relaxation: Relaxation, ascent: Ascent, proven: float, reached: floa
     return proven
 
 
-def _climb(relaxation: Relaxation, ascent: Ascent, d: float, stop: Stop) -> None:
+def _climb(relaxation: Relaxation, ascent: Ascent, d: float, stop: StopRule) -> None:
     """Look for the prices at which nodes pay most for a load distance of `d`."""
     ascent.restart()
     for _ in range(PLAN_STEPS):
@@ -108,7 +108,7 @@ def _climb(relaxation: Relaxation, ascent: Ascent, d: float, stop: Stop) -> None
 class _Drawing:
     """Draws plans from mixtures of choices."""
 
-    def __init__(self, problem: Problem, random: np.random.Generator, stop: Stop) -> None:
+    def __init__(self, problem: BalanceProblem, random: np.random.Generator, stop: StopRule) -> None:
         self._problem, self._random, self._stop = problem, random, stop
         self._seen: set[bytes] = set()
 

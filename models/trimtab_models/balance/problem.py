@@ -22,7 +22,7 @@ UNPLACED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
+class BalanceProblem:
     """K key groups on N nodes with R limited resources.  Nobody writes to the arrays.
 
     `home` = the node that a key group is on, or is already moving to (`in_flight`), or UNPLACED.  Moving a key group
@@ -136,7 +136,7 @@ class Problem:
         """Whether these key groups may come to these nodes, for both broadcast together."""
         return True if self.allowed is None else self.allowed.may(key_groups, nodes)
 
-    def with_limits(self, usage: Floats, limit: Floats, spared: Spared | None) -> "Problem":
+    def with_limits(self, usage: Floats, limit: Floats, spared: Spared | None) -> "BalanceProblem":
         """The problem with further resources: `usage` (R, K), `limit` (R, N), and what is `spared` of these R alone."""
         return replace(
             self,
@@ -145,14 +145,14 @@ class Problem:
             spared=joined(self.spared, len(self.limit), spared, len(limit)),
         )
 
-    def tolerating(self, allocation: Ints) -> "Problem":
+    def tolerating(self, allocation: Ints) -> "BalanceProblem":
         """The problem with every limit that `allocation` exceeds raised to its usage, so that it cannot get worse."""
         if not len(self.limit):
             return self
         return replace(self, limit=np.maximum(self.limit, self.usages(allocation)))
 
 
-def infeasible(problem: Problem) -> str | None:
+def infeasible(problem: BalanceProblem) -> str | None:
     """Why there is no plan, or None.  Only a cluster without a remaining node has none."""
     if not len(problem.capacity):
         return "there is no node"
@@ -161,7 +161,7 @@ def infeasible(problem: Problem) -> str | None:
     return None
 
 
-def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> Problem:
+def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = None) -> BalanceProblem:
     """The arrays of `instance`, in its order of nodes and key groups.
 
     `in_flight` = key group -> destination, for moves that have not ended.  Such a key group counts at its destination
@@ -180,7 +180,7 @@ def problem_of(instance: BalanceInstance, in_flight: Mapping[str, str] | None = 
     resources = sorted({resource for node in instance.nodes for resource in node.limits} - hosts)
     limit = [[node.limits.get(resource, np.inf) for node in instance.nodes] for resource in resources]
     usage = [[key_group.usage.get(resource, 0.0) for key_group in instance.key_groups] for resource in resources]
-    return Problem(
+    return BalanceProblem(
         load=np.array([key_group.load for key_group in instance.key_groups], np.float64),
         cost_bytes=np.array([key_group.cost_bytes for key_group in instance.key_groups], np.float64),
         home=home,

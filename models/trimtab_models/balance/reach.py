@@ -15,7 +15,7 @@ concave in (lam, mu); a coarse grid and a pattern search look for such a pair.
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 
 PATTERN_STEPS = 12
 
@@ -23,7 +23,7 @@ PATTERN_STEPS = 12
 class ReachCondition:
     """One problem's condition.  `load` (P,), `first` (N + 1,): movable placed key groups by node, largest first."""
 
-    def __init__(self, problem: Problem, load: Floats, first: Ints) -> None:
+    def __init__(self, problem: BalanceProblem, load: Floats, first: Ints) -> None:
         self._problem = problem
         nodes = len(problem.capacity)
         unplaced = problem.load[problem.home == UNPLACED]
@@ -49,7 +49,7 @@ class ReachCondition:
         self._hint = (0.5, 0.0)  # multipliers that refuted the last trial often refute the next
 
     @staticmethod
-    def entries(problem: Problem, first: Ints) -> int:
+    def entries(problem: BalanceProblem, first: Ints) -> int:
         """Number of pairs (node, moves out) that each trial examines."""
         count = np.diff(first)
         most = count if problem.max_migrations is None else np.minimum(count, problem.max_migrations)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trimtab_models.balance.drain import Alert
-from trimtab_models.balance.evaluate import Score
+from trimtab_models.balance.evaluate import BalanceScore
 from trimtab_models.balance.problem import Ints
-from trimtab_models.solving.outcome import Status
+from trimtab_models.solving.outcome import PlanStatus
 
 
-class Stage(Enum):
+class SolveStage(Enum):
     """The solver's stage that produced the plan."""
 
     STAYED = "stayed"
@@ -26,11 +26,11 @@ class Stage(Enum):
 class BalanceResult:
     """A plan and its proven bound.  `allocation` (K,) = the new node of every key group."""
 
-    status: Status
+    status: PlanStatus
     allocation: Ints
-    score: Score
+    score: BalanceScore
     lower_bound: float
-    stage: Stage
+    stage: SolveStage
     steps: int
     seed: int
     alerts: tuple[Alert, ...] = ()

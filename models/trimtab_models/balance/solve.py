@@ -23,23 +23,23 @@ from trimtab_models.balance.certify import booleans, certify
 from trimtab_models.balance.construct import construct
 from trimtab_models.balance.core import core_by_bytes, core_of, solve_core
 from trimtab_models.balance.covers import plans_by_price
-from trimtab_models.balance.drain import Drain, plain_drain
+from trimtab_models.balance.drain import DrainBuilder, plain_drain
 from trimtab_models.balance.enumeration import CELLS, FEW_CELLS, by_objectives, enumerate_plans, worth_trying
 from trimtab_models.balance.evaluate import evaluate
-from trimtab_models.balance.exact import Answer
+from trimtab_models.balance.exact import ExactResult
 from trimtab_models.balance.flux import flux
 from trimtab_models.balance.improve import Effort, Improved, Improver, Side, improve_second_side
 from trimtab_models.balance.incumbent import Incumbent
 from trimtab_models.balance.mending import mended
-from trimtab_models.balance.params import DEFAULT_PARAMS, Params
+from trimtab_models.balance.params import DEFAULT_PARAMS, BalanceParams
 from trimtab_models.balance.priced_plans import plans_by_load_prices
-from trimtab_models.balance.problem import Bools, Ints, Problem, infeasible
-from trimtab_models.balance.result import BalanceResult, Stage
+from trimtab_models.balance.problem import BalanceProblem, Bools, Ints, infeasible
+from trimtab_models.balance.result import BalanceResult, SolveStage
 from trimtab_models.balance.tabu import Band
 from trimtab_models.balance.to_copies import to_copies
 from trimtab_models.balance.trim import held, trim
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Deadline, Stop, part_of
+from trimtab_models.solving.stop import Deadline, StopRule, part_of
 
 CONSTRUCT_ABOVE_PP = 1e-6  # rounding may refute the bound itself
 CERTIFIED_S = 0.8  # largest share of the time left; later stages need the rest
@@ -59,32 +59,34 @@ SEARCH_SHARE = 0.6  # of the time, while there are key groups on draining nodes
 WORTH_PP = 1.0  # a load distance lower by this is worth moves that empty no draining node
 
 
-def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> BalanceResult | Infeasible:
+def solve(
+    problem: BalanceProblem, *, stop: StopRule, seed: int, params: BalanceParams = DEFAULT_PARAMS
+) -> BalanceResult | Infeasible:
     """The best plan found for one round.  The same seed gives the same plan unless `stop` ends the search early."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
 
-    def searched(part: Problem, until: Stop) -> BalanceResult:
+    def searched(part: BalanceProblem, until: StopRule) -> BalanceResult:
         return _Solver(part, until, seed, params).run()
 
     return mended(problem, searched, stop) or searched(problem, stop)
 
 
-def solve_flux(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
+def solve_flux(problem: BalanceProblem, *, stop: StopRule, seed: int) -> BalanceResult | Infeasible:
     """The plan of the baseline Flux, with the same bound."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
     solver = _Solver(problem, stop, seed, DEFAULT_PARAMS)
-    solver.offer(flux(solver.problem, solver.best, stop), Stage.CONSTRUCTED)
+    solver.offer(flux(solver.problem, solver.best, stop), SolveStage.CONSTRUCTED)
     return solver.result()
 
 
-def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult | Infeasible:
+def solve_greedily(problem: BalanceProblem, *, stop: StopRule, seed: int) -> BalanceResult | Infeasible:
     """Flux and the drain rule of `solve`, without a search.  The fallback when `solve` fails."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
 
-    def constructed(part: Problem, until: Stop) -> BalanceResult:
+    def constructed(part: BalanceProblem, until: StopRule) -> BalanceResult:
         return _Solver(part, until, seed, DEFAULT_PARAMS).run_greedily()
 
     return mended(problem, constructed, stop) or constructed(problem, stop)
@@ -93,7 +95,7 @@ def solve_greedily(problem: Problem, *, stop: Stop, seed: int) -> BalanceResult 
 class _Solver(Incumbent):
     """The stages that replace the incumbent."""
 
-    def __init__(self, problem: Problem, stop: Stop, seed: int, params: Params) -> None:
+    def __init__(self, problem: BalanceProblem, stop: StopRule, seed: int, params: BalanceParams) -> None:
         super().__init__(problem, stop, seed, params)
         self._stop, self._params = stop, params
         self._random = np.random.default_rng(seed)
@@ -143,7 +145,7 @@ class _Solver(Incumbent):
         urgent, start = self._params.urgent, self.best
         draining = bool(self.problem.to_leave(start).any())
         if not draining or self.score.load_distance > urgent:
-            self.offer(flux(self.problem, start, self._stop), Stage.CONSTRUCTED)
+            self.offer(flux(self.problem, start, self._stop), SolveStage.CONSTRUCTED)
             self._offer_copies(start)
         if not draining:
             return self.result()
@@ -171,19 +173,19 @@ class _Solver(Incumbent):
         self.baseline = evaluate(self.problem, baseline).load_distance
         if self.score.load_distance <= max(enough, self.goal()) or self._stop():
             return
-        self.offer(baseline, Stage.CONSTRUCTED)
+        self.offer(baseline, SolveStage.CONSTRUCTED)
         target = max(self.bound, enough) + CONSTRUCT_ABOVE_PP
         plan = construct(self.problem, start, target, self.score.load_distance, self._stop, self.conditions)
-        self.offer(plan, Stage.CONSTRUCTED)
+        self.offer(plan, SolveStage.CONSTRUCTED)
         reached = self.score.load_distance
         for plan in plans_by_price(self.problem, start, target, reached, self._stop, self.conditions):
-            self.offer(plan, Stage.CONSTRUCTED)
+            self.offer(plan, SolveStage.CONSTRUCTED)
 
     def _improve(self, enough: float, effort: Effort, *, returning: bool) -> None:
         """Search until the load distance is at most `enough` or near the bound."""
         if self._stop() or not effort.total(1) or self.score.load_distance <= max(enough, self.goal()):
             return
-        self.stage = Stage.IMPROVED
+        self.stage = SolveStage.IMPROVED
         self.raise_bound(self._stop)
         if self.score.load_distance <= max(enough, self.goal()):
             return
@@ -209,7 +211,7 @@ class _Solver(Incumbent):
         for plan in by_objectives(self.problem, plans, goal, self._params.tolerance):
             score = evaluate(self.problem, plan)
             if score.allowed and score.load_distance <= max(goal, self.score.load_distance):
-                self.best, self.score, self.stage = plan, score, Stage.ENUMERATED
+                self.best, self.score, self.stage = plan, score, SolveStage.ENUMERATED
                 return True
         return False
 
@@ -243,7 +245,7 @@ class _Solver(Incumbent):
         if reached > max(self.goal(), self.bound + WORTH_PRICING_PP):
             for bound, plan in plans_by_load_prices(self.problem, self.bound, reached, self._random, stop):
                 self.bound = bound
-                self.offer(plan, Stage.CONSTRUCTED)
+                self.offer(plan, SolveStage.CONSTRUCTED)
 
     def _pack(self) -> None:
         """Solve the reduced problem of a tight budget (`core.py`)."""
@@ -265,17 +267,17 @@ class _Solver(Incumbent):
             left_s=self._left_wall_s,
         )
         if plan is not None:
-            self.offer(plan, Stage.IMPROVED)
+            self.offer(plan, SolveStage.IMPROVED)
 
     def _certify(self, largest: float, work: float) -> None:
         """Raise the bound or improve the plan by CP-SAT."""
         certificate = self._certificate(largest, work)
         if certificate is not None:
-            self.stage, self.bound = Stage.CERTIFIED, certificate.lower_bound
+            self.stage, self.bound = SolveStage.CERTIFIED, certificate.lower_bound
             if certificate.allocation is not None:
-                self.offer(certificate.allocation, Stage.CERTIFIED)
+                self.offer(certificate.allocation, SolveStage.CERTIFIED)
 
-    def _certificate(self, largest: float, work: float) -> Answer | None:
+    def _certificate(self, largest: float, work: float) -> ExactResult | None:
         """The answer of CP-SAT; None if it is not wanted, or too little time is left."""
         size, reached = booleans(self.problem), self.score.load_distance
         if not self._params.certify or size > largest or size == np.inf or reached <= self.goal():
@@ -301,10 +303,10 @@ class _Solver(Incumbent):
         band = Band(under=reached, over=reached)
         if self.best is not start:
             self.adopt(trim(self.problem, self.best, band, self._stop, returning=True))
-        drain = Drain(self.problem, self.best, self._stop)
+        drain = DrainBuilder(self.problem, self.best, self._stop)
         drain.substitute(band)
         drain.empty(self._ceiling())
-        self.stage = Stage.DRAINED
+        self.stage = SolveStage.DRAINED
         self.adopt(drain.allocation)
 
     def _drained_plainly(self, start: Ints) -> Ints:
@@ -329,15 +331,15 @@ class _Solver(Incumbent):
         """The second objective (the other side), then the third (fewer and cheaper moves)."""
         tolerance = self._params.tolerance
         if not self._stop():
-            self.stage = Stage.SECOND_SIDE
+            self.stage = SolveStage.SECOND_SIDE
             improver = Improver(self.problem, self.stayed, self._random, self._stop, returning=returning)
             plan = Improved(allocation=self.best, score=self.score, steps=0)
             self.take(improve_second_side(improver, plan, self._params.polish, tolerance))
         if not self._stop():
-            self.stage = Stage.TRIMMED
+            self.stage = SolveStage.TRIMMED
             band = held(self.score, self.goal(), tolerance)
             self.adopt(trim(self.problem, self.best, band, self._stop, returning=returning))
 
     def _offer_copies(self, start: Ints) -> None:
         if self.problem.spared is not None:
-            self.offer(to_copies(self.problem, start, self._stop), Stage.CONSTRUCTED)
+            self.offer(to_copies(self.problem, start, self._stop), SolveStage.CONSTRUCTED)

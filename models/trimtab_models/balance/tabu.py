@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Bools, Floats, Ints
 from trimtab_models.solving.spared import Places, usage_on
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 EPSILON_PP = 1e-9
 TENURE = 8  # a moved key group rests for this many steps, up to twice as many
@@ -40,7 +40,7 @@ class SearchState:
     A key group whose `home` is UNPLACED (unplaced, or at home on other nodes) cannot be sent home.
     """
 
-    def __init__(self, problem: Problem, allocation: Ints, *, returning: bool = True) -> None:
+    def __init__(self, problem: BalanceProblem, allocation: Ints, *, returning: bool = True) -> None:
         """With `returning` False no key group is sent back to a draining node."""
         self.load, self.capacity, self.removing = problem.load, problem.capacity, problem.removing
         self.home, self.movable = problem.home, problem.movable
@@ -127,7 +127,7 @@ class Search:
         """Steps taken so far."""
         return self._step
 
-    def run(self, patience: int, steps: int, stop: Stop) -> bool:
+    def run(self, patience: int, steps: int, stop: StopRule) -> bool:
         """Search, up to `patience` steps without progress; returns whether the band is reached within the budget."""
         state, stalled, best = self._state, 0, np.inf
         while True:

@@ -8,15 +8,15 @@ one, the moves first that lower the sum of squared deviations most.
 import numpy as np
 
 from trimtab_models.balance.evaluate import slack
-from trimtab_models.balance.problem import UNPLACED, Ints, Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Ints
+from trimtab_models.solving.stop import StopRule
 
 ROUNDS = 300
 LEAST_GAIN = 1e-9
 """Of the sum of squares at first: smaller gains are rounding errors."""
 
 
-def to_copies(problem: Problem, start: Ints, stop: Stop) -> Ints:
+def to_copies(problem: BalanceProblem, start: Ints, stop: StopRule) -> Ints:
     """(K,) a plan within budgets and limits, from `start`, in which every key group is placed."""
     allocation = start.copy()
     spared = problem.spared

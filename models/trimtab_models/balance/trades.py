@@ -18,7 +18,7 @@ import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
 from trimtab_models.balance.tabu import EPSILON_PP, Band, SearchState
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 LOOKED_AT = 32  # random key groups of a giver that are tried in swaps; enough for dense differences
 ROUNDS = 60
@@ -99,7 +99,7 @@ class Trader:
     """Rounds of trades on `state`, which they change in place and never put over its budgets."""
 
     def __init__(
-        self, state: SearchState, band: Band, random: np.random.Generator, stop: Stop, *, thrift: float
+        self, state: SearchState, band: Band, random: np.random.Generator, stop: StopRule, *, thrift: float
     ) -> None:
         """`thrift` = price of a move, as a share of what an average move must achieve."""
         self._state, self._band, self._random, self._stop = state, band, random, stop

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from trimtab_models.balance.evaluate import Score, slack
-from trimtab_models.balance.problem import UNPLACED, Ints, Problem
+from trimtab_models.balance.evaluate import BalanceScore, slack
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Ints
 from trimtab_models.balance.tabu import Band
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 
-def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returning: bool) -> Ints:
+def trim(problem: BalanceProblem, allocation: Ints, band: Band, stop: StopRule, *, returning: bool) -> Ints:
     """(K,) `allocation` with moved key groups sent home, most expensive first, while every node stays inside `band`.
 
     With `returning` False nothing goes back to a draining node.
@@ -40,7 +40,7 @@ def trim(problem: Problem, allocation: Ints, band: Band, stop: Stop, *, returnin
     return trimmed
 
 
-def held(score: Score, goal: float, tolerance: float) -> Band:
+def held(score: BalanceScore, goal: float, tolerance: float) -> Band:
     """The band that the third objective must keep: load distance up to `goal`, other side up to `tolerance`."""
     tight, loose = max(score.load_distance, goal), max(min(score.over, score.under), min(goal, tolerance))
     return Band(under=loose, over=tight) if score.over >= score.under else Band(under=tight, over=loose)

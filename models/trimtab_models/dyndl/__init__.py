@@ -9,23 +9,21 @@ the model's makespan and the event time; 9 the generator of the paper's experime
 
 The running controller uses `given`, `targets` and `fitting`: plans for balance name the target of each restore, so that
 order and number at a time are left to decide.  After a loss `targets` also chooses where to restore.  `trimtab solve`
-calls the methods of the paper.  Library only, called by no command: `sizes`, `generate` and
-`exact`.  `exact` is not imported here, because it loads OR-Tools, which takes longer than most schedules.
+calls the methods of the paper.  Library only, called by no command: `sizes`.  `benchmarks/dyndl` has the generator of
+the paper's experiments, the other baselines, and the exact optimum of small instances.
 """
 
 from trimtab_models.dyndl.bound import lower_bound
-from trimtab_models.dyndl.costs import RemoteCosts
+from trimtab_models.dyndl.costs import RemoteTaskCosts
 from trimtab_models.dyndl.encode import encode_schedule
-from trimtab_models.dyndl.evaluate import Score, evaluate
+from trimtab_models.dyndl.evaluate import ScheduleScore, evaluate
 from trimtab_models.dyndl.fitting import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
-from trimtab_models.dyndl.generate import Experiment, generate
 from trimtab_models.dyndl.given import GivenProblem, GivenSchedule, solve_given, with_costs
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.local import LocalPlan, plan_local
 from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.online import Decision, Policy, Start, Wait, Waiting, WaitingPolicy
-from trimtab_models.dyndl.problem import Problem, infeasible, problem_of, task_ids
-from trimtab_models.dyndl.reconstructions import solve_bar, solve_hta, solve_ltfpa
+from trimtab_models.dyndl.online import Decision, OnlinePolicy, Start, Wait, WaitingPolicy, WaitingRule
+from trimtab_models.dyndl.problem import ScheduleProblem, infeasible, problem_of, task_ids
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.simulate import OnlineParams, simulate, solve_online
 from trimtab_models.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, solve_sized
@@ -42,20 +40,19 @@ from trimtab_models.dyndl.targets import (
 
 __all__ = [
     "Decision",
-    "Experiment",
     "FittedCost",
     "GivenProblem",
     "GivenSchedule",
     "LocalPlan",
     "LocalRestore",
     "OnlineParams",
+    "OnlinePolicy",
     "OnlineRestore",
-    "Policy",
-    "Problem",
-    "RemoteCosts",
+    "RemoteTaskCosts",
     "RestoreSample",
+    "ScheduleProblem",
     "ScheduleResult",
-    "Score",
+    "ScheduleScore",
     "SizedParams",
     "SizedProblem",
     "SizedResult",
@@ -63,15 +60,14 @@ __all__ = [
     "Targets",
     "TargetsProblem",
     "Wait",
-    "Waiting",
     "WaitingPolicy",
+    "WaitingRule",
     "choose_online",
     "choose_targets",
     "encode_schedule",
     "evaluate",
     "evaluate_sized",
     "fit_cost",
-    "generate",
     "infeasible",
     "lower_bound",
     "makespan_of",
@@ -80,11 +76,8 @@ __all__ = [
     "plan_local",
     "problem_of",
     "simulate",
-    "solve_bar",
     "solve_given",
-    "solve_hta",
     "solve_list",
-    "solve_ltfpa",
     "solve_offline",
     "solve_online",
     "solve_sized",

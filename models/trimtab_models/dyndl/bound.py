@@ -11,11 +11,11 @@ import math
 import numpy as np
 
 from trimtab_models.dyndl.local import LocalPlan
-from trimtab_models.dyndl.problem import Problem
+from trimtab_models.dyndl.problem import ScheduleProblem
 from trimtab_models.dyndl.room import RemoteRoom
 
 
-def lower_bound(problem: Problem, local: LocalPlan) -> float:
+def lower_bound(problem: ScheduleProblem, local: LocalPlan) -> float:
     """The smallest such D; if `local` was stopped early, the earliest end of one task on any core."""
     if not problem.tasks:
         return 0.0

@@ -9,7 +9,7 @@ from trimtab_models.dyndl.arrays import Floats, Ints
 from trimtab_models.instances.scheduling import AffineCost, RemoteCost, TableCost
 
 
-class RemoteCosts:
+class RemoteTaskCosts:
     """g_s(n) for arrays of servers; `limit` (S,) = largest n with a finite cost, `inf` if all are finite."""
 
     def __init__(self, costs: Sequence[RemoteCost]) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trimtab_models.dyndl.problem import Problem, task_ids
+from trimtab_models.dyndl.problem import ScheduleProblem, task_ids
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.instances.scheduling import SchedulingInstance
 
@@ -19,7 +19,7 @@ SCHEDULE_RESULT = {
 
 
 def encode_schedule(
-    instance: SchedulingInstance, problem: Problem, result: ScheduleResult, *, method: str
+    instance: SchedulingInstance, problem: ScheduleProblem, result: ScheduleResult, *, method: str
 ) -> dict[str, Any]:
     """The result document for `problem`, the arrays of `instance`, without `solve_seconds`."""
     document: dict[str, Any] = {"method": method, "makespan": result.score.makespan}

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.dyndl.arrays import Bools, Ints
-from trimtab_models.dyndl.problem import Problem
+from trimtab_models.dyndl.problem import ScheduleProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Score:
+class ScheduleScore:
     """The makespan of an assignment, and its components."""
 
     makespan: float  # 0 without tasks
@@ -27,17 +27,17 @@ class Score:
         return int(self.remote.sum())
 
 
-def evaluate(problem: Problem, core: Ints) -> Score:
+def evaluate(problem: ScheduleProblem, core: Ints) -> ScheduleScore:
     """The score of the assignment `core` (T,)."""
     server = problem.server_of[core]
     local = is_local(problem, server)
     remote = np.bincount(server[~local], minlength=problem.servers)
     cost = np.where(local, 1.0, problem.costs.at(remote)[server])
     load = problem.core_load + np.bincount(core, cost, len(problem.core_load))
-    return Score(makespan=float(load[core].max(initial=0.0)), local=local, remote=remote)
+    return ScheduleScore(makespan=float(load[core].max(initial=0.0)), local=local, remote=remote)
 
 
-def is_local(problem: Problem, server: Ints) -> Bools:
+def is_local(problem: ScheduleProblem, server: Ints) -> Bools:
     """(T,) whether the server of each task holds its data."""
     local = np.zeros(problem.tasks, np.bool_)
     local[problem.copy_task[problem.copy_server == server[problem.copy_task]]] = True

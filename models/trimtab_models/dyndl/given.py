@@ -96,7 +96,7 @@ def with_costs(problem: GivenProblem, schedule: GivenSchedule, costs: Sequence[R
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _ServerPlan:
     """One server with one number of slots; `end` = inf where the bound showed that it is not worth trying."""
 
     slots: int
@@ -117,12 +117,12 @@ class _Work:
     most: int
     cost: RemoteCost
 
-    def plan(self, slots: int, below: float = math.inf) -> _Plan:
+    def plan(self, slots: int, below: float = math.inf) -> _ServerPlan:
         """The list schedule with so many slots, unless it cannot end before `below`."""
         loads, taking = self._loads(slots), self._taking(slots)
         bound = _least_end(loads, taking)
         if bound >= below:
-            return _Plan(slots, [], math.inf, bound)
+            return _ServerPlan(slots, [], math.inf, bound)
         start, end = [], 0.0
         for seconds in taking:
             free = loads[0]
@@ -130,7 +130,7 @@ class _Work:
             heapq.heapreplace(loads, free + seconds)
             if free + seconds > end:
                 end = free + seconds
-        return _Plan(slots, start, end, bound)
+        return _ServerPlan(slots, start, end, bound)
 
     def _loads(self, slots: int) -> list[float]:
         """A heap: when each slot is free."""

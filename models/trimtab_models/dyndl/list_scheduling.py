@@ -10,13 +10,13 @@ from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
 from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.local import plan_local
 from trimtab_models.dyndl.offline import evaluated
-from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 
-def solve_list(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+def solve_list(problem: ScheduleProblem, *, stop: StopRule, seed: int = 0) -> ScheduleResult | Infeasible:
     """The schedule of LIST, the same for every `seed`; `stop` only affects the bound."""
     del seed
     if reason := infeasible(problem):
@@ -28,7 +28,7 @@ def solve_list(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult
 class _List:
     """The work of every core, and the earliest end of one more task on every server."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ScheduleProblem) -> None:
         self._problem = problem
         self._local_load = problem.core_load.copy()  # (P,) initial loads and local tasks
         self._remote_on = np.zeros(len(problem.core_load))  # (P,) remote tasks

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
-from trimtab_models.dyndl.problem import Problem
-from trimtab_models.solving.stop import Stop
+from trimtab_models.dyndl.problem import ScheduleProblem
+from trimtab_models.solving.stop import StopRule
 
 NOWHERE = -1
 
@@ -38,9 +38,9 @@ class LocalPlan:
         return float(self.finish[self.core != NOWHERE].max(initial=0.0))
 
 
-def plan_local(problem: Problem, stop: Stop) -> LocalPlan:
+def plan_local(problem: ScheduleProblem, stop: StopRule) -> LocalPlan:
     """The assignment B: a greedy start, then paths until there are none, or until `stop`."""
-    slots = _Slots(problem)
+    slots = _ServerSlots(problem)
     balanced = _remove_paths(problem, slots, stop)
     core, finish = [NOWHERE] * problem.tasks, [np.inf] * problem.tasks
     for server, tasks in enumerate(slots.tasks_of):
@@ -49,10 +49,10 @@ def plan_local(problem: Problem, stop: Stop) -> LocalPlan:
     return LocalPlan(core=np.array(core, np.int64), finish=np.array(finish, np.float64), balanced=balanced)
 
 
-class _Slots:
+class _ServerSlots:
     """The tasks on each server, and its slots as far as they were needed."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ScheduleProblem) -> None:
         self.tasks_of: list[dict[int, None]] = [{} for _ in range(problem.servers)]  # in order of arrival
         self.slots_of: list[list[tuple[float, int]]] = [[] for _ in range(problem.servers)]  # finish, core
         self._heaps = _heaps(problem)
@@ -83,7 +83,7 @@ class _Slots:
         self.next[server] = self.slots_of[server][len(tasks)][0]
 
 
-def _heaps(problem: Problem) -> list[list[tuple[float, int]]]:
+def _heaps(problem: ScheduleProblem) -> list[list[tuple[float, int]]]:
     """(load, position) of the cores of every server, ascending, so a heap; at most as many as tasks can come."""
     order = np.lexsort((problem.core_load, problem.server_of))
     most = np.bincount(problem.copy_server, minlength=problem.servers) + 1
@@ -93,7 +93,7 @@ def _heaps(problem: Problem) -> list[list[tuple[float, int]]]:
     return [cores[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:
+def _remove_paths(problem: ScheduleProblem, slots: _ServerSlots, stop: StopRule) -> bool:
     """Move tasks along cost-reducing paths until there are none (True), or until `stop` (False)."""
     closed = [False] * problem.servers
     largest = [(-slots.last(server), server) for server, tasks in enumerate(slots.tasks_of) if tasks]
@@ -118,7 +118,9 @@ def _remove_paths(problem: Problem, slots: _Slots, stop: Stop) -> bool:
     return True
 
 
-def _find_path(problem: Problem, slots: _Slots, closed: list[bool], source: int) -> list[tuple[int, int, int]]:
+def _find_path(
+    problem: ScheduleProblem, slots: _ServerSlots, closed: list[bool], source: int
+) -> list[tuple[int, int, int]]:
     """Moves (task, from, to) of a shortest cost-reducing path from `source`, last move first.
 
     If there is none, the list is empty and all servers that were reached are closed.

@@ -10,37 +10,37 @@ from functools import partial
 from trimtab_models.dyndl.encode import SCHEDULE_RESULT, encode_schedule
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.online import Waiting
+from trimtab_models.dyndl.online import WaitingRule
 from trimtab_models.dyndl.problem import problem_of
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.simulate import OnlineParams, solve_online
 from trimtab_models.instances.scheduling import SchedulingInstance, parse_scheduling
-from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.methods import PlanDocument, SolveMethod
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 TEXTS = {
-    Waiting.NONE: "Baseline: online, an idle core takes a remote task at once.",
-    Waiting.FIXED: "Baseline: online, an idle core waits for a fixed time (`wait`) before it takes a remote task.",
-    Waiting.ADAPTIVE: "Online: an idle core waits the longer, the more a remote task would cost on its server.",
+    WaitingRule.NONE: "Baseline: online, an idle core takes a remote task at once.",
+    WaitingRule.FIXED: "Baseline: online, an idle core waits for a fixed time (`wait`) before it takes a remote task.",
+    WaitingRule.ADAPTIVE: "Online: an idle core waits the longer, the more a remote task would cost on its server.",
 }
 
 
-def _method(name: str, text: str, solver: Callable[..., ScheduleResult | Infeasible], *, only: str = "") -> Method:
+def _method(name: str, text: str, solver: Callable[..., ScheduleResult | Infeasible], *, only: str = "") -> SolveMethod:
     absent = {"event_makespan", "phase1_makespan"} - {only}
     result = {key: meaning for key, meaning in SCHEDULE_RESULT.items() if key not in absent}
 
-    def planned(instance: SchedulingInstance, stop: Stop, seed: int) -> Plan | Infeasible:
+    def planned(instance: SchedulingInstance, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
         problem = problem_of(instance)
         result = solver(problem, stop=stop, seed=seed)
         if isinstance(result, Infeasible):
             return result
-        return Plan(document=encode_schedule(instance, problem, result, method=name))
+        return PlanDocument(document=encode_schedule(instance, problem, result, method=name))
 
-    return Method(read=parse_scheduling, solve=planned, text=text, result=result)
+    return SolveMethod(read=parse_scheduling, solve=planned, text=text, result=result)
 
 
-METHODS: Mapping[str, Method] = {
+METHODS: Mapping[str, SolveMethod] = {
     "dyndl-off": _method(
         "dyndl-off",
         "Offline: schedules tasks near their data while remote ones slow each other down.",

@@ -19,16 +19,16 @@ from trimtab_models.dyndl.arrays import Floats, Ints
 from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.evaluate import evaluate
 from trimtab_models.dyndl.local import LocalPlan, plan_local
-from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.room import RemoteRoom
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 DECIMALS = 9  # finish times that differ by less are ties, broken by task id
 
 
-def solve_offline(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+def solve_offline(problem: ScheduleProblem, *, stop: StopRule, seed: int = 0) -> ScheduleResult | Infeasible:
     """The schedule of DynDLOff, the same for every `seed`; if stopped early, B with the forced tasks added."""
     del seed
     if reason := infeasible(problem):
@@ -41,7 +41,7 @@ def solve_offline(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleRes
     return min(schedules, key=lambda result: result.score.makespan)  # among equals the one with fewer remote tasks
 
 
-def evaluated(problem: Problem, core: Ints, bound: float, local: LocalPlan) -> ScheduleResult:
+def evaluated(problem: ScheduleProblem, core: Ints, bound: float, local: LocalPlan) -> ScheduleResult:
     """The result for the assignment `core` of an offline scheduler."""
     score = evaluate(problem, core)
     return ScheduleResult(core=core, score=score, lower_bound=min(bound, score.makespan), local_makespan=local.makespan)
@@ -50,7 +50,7 @@ def evaluated(problem: Problem, core: Ints, bound: float, local: LocalPlan) -> S
 class Remoting:
     """Phase II: makes the tasks remote that end last."""
 
-    def __init__(self, problem: Problem, local: LocalPlan) -> None:
+    def __init__(self, problem: ScheduleProblem, local: LocalPlan) -> None:
         self._problem = problem
         self.core = local.core
         self.latest_first: Ints = np.lexsort((np.arange(problem.tasks), -np.round(local.finish, DECIMALS)))

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from trimtab_models.dyndl.arrays import TOLERANCE
-from trimtab_models.dyndl.problem import Problem
+from trimtab_models.dyndl.problem import ScheduleProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ Decision = Start | Wait
 NEVER = Wait(until=math.inf)
 
 
-class Policy(Protocol):
+class OnlinePolicy(Protocol):
     """Decides for one idle core at a time; assigns each task once."""
 
     def take_local(self, server: int) -> int | None:
@@ -53,7 +53,7 @@ class Policy(Protocol):
         ...
 
 
-class Waiting(Enum):
+class WaitingRule(Enum):
     """How long an idle core waits before it takes a remote task."""
 
     NONE = "hadoop"
@@ -68,9 +68,9 @@ class WaitingPolicy:
     A decision takes amortised constant time.
     """
 
-    def __init__(self, problem: Problem, waiting: Waiting, *, seed: int | None = None) -> None:
-        self._adaptive = waiting is Waiting.ADAPTIVE
-        self._wait = 0.0 if waiting is Waiting.NONE else problem.wait
+    def __init__(self, problem: ScheduleProblem, waiting: WaitingRule, *, seed: int | None = None) -> None:
+        self._adaptive = waiting is WaitingRule.ADAPTIVE
+        self._wait = 0.0 if waiting is WaitingRule.NONE else problem.wait
         self._costs = problem.costs
         self._left = problem.tasks
         self._taken = bytearray(problem.tasks)
@@ -86,7 +86,7 @@ class WaitingPolicy:
             self._is_forced[task] = 1
 
     def take_local(self, server: int) -> int | None:
-        """See `Policy`."""
+        """See `OnlinePolicy`."""
         queue = self._local[server]
         while queue:
             task = queue.pop()
@@ -96,7 +96,7 @@ class WaitingPolicy:
         return None
 
     def decide(self, now: float, server: int, idle_since: float) -> Decision:
-        """See `Policy`."""
+        """See `OnlinePolicy`."""
         if (local := self.take_local(server)) is not None:
             return Start(task=local, local=True)
         remote = self._remote[server]
@@ -118,7 +118,7 @@ class WaitingPolicy:
         self._left -= 1
 
 
-def _queues(problem: Problem) -> list[list[int]]:
+def _queues(problem: ScheduleProblem) -> list[list[int]]:
     """The tasks that are local on each server, lowest last."""
     queues: list[list[int]] = [[] for _ in range(problem.servers)]
     for task in range(problem.tasks - 1, -1, -1):

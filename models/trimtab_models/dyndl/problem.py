@@ -11,14 +11,14 @@ from itertools import chain
 import numpy as np
 
 from trimtab_models.dyndl.arrays import Bools, Floats, Ints
-from trimtab_models.dyndl.costs import RemoteCosts
+from trimtab_models.dyndl.costs import RemoteTaskCosts
 from trimtab_models.instances.scheduling import DEFAULT_WAIT, SchedulingInstance
 
 NO_CORE = "no usable core"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
+class ScheduleProblem:
     """T tasks, S servers, P cores; the cores of a server are contiguous.  Nobody writes to the arrays.
 
     `replicas` = the distinct servers that hold a task's data, ascending; `holders` = those of them with a usable core,
@@ -28,7 +28,7 @@ class Problem:
     core_load: Floats  # (P,) initial loads, inf for an unusable core
     server_of: Ints  # (P,) ascending
     replicas: tuple[tuple[int, ...], ...]  # per task
-    costs: RemoteCosts  # of S servers
+    costs: RemoteTaskCosts  # of S servers
     wait: float = DEFAULT_WAIT
     first: Ints = field(init=False)  # (S + 1,): the cores of server s are first[s] .. first[s + 1] - 1
     usable: Bools = field(init=False)  # (S,)
@@ -72,28 +72,28 @@ class Problem:
         return range(int(self.first[server]), int(self.first[server + 1]))
 
 
-def problem_of(instance: SchedulingInstance) -> Problem:
+def problem_of(instance: SchedulingInstance) -> ScheduleProblem:
     """The arrays of `instance`, with servers in its order and tasks in the order of `task_ids`."""
     server_at = {server.id: position for position, server in enumerate(instance.servers)}
     replicas = {task.id: tuple(sorted(map(server_at.__getitem__, task.replicas))) for task in instance.tasks}
     cores = [len(server.cores) for server in instance.servers]
-    return Problem(
+    return ScheduleProblem(
         core_load=np.fromiter(
             chain.from_iterable(server.cores for server in instance.servers), np.float64, count=sum(cores)
         ),
         server_of=np.repeat(np.arange(len(cores)), np.array(cores, np.int64)),
         replicas=tuple(replicas[id_] for id_ in task_ids(instance)),
-        costs=RemoteCosts([server.g for server in instance.servers]),
+        costs=RemoteTaskCosts([server.g for server in instance.servers]),
         wait=instance.wait,
     )
 
 
 def task_ids(instance: SchedulingInstance) -> Sequence[str]:
-    """The ids of the tasks, in the order of a `Problem`."""
+    """The ids of the tasks, in the order of a `ScheduleProblem`."""
     return sorted(task.id for task in instance.tasks)
 
 
-def infeasible(problem: Problem) -> str | None:
+def infeasible(problem: ScheduleProblem) -> str | None:
     """Why there is no assignment with a finite makespan, or None."""
     if not problem.usable.any():
         return NO_CORE

@@ -19,13 +19,13 @@ from collections.abc import Callable
 import numpy as np
 
 from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
-from trimtab_models.dyndl.problem import Problem
+from trimtab_models.dyndl.problem import ScheduleProblem
 
 
 class RemoteRoom:
     """The room for remote tasks on top of `load` (P,)."""
 
-    def __init__(self, problem: Problem, load: Floats) -> None:
+    def __init__(self, problem: ScheduleProblem, load: Floats) -> None:
         self._problem = problem
         self._load = load
         self._rows: dict[int, list[float]] = {}

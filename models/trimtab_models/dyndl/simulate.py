@@ -16,11 +16,11 @@ from trimtab_models.dyndl.arrays import TOLERANCE, Ints
 from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.evaluate import evaluate
 from trimtab_models.dyndl.local import NOWHERE, plan_local
-from trimtab_models.dyndl.online import Policy, Start, Wait, Waiting, WaitingPolicy
-from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.online import OnlinePolicy, Start, Wait, WaitingPolicy, WaitingRule
+from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 Events = list[tuple[float, int]]  # a heap of (when, core)
 
@@ -29,12 +29,12 @@ Events = list[tuple[float, int]]  # a heap of (when, core)
 class OnlineParams:
     """The policy, and whether it picks remote tasks at random, like the paper's simulations, or by lowest id."""
 
-    waiting: Waiting = Waiting.ADAPTIVE
+    waiting: WaitingRule = WaitingRule.ADAPTIVE
     at_random: bool = False
 
 
 def solve_online(
-    problem: Problem, *, stop: Stop, seed: int = 0, params: OnlineParams = OnlineParams()
+    problem: ScheduleProblem, *, stop: StopRule, seed: int = 0, params: OnlineParams = OnlineParams()
 ) -> ScheduleResult | Infeasible:
     """The schedule of Hadoop, DELAY or DynDLOn; `stop` only affects the bound."""
     if reason := infeasible(problem):
@@ -42,7 +42,7 @@ def solve_online(
     return simulate(problem, WaitingPolicy(problem, params.waiting, seed=seed if params.at_random else None), stop)
 
 
-def simulate(problem: Problem, policy: Policy, stop: Stop) -> ScheduleResult:
+def simulate(problem: ScheduleProblem, policy: OnlinePolicy, stop: StopRule) -> ScheduleResult:
     """The schedule of `policy`; `problem` must be feasible."""
     simulation = _Simulation(problem, policy)
     event_makespan = simulation.run()
@@ -52,7 +52,7 @@ def simulate(problem: Problem, policy: Policy, stop: Stop) -> ScheduleResult:
 
 
 class _Simulation:
-    def __init__(self, problem: Problem, policy: Policy) -> None:
+    def __init__(self, problem: ScheduleProblem, policy: OnlinePolicy) -> None:
         self._policy = policy
         self._costs = problem.costs
         self.core: Ints = np.full(problem.tasks, NOWHERE, np.int64)

@@ -23,9 +23,9 @@ from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.dyndl.evaluate import is_local
 from trimtab_models.dyndl.local import NOWHERE
 from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.problem import NO_CORE, Problem
-from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Never, Stop
+from trimtab_models.dyndl.problem import NO_CORE, ScheduleProblem
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
+from trimtab_models.solving.stop import Never, StopRule
 
 NOT_FOUND = f"{NO_CORE}: no schedule with a finite makespan was found"
 
@@ -34,7 +34,7 @@ NOT_FOUND = f"{NO_CORE}: no schedule with a finite makespan was found"
 class SizedProblem:
     """`base` = where tasks can run; the other fields = sizes of the tasks, and limits of the servers."""
 
-    base: Problem
+    base: ScheduleProblem
     size: Floats  # (T,) > 0
     egress: Floats  # (S,) size per unit of time that can leave a server, inf = no limit
     memory: Floats  # (S,) inf = no limit
@@ -82,10 +82,10 @@ class SizedResult:
     lower_bound: float
 
     @property
-    def status(self) -> Status:
+    def status(self) -> PlanStatus:
         """Optimal if the makespan equals the bound and the memory suffices."""
         proven = self.score.makespan <= self.lower_bound + TOLERANCE and not self.score.memory_over
-        return Status.OPTIMAL if proven else Status.FEASIBLE
+        return PlanStatus.OPTIMAL if proven else PlanStatus.FEASIBLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class SizedParams:
 
 
 def solve_sized(
-    problem: SizedProblem, *, stop: Stop, seed: int = 0, params: SizedParams = SizedParams()
+    problem: SizedProblem, *, stop: StopRule, seed: int = 0, params: SizedParams = SizedParams()
 ) -> SizedResult | Infeasible:
     """The best schedule found, the same for every `seed`."""
     del seed
@@ -117,7 +117,7 @@ def solve_sized(
     )
 
 
-def _start_alike(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Schedule | None":
+def _start_alike(problem: SizedProblem, tasks: list[int], stop: StopRule) -> "_Schedule | None":
     """The schedule of DynDLOff, as if all sizes were equal; None if the tasks do not fit then."""
     alike = solve_offline(problem.base, stop=stop)
     if isinstance(alike, Infeasible):
@@ -129,7 +129,7 @@ def _start_alike(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Sched
     return schedule
 
 
-def _start_greedy(problem: SizedProblem, tasks: list[int], stop: Stop) -> "_Schedule | None":
+def _start_greedy(problem: SizedProblem, tasks: list[int], stop: StopRule) -> "_Schedule | None":
     """Each of `tasks` in its best place at that moment; None if stopped early."""
     schedule = _Schedule(problem)
     for task in tasks:
@@ -256,7 +256,7 @@ class _Schedule:
         return core, self.best_source(task, core)
 
 
-def _improve(schedule: _Schedule, moves: int, stop: Stop) -> None:
+def _improve(schedule: _Schedule, moves: int, stop: StopRule) -> None:
     """Move single tasks of the core or source that ends last to a better place, while the score improves."""
     problem = schedule.problem
     score = evaluate_sized(problem, schedule.core, schedule.source)

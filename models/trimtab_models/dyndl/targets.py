@@ -26,7 +26,7 @@ import numpy as np
 from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_models.solving.spared import Places, Spared, usage_on
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 TRIED = 8
 """Of the server that ends last, so many restores are tried in each step: the largest, and the smallest."""
@@ -104,7 +104,7 @@ def pace_of(cost: RemoteCost, slots: int) -> float:
     return min(cost.at(n) / n for n in range(1, slots + 1))
 
 
-def choose_targets(problem: TargetsProblem, *, stop: Stop, operations: int = OPERATIONS) -> Targets:
+def choose_targets(problem: TargetsProblem, *, stop: StopRule, operations: int = OPERATIONS) -> Targets:
     """The targets, found with at most so many trials of a restore on a worker; never later than those that are given.
 
     Each step takes at most TRIED * (W + PARTNERS) trials and lowers the end of the server that ends last.

@@ -1,23 +1,18 @@
 """The Elastic Allocator: a greedy plan within a budget of operations, and how busy nodes are.
 
 `trimtab solve` and `trimtab simulate` call `solve`.  The running controller calls `match`, for key groups that have
-lost their owner, and `level_of`.  Library only: `model`.
+lost their owner, and `level_of`.
 """
 
-from trimtab_models.elastic.matching import Demands, Level, Matched, level_of, match
-from trimtab_models.elastic.model import Allocation, QueryOperator, WorkerNode, allocate
-from trimtab_models.elastic.solve import ElasticResult, Params, node_levels, solve, utilisation
+from trimtab_models.elastic.matching import Matched, NodeLevel, ResourceDemands, level_of, match
+from trimtab_models.elastic.solve import ElasticParams, ElasticResult, node_levels, solve, utilisation
 
 __all__ = [
-    "Allocation",
-    "Demands",
+    "ElasticParams",
     "ElasticResult",
-    "Level",
     "Matched",
-    "Params",
-    "QueryOperator",
-    "WorkerNode",
-    "allocate",
+    "NodeLevel",
+    "ResourceDemands",
     "level_of",
     "match",
     "node_levels",

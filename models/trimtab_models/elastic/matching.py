@@ -19,14 +19,14 @@ import numpy as np
 
 from trimtab_models.balance.problem import Bools, Floats, Ints
 from trimtab_models.solving.spared import Spared, usage_on
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 LIGHT_BELOW, HEAVY_FROM = 40.0, 80.0
 ROUNDING = 1e-9  # percent
 NOWHERE = -1
 
 
-class Level(Enum):
+class NodeLevel(Enum):
     """How busy a node is, by its busiest resource: [0, 40), [40, 80), [80, inf) percent."""
 
     LIGHT = "light"
@@ -34,15 +34,15 @@ class Level(Enum):
     HEAVY = "heavy"
 
 
-def level_of(utilisation: float) -> Level:
+def level_of(utilisation: float) -> NodeLevel:
     """The level of a node with this utilisation of its busiest resource, in percent."""
     if utilisation < LIGHT_BELOW:
-        return Level.LIGHT
-    return Level.MODERATE if utilisation < HEAVY_FROM else Level.HEAVY
+        return NodeLevel.LIGHT
+    return NodeLevel.MODERATE if utilisation < HEAVY_FROM else NodeLevel.HEAVY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Demands:
+class ResourceDemands:
     """K items to place on N nodes with R resources.
 
     An item adds `demand * per_unit` percent, less what is `spared` of its demand on that node; `per_unit` is 0 for an
@@ -81,7 +81,7 @@ class Matched:
     operations: int  # number of trials of an item on a node
 
 
-def match(demands: Demands, *, threshold: float, operations: int, stop: Stop) -> Matched:
+def match(demands: ResourceDemands, *, threshold: float, operations: int, stop: StopRule) -> Matched:
     """Place every item if possible.  Takes the first of equal nodes, so the same demands give the same plan."""
     matching = _Matching(demands, threshold)
     nodes = demands.used.shape[1]
@@ -100,7 +100,7 @@ def match(demands: Demands, *, threshold: float, operations: int, stop: Stop) ->
 
 
 class _Matching:
-    def __init__(self, demands: Demands, threshold: float) -> None:
+    def __init__(self, demands: ResourceDemands, threshold: float) -> None:
         self._demands = demands
         self._threshold = threshold + ROUNDING
         self._used = demands.used.copy()

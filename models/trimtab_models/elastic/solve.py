@@ -16,22 +16,22 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.params import OPTIMAL_PP
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem, infeasible
-from trimtab_models.balance.result import BalanceResult, Stage
-from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, Demands, Level, level_of, match
-from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
+from trimtab_models.balance.result import BalanceResult, SolveStage
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
+from trimtab_models.solving.stop import StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class ElasticParams:
     """`threshold` in percent; `operations` = trials of a key group on a node before the rest is spread evenly."""
 
     threshold: float = HEAVY_FROM
     operations: int = 1_000_000_000
 
 
-DEFAULT_PARAMS = Params()
+DEFAULT_PARAMS = ElasticParams()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,10 +41,12 @@ class ElasticResult:
     plan: BalanceResult
     refused: tuple[int, ...]
     forced: tuple[int, ...]
-    levels: tuple[Level, ...]  # of all nodes, after the plan
+    levels: tuple[NodeLevel, ...]  # of all nodes, after the plan
 
 
-def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> ElasticResult | Infeasible:
+def solve(
+    problem: BalanceProblem, *, stop: StopRule, seed: int, params: ElasticParams = DEFAULT_PARAMS
+) -> ElasticResult | Infeasible:
     """The plan of GMA within budgets, pins and limits.  Deterministic: `seed` has no effect."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
@@ -56,7 +58,7 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     per_unit, used = _per_unit(problem)[:, kept], utilisation(problem, allocation)[:, kept]
     ceiling = np.full_like(used, 100.0)
     ceiling[0] = np.inf  # load has a threshold but no limit
-    demands = Demands(
+    demands = ResourceDemands(
         used=used,
         demand=np.vstack((problem.load, problem.usage))[:, waiting],
         per_unit=per_unit,
@@ -78,35 +80,35 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     )
 
 
-def _result(problem: Problem, allocation: Ints, seed: int, operations: int, stop: Stop) -> BalanceResult:
+def _result(problem: BalanceProblem, allocation: Ints, seed: int, operations: int, stop: StopRule) -> BalanceResult:
     score = evaluate(problem.tolerating(allocation), allocation)
     bound = lower_bound(problem, score.load_distance, stop)
-    status = Status.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else Status.FEASIBLE
+    status = PlanStatus.OPTIMAL if score.load_distance <= bound + OPTIMAL_PP else PlanStatus.FEASIBLE
     if (allocation == problem.home).all():
-        status = Status.UNCHANGED
+        status = PlanStatus.UNCHANGED
     return BalanceResult(
         status=status,
         allocation=allocation,
         score=score,
         lower_bound=bound,
-        stage=Stage.CONSTRUCTED,
+        stage=SolveStage.CONSTRUCTED,
         steps=operations,
         seed=seed,
     )
 
 
-def _per_unit(problem: Problem) -> Floats:
+def _per_unit(problem: BalanceProblem) -> Floats:
     """(1 + R, N) percent of a node per unit of load, and per unit of each limited resource."""
     with np.errstate(divide="ignore"):
         return np.vstack((1 / problem.capacity, 100 / problem.limit))
 
 
-def utilisation(problem: Problem, allocation: Ints) -> Floats:
+def utilisation(problem: BalanceProblem, allocation: Ints) -> Floats:
     """(1 + R, N) use in percent of each node's capacity: load, then each limited resource."""
     amounts = np.vstack((problem.node_loads(allocation), problem.usages(allocation)))
     return np.where(amounts > 0, amounts, 0) * np.where(amounts > 0, _per_unit(problem), 0)
 
 
-def node_levels(problem: Problem, allocation: Ints) -> tuple[Level, ...]:
+def node_levels(problem: BalanceProblem, allocation: Ints) -> tuple[NodeLevel, ...]:
     """The level of every node."""
     return tuple(level_of(busy) for busy in utilisation(problem, allocation).max(axis=0).tolist())

@@ -17,7 +17,7 @@ MAX_REFITS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotFitted:
+class NoForecast:
     """Why there is no model."""
 
     reason: str
@@ -33,7 +33,7 @@ class Fitted:
 
 def fit(
     values: Floats, first: int, *, periods: Sequence[int], horizons: Sequence[int], refit: int
-) -> Fitted | NotFitted:
+) -> Fitted | NoForecast:
     """The model with the least error at the first horizon.
 
     `periods` = the ones to try, those that the series is too short for are left out.  `refit` = steps after which the
@@ -42,15 +42,15 @@ def fit(
     """
     known = np.flatnonzero(~np.isnan(values))
     if not len(known):
-        return NotFitted(reason="no value is known")
+        return NoForecast(reason="no value is known")
     values, first = values[known[0] :], first + int(known[0])
     share = len(known) / len(values)
     if share < MIN_KNOWN:
-        return NotFitted(reason=f"{share:.0%} of the values are known, {MIN_KNOWN:.0%} are needed")
+        return NoForecast(reason=f"{share:.0%} of the values are known, {MIN_KNOWN:.0%} are needed")
     farthest = max(horizons)
     possible = [period for period in periods if len(values) >= MIN_PERIODS * period + farthest]
     if not possible:
-        return NotFitted(reason=f"{len(values)} values, {MIN_PERIODS * min(periods) + farthest} are needed")
+        return NoForecast(reason=f"{len(values)} values, {MIN_PERIODS * min(periods) + farthest} are needed")
     found: list[tuple[int, tuple[Accuracy, ...]]] = []
     for period in possible:
         tested = min(MAX_REFITS * refit, len(values) - 2 * period - farthest)

@@ -80,7 +80,7 @@ RemoteCost = AffineCost | TableCost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class SchedulingServer:
     """`cores` = time when each core becomes free, `inf` = never; `g` = cost of a remote task on this server."""
 
     id: str
@@ -120,7 +120,7 @@ class Task:
 class SchedulingInstance:
     """Servers and their tasks; `wait` = time that a core waits under the waiting policies."""
 
-    servers: tuple[Server, ...]
+    servers: tuple[SchedulingServer, ...]
     """Where tasks can run."""
     tasks: tuple[Task, ...]
     """What is to be done."""
@@ -166,11 +166,11 @@ def decode_scheduling(document: object) -> SchedulingInstance:
         )
 
 
-def _read_server(value: object) -> Server:
+def _read_server(value: object) -> SchedulingServer:
     entry = read_object(value, ("id", "cores", "g"), ())
     with located(".g"):
         cost = _read_cost(entry["g"])
-    return Server(id=entry["id"], cores=_read_amounts(entry["cores"], ".cores"), g=cost)
+    return SchedulingServer(id=entry["id"], cores=_read_amounts(entry["cores"], ".cores"), g=cost)
 
 
 def _read_cost(value: object) -> RemoteCost:

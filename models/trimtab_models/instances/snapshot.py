@@ -55,7 +55,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyGroup:
+class SnapshotKeyGroup:
     """The unit of migration.  `node` None = its host was lost; it must be placed, at no cost."""
 
     id: str
@@ -94,7 +94,7 @@ class KeyGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
+class TupleFlow:
     """Tuples per second from one key group to another."""
 
     source: str
@@ -111,7 +111,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class MigrationBudget:
     """What one round may spend; None = no limit."""
 
     max_migrations: int | None = None
@@ -127,7 +127,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SnapshotOptions:
     """Loads in percent of a node of capacity 1, costs in percent per remote tuple/s; names of the paper in brackets.
 
     The costs count in every method: loads change as key groups that exchange tuples are brought together or parted.
@@ -158,13 +158,13 @@ class BalanceInstance:
 
     nodes: tuple[Node, ...]
     """The worker processes."""
-    key_groups: tuple[KeyGroup, ...]
+    key_groups: tuple[SnapshotKeyGroup, ...]
     """What they carry."""
-    flows: tuple[Flow, ...] = ()
+    flows: tuple[TupleFlow, ...] = ()
     """Tuples between key groups."""
-    budget: Budget = Budget()
+    budget: MigrationBudget = MigrationBudget()
     """Without it there is no limit."""
-    options: Options = Options()
+    options: SnapshotOptions = SnapshotOptions()
     """Parameters of the methods."""
 
     def __post_init__(self) -> None:
@@ -220,32 +220,34 @@ def decode_snapshot(document: object) -> BalanceInstance:
         with located(".budget"):
             budget = _read_budget(entry.get("budget", {}))
         with located(".options"):
-            options = Options(**read_object(entry.get("options", {}), (), OPTIONS))
+            options = SnapshotOptions(**read_object(entry.get("options", {}), (), OPTIONS))
         return BalanceInstance(nodes=nodes, key_groups=key_groups, flows=flows, budget=budget, options=options)
 
 
-OPTIONS = tuple(each.name for each in fields(Options))
+OPTIONS = tuple(each.name for each in fields(SnapshotOptions))
 
 
 def _read_node(value: object) -> Node:
     return Node(**read_object(value, ("id", "capacity"), ("removing", "limits")))
 
 
-def _read_key_group(value: object) -> KeyGroup:
-    return KeyGroup(**read_object(value, ("id", "operator", "node", "load", "state_bytes"), ("usage", "pinned")))
+def _read_key_group(value: object) -> SnapshotKeyGroup:
+    return SnapshotKeyGroup(
+        **read_object(value, ("id", "operator", "node", "load", "state_bytes"), ("usage", "pinned"))
+    )
 
 
-def _read_flow(value: object) -> Flow:
+def _read_flow(value: object) -> TupleFlow:
     entry = read_object(value, ("from", "to", "rate"), ())
-    return Flow(source=entry["from"], target=entry["to"], rate=entry["rate"])
+    return TupleFlow(source=entry["from"], target=entry["to"], rate=entry["rate"])
 
 
-def _read_budget(value: object) -> Budget:
+def _read_budget(value: object) -> MigrationBudget:
     entry = read_object(value, (), ("max_migrations", "max_cost_bytes"))
     for key, limit in entry.items():
         if limit is None:  # in a document, an absent key means no limit
             raise BadInstance(f".{key}", "null", "a number")
-    return Budget(**entry)
+    return MigrationBudget(**entry)
 
 
 def encode_snapshot(instance: BalanceInstance) -> dict[str, Any]:
@@ -263,7 +265,7 @@ def encode_snapshot(instance: BalanceInstance) -> dict[str, Any]:
     return document
 
 
-def _without_defaults(value: Node | KeyGroup | Budget | Options) -> dict[str, Any]:
+def _without_defaults(value: Node | SnapshotKeyGroup | MigrationBudget | SnapshotOptions) -> dict[str, Any]:
     entries = {}
     for each in fields(value):
         content = getattr(value, each.name)

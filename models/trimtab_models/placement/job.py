@@ -19,7 +19,7 @@ UNPLACED = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class OperatorStream:
     """An edge between operators (by position); `weight` = value of the closeness of one sender, 1 in the paper."""
 
     source: int
@@ -38,7 +38,7 @@ class Job:
 
     operators: tuple[str, ...]
     instances: tuple[int, ...]
-    streams: tuple[Stream, ...]
+    streams: tuple[OperatorStream, ...]
     order: tuple[int, ...]  # of operators, senders first
     slots: tuple[Slot, ...]
     demand: tuple[Amounts, ...]
@@ -89,7 +89,7 @@ def job_of(
         operators=ids,
         instances=instances,
         streams=tuple(
-            Stream(source=at[edge.source], target=at[edge.target], keyed=edge.keyed, weight=weight)
+            OperatorStream(source=at[edge.source], target=at[edge.target], keyed=edge.keyed, weight=weight)
             for edge, weight in zip(topology.edges, weights, strict=True)
         ),
         order=tuple(at[id_] for id_ in topological_order(ids, topology.edges)),

@@ -5,10 +5,10 @@ from typing import Any
 
 from trimtab_models.instances.topology import Topology, parse_topology
 from trimtab_models.placement.job import Job, job_of
-from trimtab_models.placement.solve import Params, PlacementResult, Scheduler, solve
-from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.placement.solve import PlacementParams, PlacementResult, Scheduler, solve
+from trimtab_models.solving.methods import PlanDocument, SolveMethod
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 PLACEMENT_RESULT = {
     "method": "The method that made the plan.",
@@ -40,18 +40,18 @@ def encode_placement(job: Job, result: PlacementResult, *, method: str) -> dict[
     }
 
 
-def _method(scheduler: Scheduler) -> Method:
-    def planned(topology: Topology, stop: Stop, seed: int) -> Plan | Infeasible:
+def _method(scheduler: Scheduler) -> SolveMethod:
+    def planned(topology: Topology, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
         if topology.slots and topology.slots_wanted == 0:
             free = len(topology.slots)
             return Infeasible(reason=f"$.slots_wanted is 0, expected at least 1: no slot may be used, {free} are free")
         job = job_of(topology)
-        result = solve(job, stop=stop, seed=seed, params=Params(schedulers=(scheduler,)))
+        result = solve(job, stop=stop, seed=seed, params=PlacementParams(schedulers=(scheduler,)))
         if isinstance(result, Infeasible):
             return result
-        return Plan(document=encode_placement(job, result, method=scheduler.value))
+        return PlanDocument(document=encode_placement(job, result, method=scheduler.value))
 
-    return Method(read=parse_topology, solve=planned, text=TEXTS[scheduler], result=PLACEMENT_RESULT, timed=False)
+    return SolveMethod(read=parse_topology, solve=planned, text=TEXTS[scheduler], result=PLACEMENT_RESULT, timed=False)
 
 
-METHODS: Mapping[str, Method] = {scheduler.value: _method(scheduler) for scheduler in TEXTS}
+METHODS: Mapping[str, SolveMethod] = {scheduler.value: _method(scheduler) for scheduler in TEXTS}

@@ -14,7 +14,7 @@ FAR = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class PlacementScore:
     """Cohesion should be high, all others low; `moved` is 0 if nothing runs yet, `overloaded` without limits."""
 
     cohesion: float
@@ -25,10 +25,10 @@ class Score:
     overloaded: int
 
 
-def score(job: Job, placement: Sequence[int]) -> Score:
+def score(job: Job, placement: Sequence[int]) -> PlacementScore:
     """The score of `placement`."""
     spread = _spread(job, placement)
-    return Score(
+    return PlacementScore(
         cohesion=_cohesion(job, spread),
         coupling=_coupling(spread),
         remote_senders=_remote_senders(job, spread),

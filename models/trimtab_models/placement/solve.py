@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trimtab_models.placement.job import UNPLACED, Job
-from trimtab_models.placement.metrics import FAR, Score, score
+from trimtab_models.placement.metrics import FAR, PlacementScore, score
 from trimtab_models.placement.pipelines import Pipeline, extract_pipelines
 from trimtab_models.placement.running import keep_running
 from trimtab_models.placement.schedulers import place_evenly, place_pipelines
-from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
+from trimtab_models.solving.stop import StopRule
 
 
 class Scheduler(Enum):
@@ -32,14 +32,14 @@ class Scheduler(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class PlacementParams:
     """`schedulers` = those to choose from; `move_price` = price per instance that must move, in units of closeness."""
 
     schedulers: tuple[Scheduler, ...] = (Scheduler.EVEN, Scheduler.LF)
     move_price: float = 1.0
 
 
-AUTO = Params()
+AUTO = PlacementParams()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,14 +49,14 @@ class PlacementResult:
     `bound` = upper bound on the objective of all placements; `scores` = scores of all compared plans.
     """
 
-    status: Status
+    status: PlanStatus
     scheduler: Scheduler
     placement: tuple[int, ...]
     pipelines: tuple[Pipeline, ...]
-    score: Score
+    score: PlacementScore
     objective: float
     bound: float
-    scores: Mapping[Scheduler, Score]
+    scores: Mapping[Scheduler, PlacementScore]
 
     @property
     def gap(self) -> float:
@@ -70,7 +70,7 @@ class _Plan:
     pipelines: list[Pipeline]
 
 
-def solve(job: Job, *, stop: Stop, seed: int, params: Params = AUTO) -> PlacementResult | Infeasible:
+def solve(job: Job, *, stop: StopRule, seed: int, params: PlacementParams = AUTO) -> PlacementResult | Infeasible:
     """The best plan by the objective.  Both schedulers are fast and deterministic: `stop` and `seed` have no effect."""
     if not job.slots:
         return Infeasible(reason="there is no slot")
@@ -82,7 +82,7 @@ def solve(job: Job, *, stop: Stop, seed: int, params: Params = AUTO) -> Placemen
     best = max(plans, key=lambda each: (-scores[each].overloaded, values[each], -scores[each].remote_senders))
     bound = _bound(job)
     return PlacementResult(
-        status=Status.OPTIMAL if values[best] >= bound - 1e-9 else Status.FEASIBLE,
+        status=PlanStatus.OPTIMAL if values[best] >= bound - 1e-9 else PlanStatus.FEASIBLE,
         scheduler=best,
         placement=tuple(plans[best].placement),
         pipelines=tuple(plans[best].pipelines),
@@ -106,7 +106,7 @@ def _singles(job: Job) -> list[Pipeline]:
     return [(instance,) for instance in range(len(job.operator_of))]
 
 
-def _objective(score: Score, params: Params) -> float:
+def _objective(score: PlacementScore, params: PlacementParams) -> float:
     return round(score.cohesion - score.coupling - params.move_price * score.moved, ndigits=9)  # makes ties exact
 
 

@@ -1,13 +1,25 @@
 """Simulates rounds of a policy on a generated or recorded workload, with nodes that join, drain or are lost."""
 
-from trimtab_models.simulation.changes import Change, ChangeKind, churn
-from trimtab_models.simulation.generated import WORKLOADS, InvalidSize, Size, generated, generated_job, real_job_4
-from trimtab_models.simulation.moment import Moment
+from trimtab_models.simulation.moments import ChangeKind, Moment, NodeChange, churn
 from trimtab_models.simulation.policies import POLICIES, QUICK, THOROUGH, Policy, policy_named
-from trimtab_models.simulation.recorded import recorded
-from trimtab_models.simulation.run import EXACT, Perception, Round, Run, simulate
-from trimtab_models.simulation.summary import Spread, Summary, summarise
-from trimtab_models.simulation.uneven import uneven_cluster
+from trimtab_models.simulation.run import EXACT, Perception, Run, SimulatedRound, Spread, Summary, simulate, summarise
+from trimtab_models.simulation.workloads import (
+    WORKLOADS,
+    DriftingJob,
+    InvalidSize,
+    JobEdge,
+    Size,
+    generated,
+    generated_job,
+    periods,
+    problem_at,
+    real_job_1,
+    real_job_2,
+    real_job_3,
+    real_job_4,
+    recorded,
+    uneven_cluster,
+)
 
 __all__ = [
     "EXACT",
@@ -15,21 +27,28 @@ __all__ = [
     "QUICK",
     "THOROUGH",
     "WORKLOADS",
-    "Change",
     "ChangeKind",
+    "DriftingJob",
     "InvalidSize",
+    "JobEdge",
     "Moment",
+    "NodeChange",
     "Perception",
     "Policy",
-    "Round",
     "Run",
+    "SimulatedRound",
     "Size",
     "Spread",
     "Summary",
     "churn",
     "generated",
     "generated_job",
+    "periods",
     "policy_named",
+    "problem_at",
+    "real_job_1",
+    "real_job_2",
+    "real_job_3",
     "real_job_4",
     "recorded",
     "simulate",

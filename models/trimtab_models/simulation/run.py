@@ -6,17 +6,17 @@ is passed in.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
 from trimtab_models.albic.problem import CollocationProblem, load_index
 from trimtab_models.balance.evaluate import evaluate
 from trimtab_models.balance.problem import UNPLACED, Floats, Ints
-from trimtab_models.simulation.changes import Change, Cluster
-from trimtab_models.simulation.moment import Moment, renumbered
+from trimtab_models.simulation.moments import ChangingNodes, Moment, NodeChange, renumbered
 from trimtab_models.simulation.policies import Policy
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Never, Stop
+from trimtab_models.solving.stop import Never, StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ EXACT = Perception()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
+class SimulatedRound:
     """One round (the first is 1); load distances in pp, with the true loads, before and after its moves.
 
     `nodes` = number of nodes, `marked` = those of them still draining after the moves; `placed` = key groups whose node
@@ -60,7 +60,7 @@ class Round:
 class Run:
     """All rounds of a policy, and the planning time of each by the given clock."""
 
-    rounds: tuple[Round, ...]
+    rounds: tuple[SimulatedRound, ...]
     planning_s: tuple[float, ...]
 
 
@@ -69,13 +69,13 @@ def simulate(
     policy: Policy,
     *,
     seed: int,
-    changes: Iterable[Change] = (),
+    changes: Iterable[NodeChange] = (),
     perception: Perception = EXACT,
-    stops: Callable[[], Stop] = Never,
+    stops: Callable[[], StopRule] = Never,
     clock: Callable[[], float] = lambda: 0.0,
 ) -> Run | Infeasible:
     """Simulate one round per moment; `stops` = creates a stop rule per plan.  The same seed gives the same rounds."""
-    simulation = _Simulation(Cluster(changes, seed), perception, seed)
+    simulation = _Rounds(ChangingNodes(changes, seed), perception, seed)
     rounds, planning_s = [], []
     for number, moment in enumerate(moments, start=1):
         seen = simulation.observe(number, moment)
@@ -88,10 +88,10 @@ def simulate(
     return Run(rounds=tuple(rounds), planning_s=tuple(planning_s))
 
 
-class _Simulation:
+class _Rounds:
     """The placement from round to round, as positions in the ids of the moment."""
 
-    def __init__(self, cluster: Cluster, perception: Perception, seed: int) -> None:
+    def __init__(self, cluster: ChangingNodes, perception: Perception, seed: int) -> None:
         self._cluster, self._perception = cluster, perception
         self._random = np.random.default_rng((seed, 3))
         self._moment: Moment | None = None
@@ -112,7 +112,7 @@ class _Simulation:
         self._smoothed = np.where(fresh, measured, weight * measured + (1 - weight) * self._smoothed)
         return replace(problem, balance=replace(problem.balance, load=self._smoothed))
 
-    def move(self, number: int, plan: Ints) -> Round:
+    def move(self, number: int, plan: Ints) -> SimulatedRound:
         """Carry out `plan`; returns the round."""
         truth, moment = self._truth(), self._moment
         assert moment is not None, "a plan answers an observation"
@@ -122,7 +122,7 @@ class _Simulation:
         self._smoothed = np.maximum(0.0, self._smoothed + truth.loads(plan) - truth.balance.load)
         unplaced = int((self._at == UNPLACED).sum())
         self._at = plan
-        return Round(
+        return SimulatedRound(
             number=number,
             nodes=len(moment.nodes),
             marked=int(truth.balance.removing.sum()) - released,
@@ -158,3 +158,45 @@ class _Simulation:
         at[known], start[known] = self._at[old[known]], self._start[old[known]]
         smoothed[known] = self._smoothed[old[known]]
         self._at, self._start, self._smoothed = at, start, smoothed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Percentiles over rounds."""
+
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+    @classmethod
+    def of(cls, values: list[float]) -> Self:
+        """The percentiles of at least one value."""
+        p50, p95, p99 = np.percentile(values, (50, 95, 99)).tolist()
+        return cls(p50=p50, p95=p95, p99=p99, max=max(values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Load distances (pp) before and after the moves, over all rounds; collocation and load index of the last one."""
+
+    before: Spread
+    after: Spread
+    collocation: float
+    load_index: float
+    migrations: int
+    most_migrations: int  # in one round
+    cost_bytes: float
+
+
+def summarise(rounds: tuple[SimulatedRound, ...]) -> Summary:
+    """The summary of at least one round."""
+    return Summary(
+        before=Spread.of([each.load_distance_before for each in rounds]),
+        after=Spread.of([each.load_distance for each in rounds]),
+        collocation=rounds[-1].collocation,
+        load_index=rounds[-1].load_index,
+        migrations=sum(each.migrations for each in rounds),
+        most_migrations=max(each.migrations for each in rounds),
+        cost_bytes=sum(each.cost_bytes for each in rounds),
+    )

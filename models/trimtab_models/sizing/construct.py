@@ -9,18 +9,18 @@ class, each instance goes where most capacity is left.
 import numpy as np
 
 from trimtab_models.sizing.fluid import Fluid
-from trimtab_models.sizing.problem import Floats, Ints, Problem
+from trimtab_models.sizing.problem import Floats, Ints, SizingProblem
 
 PER_MACHINE = (0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 14, 20)
 
 
-def totals(problem: Problem, limit: int) -> list[int]:
+def totals(problem: SizingProblem, limit: int) -> list[int]:
     """Total numbers of instances to try, each between one per operator and `limit`."""
     least, machines = len(problem.operators), len(problem.machines)
     return sorted({min(limit, max(least, round(each * machines))) for each in PER_MACHINE})
 
 
-def follow(problem: Problem, fluid: Fluid, total: int) -> Ints:
+def follow(problem: SizingProblem, fluid: Fluid, total: int) -> Ints:
     """(O, M) a placement of about `total` instances, never more."""
     first = [int(group[0]) for group in problem.classes]
     work = problem.relative * (problem.per_rate[0][:, first] * fluid.shares).sum(axis=1)

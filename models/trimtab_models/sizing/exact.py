@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from trimtab_models.sizing.problem import Floats, Ints, Problem, max_rate, sustains_start
-from trimtab_models.solving.stop import Stop
+from trimtab_models.sizing.problem import Floats, Ints, SizingProblem, max_rate, sustains_start
+from trimtab_models.solving.stop import StopRule
 
 STEP = 1e-5  # relative precision of the proven rate
 UNITS = 10**8  # units per full resource; uses are rounded down, so that proofs are valid
@@ -29,19 +29,21 @@ POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Exact:
+class ExactPlacement:
     """The best placement (None = unknown), and a rate proven to be unreachable (infinite = no proof)."""
 
     placement: Ints | None
     refuted_rate: float
 
 
-def variables(problem: Problem, limit: int) -> int:
+def variables(problem: SizingProblem, limit: int) -> int:
     """The number of variables of the model."""
     return len(problem.operators) * (limit - len(problem.operators) + 1) * len(problem.machines)
 
 
-def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: float, stop: Stop, seed: int) -> Exact:
+def raise_rate(
+    problem: SizingProblem, placement: Ints | None, limit: int, *, work: float, stop: StopRule, seed: int
+) -> ExactPlacement:
     """Better placements of at most `limit` instances than `placement`, until there is none or `work` is spent.
 
     `work` = CP-SAT's deterministic seconds, with an allowance for building each model; the same work gives the same
@@ -54,7 +56,7 @@ def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: fl
         target = rate * (1 + step) if sustains_start(problem, rate) else problem.source_rate
         if target >= refuted:
             target = (rate + refuted) / 2
-        model = _Model(problem, target, limit)
+        model = _RateModel(problem, target, limit)
         status, spent = model.solve(work, stop, seed)
         work -= spent + WORK_PER_VARIABLE * variables(problem, limit)
         if status == cp_model.INFEASIBLE:
@@ -68,13 +70,13 @@ def raise_rate(problem: Problem, placement: Ints | None, limit: int, *, work: fl
             break
         if refuted <= max(rate * (1 + 2 * STEP), problem.source_rate):
             break
-    return Exact(placement=placement, refuted_rate=refuted)
+    return ExactPlacement(placement=placement, refuted_rate=refuted)
 
 
-class _Model:
+class _RateModel:
     """The model for one rate."""
 
-    def __init__(self, problem: Problem, rate: float, limit: int) -> None:
+    def __init__(self, problem: SizingProblem, rate: float, limit: int) -> None:
         self._problem, self._rate, self._limit = problem, rate, limit
         self._model = cp_model.CpModel()
         self._solver = cp_model.CpSolver()
@@ -120,7 +122,7 @@ class _Model:
             for fuller, emptier in zip(group.tolist(), group.tolist()[1:], strict=False):
                 self._model.add(total(self._load[0][fuller]) >= total(self._load[0][emptier]))
 
-    def solve(self, work: float, stop: Stop, seed: int) -> tuple[int, float]:
+    def solve(self, work: float, stop: StopRule, seed: int) -> tuple[int, float]:
         """The status of CP-SAT and the deterministic seconds that it took."""
         solver = self._solver
         solver.parameters.num_workers = 1
@@ -140,7 +142,7 @@ class _Model:
 
 
 @contextmanager
-def _stopping(solver: cp_model.CpSolver, stop: Stop) -> Iterator[None]:
+def _stopping(solver: cp_model.CpSolver, stop: StopRule) -> Iterator[None]:
     """Ends the search when `stop` is True, from a thread, since CP-SAT does not check it."""
     ended = threading.Event()
 

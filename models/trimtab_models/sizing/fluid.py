@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.sizing.problem import Floats, Problem
+from trimtab_models.sizing.problem import Floats, SizingProblem
 
 SOLVER_TOLERANCE = 1e-7  # relative; GLOP's own is 1e-8
 
@@ -22,7 +22,7 @@ class Fluid:
     shares: Floats
 
 
-def fluid_relaxation(problem: Problem) -> Fluid:
+def fluid_relaxation(problem: SizingProblem) -> Fluid:
     """The optimum of this program, with its bound raised by the solver's tolerance."""
     from ortools.math_opt.python import mathopt  # type: ignore[import-untyped]  # (slow to load)
 
@@ -72,6 +72,6 @@ def _most_per_instance(use: Floats, room: Floats) -> Floats:
     return at_most_all
 
 
-def _crude_bound(problem: Problem) -> float:
+def _crude_bound(problem: SizingProblem) -> float:
     """Total CPU / least CPU per tuple/s."""
     return float(problem.capacity[0].sum() / (problem.relative * problem.per_rate[0].min(axis=1)).sum())

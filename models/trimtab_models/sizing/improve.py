@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.sizing.problem import Bools, Floats, Ints, Problem, max_rate, use_of
-from trimtab_models.solving.stop import Stop
+from trimtab_models.sizing.problem import Bools, Floats, Ints, SizingProblem, max_rate, use_of
+from trimtab_models.solving.stop import StopRule
 
 FIRST_RAISE, LAST_RAISE = 0.25, 1e-5  # relative to the rate
 LEAST_RATE = 1e-3  # relative to the bound: first rate if no rate is known
@@ -27,7 +27,7 @@ class Scope:
     bound: float
 
 
-def improve(problem: Problem, placement: Ints, scope: Scope, stop: Stop) -> Ints:
+def improve(problem: SizingProblem, placement: Ints, scope: Scope, stop: StopRule) -> Ints:
     """(O, M) a placement that sustains at least the rate of `placement`; unchanged if no better one is found."""
     best, rate, raised, steps = placement, max_rate(problem, placement), FIRST_RAISE, scope.steps
     while raised >= LAST_RAISE and rate < scope.bound * (1 - LAST_RAISE) and steps > 0 and not stop():
@@ -44,7 +44,7 @@ def improve(problem: Problem, placement: Ints, scope: Scope, stop: Stop) -> Ints
 
 
 def _repaired(
-    problem: Problem, placement: Ints, rate: float, limit: int, steps: int, stop: Stop
+    problem: SizingProblem, placement: Ints, rate: float, limit: int, steps: int, stop: StopRule
 ) -> tuple[Ints | None, int]:
     """`placement` changed until it sustains `rate`, or None; and the number of steps."""
     current = placement.copy()
@@ -64,13 +64,13 @@ Step = tuple[tuple[int, int, int], ...]
 """Changes of counts: (operator, machine, +1 or -1)."""
 
 
-def _over(problem: Problem, use: Floats) -> Floats:
+def _over(problem: SizingProblem, use: Floats) -> Floats:
     """(M,) overshoot of each machine relative to its capacity, summed over resources."""
     over: Floats = np.maximum(0, use / problem.capacity - 1).sum(axis=0)
     return over
 
 
-def _steps(problem: Problem, placement: Ints, rate: float, limit: int) -> Iterator[tuple[float, Step]]:
+def _steps(problem: SizingProblem, placement: Ints, rate: float, limit: int) -> Iterator[tuple[float, Step]]:
     """The best step of each kind for each operator, with the overshoot that remains."""
     counts = placement.sum(axis=1)
     use = use_of(problem, placement, rate)
@@ -90,7 +90,7 @@ def _steps(problem: Problem, placement: Ints, rate: float, limit: int) -> Iterat
 
 
 def _recounted(
-    problem: Problem, use: Floats, operator: int, here: Ints, rate: float, count: int
+    problem: SizingProblem, use: Floats, operator: int, here: Ints, rate: float, count: int
 ) -> tuple[Floats, Floats]:
     """(Q, M) use of the present instances if the operator has `count` instances in all; and use of one more."""
     share = problem.relative[operator] * rate
@@ -99,7 +99,7 @@ def _recounted(
     return use + per_rate * here * change, per_rate * share / count + problem.per_instance[:, operator]
 
 
-def _best(problem: Problem, before: Floats, after: Floats, allowed: Bools) -> tuple[float, int]:
+def _best(problem: SizingProblem, before: Floats, after: Floats, allowed: Bools) -> tuple[float, int]:
     """The machine where `after` instead of `before` leaves the least overshoot; and that overshoot."""
     over = _over(problem, before)
     change = np.where(allowed, _over(problem, after) - over, np.inf)
@@ -107,7 +107,9 @@ def _best(problem: Problem, before: Floats, after: Floats, allowed: Bools) -> tu
     return float(over.sum() + change[machine]), machine
 
 
-def _moves(problem: Problem, use: Floats, operator: int, here: Ints, added: Floats) -> Iterator[tuple[float, Step]]:
+def _moves(
+    problem: SizingProblem, use: Floats, operator: int, here: Ints, added: Floats
+) -> Iterator[tuple[float, Step]]:
     """Moves of one instance from the machine where it helps most to the one where it harms least."""
     if len(here) < 2:
         return
@@ -120,7 +122,7 @@ def _moves(problem: Problem, use: Floats, operator: int, here: Ints, added: Floa
     yield float(over.sum() + leaving[source] + coming[target]), ((operator, source, -1), (operator, target, 1))
 
 
-def _swaps(problem: Problem, use: Floats, placement: Ints, rate: float) -> Iterator[tuple[float, Step]]:
+def _swaps(problem: SizingProblem, use: Floats, placement: Ints, rate: float) -> Iterator[tuple[float, Step]]:
     """Swaps of an instance on the worst machine with one of another operator elsewhere."""
     over = _over(problem, use)
     worst = int(over.argmax())

@@ -5,11 +5,11 @@ from typing import Any
 
 from trimtab_models.instances.reading import BadInstance
 from trimtab_models.instances.sizing import parse_sizing
-from trimtab_models.sizing.problem import Problem, problem_of
+from trimtab_models.sizing.problem import SizingProblem, problem_of
 from trimtab_models.sizing.solve import SizingResult, solve, solve_round_robin
-from trimtab_models.solving.methods import Method, Plan
+from trimtab_models.solving.methods import PlanDocument, SolveMethod
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 HETERO, ROUND_ROBIN = "hetero", "round-robin"
 SIZING_RESULT = {
@@ -24,7 +24,7 @@ SIZING_RESULT = {
 """Key of a plan -> what it says."""
 
 
-def encode_sizing(problem: Problem, result: SizingResult, *, method: str) -> dict[str, Any]:
+def encode_sizing(problem: SizingProblem, result: SizingResult, *, method: str) -> dict[str, Any]:
     """The result document of the file contract; `source_rate` = largest rate that the plan sustains."""
     counts = result.placement.sum(axis=1).tolist()
     names = [f"{id_}#{number}" for id_, count in zip(problem.operators, counts, strict=True) for number in range(count)]
@@ -39,11 +39,11 @@ def encode_sizing(problem: Problem, result: SizingResult, *, method: str) -> dic
     }
 
 
-def _read(text: bytes) -> Problem:
+def _read(text: bytes) -> SizingProblem:
     return problem_of(parse_sizing(text))
 
 
-def _read_with_instances(text: bytes) -> Problem:
+def _read_with_instances(text: bytes) -> SizingProblem:
     instance = parse_sizing(text)
     for position, operator in enumerate(instance.operators):
         if operator.instances is None:
@@ -51,35 +51,39 @@ def _read_with_instances(text: bytes) -> Problem:
     return problem_of(instance)
 
 
-def _hetero(problem: Problem, stop: Stop, seed: int) -> Plan | Infeasible:
+def _hetero(problem: SizingProblem, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
     result = solve(problem, stop=stop, seed=seed)
     if isinstance(result, Infeasible):
         return result
-    return Plan(document=encode_sizing(problem, result, method=HETERO), warnings=tuple(_warnings(problem, result)))
+    return PlanDocument(
+        document=encode_sizing(problem, result, method=HETERO), warnings=tuple(_warnings(problem, result))
+    )
 
 
-def _round_robin(problem: Problem, stop: Stop, seed: int) -> Plan | Infeasible:
+def _round_robin(problem: SizingProblem, stop: StopRule, seed: int) -> PlanDocument | Infeasible:
     result = solve_round_robin(problem, stop=stop, seed=seed)
     if isinstance(result, Infeasible):
         return result
-    return Plan(document=encode_sizing(problem, result, method=ROUND_ROBIN), warnings=tuple(_warnings(problem, result)))
+    return PlanDocument(
+        document=encode_sizing(problem, result, method=ROUND_ROBIN), warnings=tuple(_warnings(problem, result))
+    )
 
 
-def _warnings(problem: Problem, result: SizingResult) -> Iterator[str]:
+def _warnings(problem: SizingProblem, result: SizingResult) -> Iterator[str]:
     if result.source_rate < problem.source_rate:
         asked, reached = f"source rate {problem.source_rate:g}", f"{result.source_rate:g} tuples/s"
         yield f"the plan sustains only {reached}, not {asked}; no placement sustains more than {result.bound:g}"
 
 
-METHODS: Mapping[str, Method] = {
-    HETERO: Method(
+METHODS: Mapping[str, SolveMethod] = {
+    HETERO: SolveMethod(
         read=_read,
         solve=_hetero,
         text="Finds how many instances of each operator on which machines sustain the largest source rate.",
         result=SIZING_RESULT,
         timed=False,
     ),
-    ROUND_ROBIN: Method(
+    ROUND_ROBIN: SolveMethod(
         read=_read_with_instances,
         solve=_round_robin,
         text="Baseline: deals a given number of instances out to the machines in turn.",

@@ -6,8 +6,8 @@ finds no room, the first assignment is repeated at half the rate.  The best plan
 
 import numpy as np
 
-from trimtab_models.sizing.problem import ROUNDING, Floats, Ints, Problem, max_rate, use_of
-from trimtab_models.solving.stop import Stop
+from trimtab_models.sizing.problem import ROUNDING, Floats, Ints, SizingProblem, max_rate, use_of
+from trimtab_models.solving.stop import StopRule
 
 LAST_SCALE = 2**20  # ends the search at relative steps of the rate below 1e-6
 HALVINGS = 60
@@ -18,7 +18,7 @@ def round_robin(instances: Ints, machines: int) -> list[int]:
     return [instance % machines for instance in range(int(instances.sum()))]
 
 
-def placement_of(problem: Problem, instances: Ints, assignment: list[int]) -> Ints:
+def placement_of(problem: SizingProblem, instances: Ints, assignment: list[int]) -> Ints:
     """(O, M) number of instances of each operator that `assignment` puts on each machine."""
     placement = np.zeros((len(problem.operators), len(problem.machines)), np.int64)
     for operator, machine in zip(np.repeat(np.arange(len(instances)), instances).tolist(), assignment, strict=True):
@@ -26,7 +26,7 @@ def placement_of(problem: Problem, instances: Ints, assignment: list[int]) -> In
     return placement
 
 
-def first_assignment(problem: Problem, rate: float) -> Ints | None:
+def first_assignment(problem: SizingProblem, rate: float) -> Ints | None:
     """(O, M) one instance per operator, on the machine with room that it uses least; None without room."""
     placement = np.zeros((len(problem.operators), len(problem.machines)), np.int64)
     used = np.zeros(problem.capacity.shape)
@@ -40,7 +40,7 @@ def first_assignment(problem: Problem, rate: float) -> Ints | None:
     return placement
 
 
-def maximize_throughput(problem: Problem, rate: float, limit: int, stop: Stop) -> Ints | None:
+def maximize_throughput(problem: SizingProblem, rate: float, limit: int, stop: StopRule) -> Ints | None:
     """(O, M) the placement of at most `limit` instances with the largest rate seen; None without a first one."""
     start = None
     for _ in range(HALVINGS):
@@ -71,7 +71,7 @@ def maximize_throughput(problem: Problem, rate: float, limit: int, stop: Stop) -
     return best
 
 
-def _with_instance(problem: Problem, placement: Ints, rate: float, machine: int) -> Ints | None:
+def _with_instance(problem: SizingProblem, placement: Ints, rate: float, machine: int) -> Ints | None:
     """`placement` with one more instance of the hottest operator of `machine`, where it costs least."""
     counts = placement.sum(axis=1)
     tcu = problem.per_rate[0, :, machine] * problem.relative * rate / counts + problem.per_instance[0, :, machine]
@@ -88,14 +88,14 @@ def _with_instance(problem: Problem, placement: Ints, rate: float, machine: int)
     return grown
 
 
-def _instance_use(problem: Problem, operator: int, instances: int, rate: float) -> Floats:
+def _instance_use(problem: SizingProblem, operator: int, instances: int, rate: float) -> Floats:
     """(Q, M) use of each machine by one of `instances` instances of `operator`."""
     share = problem.relative[operator] * rate / instances
     use: Floats = problem.per_rate[:, operator] * share + problem.per_instance[:, operator]
     return use
 
 
-def _cheapest(problem: Problem, used: Floats, added: Floats) -> int | None:
+def _cheapest(problem: SizingProblem, used: Floats, added: Floats) -> int | None:
     room = (used + added <= problem.capacity).all(axis=0)
     if not room.any():
         return None

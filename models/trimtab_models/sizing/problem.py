@@ -30,7 +30,7 @@ ROUNDING = 1e-12  # relative tolerance for sums of floats in different order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
+class SizingProblem:
     """O operators, M machines, Q resources.  Nobody writes to the arrays."""
 
     operators: tuple[str, ...]
@@ -68,7 +68,7 @@ def problem_of(
     per_rate: Floats | None = None,
     per_instance: Floats | None = None,
     capacity: Floats | None = None,
-) -> Problem:
+) -> SizingProblem:
     """The arrays of `instance`; the other arguments are rows (Q - 1, O, M) and (Q - 1, M) for further resources.
 
     Raises BadInstance if rates overflow, or if no machine can ever be full.
@@ -85,7 +85,7 @@ def problem_of(
     if len(rows) not in (0, 3):
         raise ValueError("further resources need a use per rate, a use per instance and a capacity")
     cpu = np.full((1, len(machines)), FULL)
-    return Problem(
+    return SizingProblem(
         operators=tuple(each.id for each in operators),
         machines=tuple(machine.id for machine in machines),
         relative=relative,
@@ -115,13 +115,13 @@ def relative_rates(operators: Sequence[CostedOperator], edges: Sequence[Edge]) -
     return np.array([rate[each.id] for each in operators], np.float64)
 
 
-def use_of(problem: Problem, placement: Ints, rate: float) -> Floats:
+def use_of(problem: SizingProblem, placement: Ints, rate: float) -> Floats:
     """(Q, M) use of every machine at source rate `rate`."""
     slope, base = _lines(problem, placement)
     return slope * rate + base
 
 
-def max_rate(problem: Problem, placement: Ints) -> float:
+def max_rate(problem: SizingProblem, placement: Ints) -> float:
     """The largest source rate at which no machine is over its capacity; negative if there is none."""
     slope, base = _lines(problem, placement)
     room = problem.capacity * (1 - ROUNDING) - base
@@ -130,11 +130,11 @@ def max_rate(problem: Problem, placement: Ints) -> float:
     return float((np.maximum(0, room[slope > 0]) / slope[slope > 0]).min(initial=np.inf))
 
 
-def sustains_start(problem: Problem, rate: float) -> bool:
+def sustains_start(problem: SizingProblem, rate: float) -> bool:
     """Whether `rate` reaches the given source rate, up to rounding."""
     return rate >= problem.source_rate * (1 - 1e-9)
 
 
-def _lines(problem: Problem, placement: Ints) -> tuple[Floats, Floats]:
+def _lines(problem: SizingProblem, placement: Ints) -> tuple[Floats, Floats]:
     share = placement * (problem.relative / np.maximum(1, placement.sum(axis=1)))[:, None]
     return (problem.per_rate * share).sum(axis=1), (problem.per_instance * placement).sum(axis=1)

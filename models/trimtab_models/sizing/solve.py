@@ -17,15 +17,15 @@ from trimtab_models.sizing.construct import follow, totals
 from trimtab_models.sizing.fluid import Fluid, fluid_relaxation
 from trimtab_models.sizing.improve import Scope, improve
 from trimtab_models.sizing.paper import maximize_throughput, placement_of, round_robin
-from trimtab_models.sizing.problem import Floats, Ints, Problem, max_rate, sustains_start, use_of
-from trimtab_models.solving.outcome import Infeasible, Status
-from trimtab_models.solving.stop import Stop
+from trimtab_models.sizing.problem import Floats, Ints, SizingProblem, max_rate, sustains_start, use_of
+from trimtab_models.solving.outcome import Infeasible, PlanStatus
+from trimtab_models.solving.stop import StopRule
 
 OPTIMAL = 2e-5  # relative to the bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class SizingParams:
     """Limits of the search.
 
     `per_machine` = most instances of an operator per machine, on average; `steps` of local search over all starts;
@@ -38,7 +38,7 @@ class Params:
     exact_work: float = 3.0
 
 
-DEFAULT_PARAMS = Params()
+DEFAULT_PARAMS = SizingParams()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,7 +48,7 @@ class SizingResult:
     `placement` (O, M) = numbers of instances; `assignment` = instance (numbered operator by operator) -> machine.
     """
 
-    status: Status
+    status: PlanStatus
     source_rate: float
     throughput: float
     placement: Ints
@@ -64,7 +64,9 @@ class SizingResult:
         return self.bound / self.source_rate - 1 if self.source_rate else np.inf
 
 
-def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_PARAMS) -> SizingResult | Infeasible:
+def solve(
+    problem: SizingProblem, *, stop: StopRule, seed: int, params: SizingParams = DEFAULT_PARAMS
+) -> SizingResult | Infeasible:
     """The best plan found.  The same seed gives the same plan unless `stop` ends the search early."""
     fluid = _relaxation(problem)
     if isinstance(fluid, Infeasible):
@@ -89,7 +91,7 @@ def solve(problem: Problem, *, stop: Stop, seed: int, params: Params = DEFAULT_P
     return _result(problem, best, assignment, fluid.bound, bound, seed)
 
 
-def solve_round_robin(problem: Problem, *, stop: Stop, seed: int) -> SizingResult | Infeasible:
+def solve_round_robin(problem: SizingProblem, *, stop: StopRule, seed: int) -> SizingResult | Infeasible:
     """Storm's placement of the given instance counts, at its largest rate.  `stop` and `seed` have no effect."""
     assert problem.instances is not None
     fluid = _relaxation(problem)
@@ -105,7 +107,7 @@ def solve_round_robin(problem: Problem, *, stop: Stop, seed: int) -> SizingResul
     return _result(problem, placement, assignment, fluid.bound, fluid.bound, seed)
 
 
-def _relaxation(problem: Problem) -> Fluid | Infeasible:
+def _relaxation(problem: SizingProblem) -> Fluid | Infeasible:
     """The fluid relaxation, or the reason why there is no plan."""
     if not problem.machines:
         return Infeasible(reason="there is no machine")
@@ -122,11 +124,11 @@ def _relaxation(problem: Problem) -> Fluid | Infeasible:
     return fluid
 
 
-def _too_high(problem: Problem, why: str) -> Infeasible:
+def _too_high(problem: SizingProblem, why: str) -> Infeasible:
     return Infeasible(reason=f"source rate {problem.source_rate:g} is too high for any placement: {why}")
 
 
-def _search(problem: Problem, fluid: Fluid, limit: int, steps: int, stop: Stop) -> Ints | None:
+def _search(problem: SizingProblem, fluid: Fluid, limit: int, steps: int, stop: StopRule) -> Ints | None:
     """The best of the paper's plan and the fluid ones, each improved; None if none is allowed."""
     paper = maximize_throughput(problem, problem.source_rate, limit, stop)
     best = paper
@@ -146,7 +148,7 @@ def _search(problem: Problem, fluid: Fluid, limit: int, steps: int, stop: Stop) 
 
 
 def _certify(
-    problem: Problem, best: Ints | None, bound: float, limit: int, stop: Stop, seed: int, params: Params
+    problem: SizingProblem, best: Ints | None, bound: float, limit: int, stop: StopRule, seed: int, params: SizingParams
 ) -> tuple[Ints | None, float]:
     """What the exact model finds beyond `best`.  Its proofs are valid only if the limit is the problem's own."""
     limit = problem.max_instances or limit
@@ -161,11 +163,11 @@ def _certify(
 
 
 def _result(
-    problem: Problem, placement: Ints, assignment: list[int], fluid_bound: float, bound: float, seed: int
+    problem: SizingProblem, placement: Ints, assignment: list[int], fluid_bound: float, bound: float, seed: int
 ) -> SizingResult:
     rate = max_rate(problem, placement)
     return SizingResult(
-        status=Status.OPTIMAL if rate >= bound * (1 - OPTIMAL) else Status.FEASIBLE,
+        status=PlanStatus.OPTIMAL if rate >= bound * (1 - OPTIMAL) else PlanStatus.FEASIBLE,
         source_rate=rate,
         throughput=rate * problem.throughput,
         placement=placement,

@@ -1,7 +1,7 @@
 """The methods of the file contract by name: each turns a document into a plan.
 
-Every family of models has a module `methods` with `METHODS`, a mapping from name to `Method`.  A family is imported
-only when one of its methods is used: numpy and OR-Tools take longer to load than most instances to solve.
+Every family of models has a module `methods` with `METHODS`, a mapping from name to `SolveMethod`.  A family is
+imported only when one of its methods is used: numpy and OR-Tools take longer to load than most instances to solve.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 FAMILIES = {
     "milp": "trimtab_models.balance.methods",
@@ -32,7 +32,7 @@ FAMILIES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlanDocument:
     """The result document of the file contract, without `solve_seconds`; `warnings` = lines for people."""
 
     document: dict[str, Any]
@@ -40,7 +40,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
+class SolveMethod:
     """A method of the file contract.
 
     `read` parses a document and raises BadInstance.  `solve(instance, stop, seed)` returns the best plan that it has
@@ -51,13 +51,13 @@ class Method:
     """
 
     read: Callable[[bytes], Any]
-    solve: Callable[[Any, Stop, int], Plan | Infeasible]
+    solve: Callable[[Any, StopRule, int], PlanDocument | Infeasible]
     text: str
     result: Mapping[str, str]
     timed: bool = True
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str) -> SolveMethod:
     """The method `name` of `FAMILIES`; raises KeyError for any other name."""
-    method: Method = import_module(FAMILIES[name]).METHODS[name]
+    method: SolveMethod = import_module(FAMILIES[name]).METHODS[name]
     return method

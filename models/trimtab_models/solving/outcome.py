@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Status(Enum):
+class PlanStatus(Enum):
     """The statuses of the file contract."""
 
     OPTIMAL = "optimal"  # the objective is within the tolerance of its proven bound
@@ -18,4 +18,4 @@ class Infeasible:
     """There is no plan, for this reason."""
 
     reason: str
-    status: Status = Status.INFEASIBLE
+    status: PlanStatus = PlanStatus.INFEASIBLE

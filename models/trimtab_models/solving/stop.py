@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Stop(Protocol):
+class StopRule(Protocol):
     """A stop rule."""
 
     def __call__(self) -> bool:
@@ -46,6 +46,6 @@ class Deadline:
         return self._wall_per_s * self.left_s()
 
 
-def part_of(stop: Stop, share: float) -> Stop:
+def part_of(stop: StopRule, share: float) -> StopRule:
     """`stop` after a share of the time that is left; without a deadline `stop` itself."""
     return stop.part(share) if isinstance(stop, Deadline) else stop

@@ -3,29 +3,26 @@
 The running controller calls it (`trimtab_controller.decider.standbys.choice`).
 """
 
-from trimtab_models.standbys.baselines import fewest_key_groups, rack_aware_standbys
 from trimtab_models.standbys.construct import kept_standbys
-from trimtab_models.standbys.evaluate import Losses, Score, evaluate, is_allowed, is_new, losses
-from trimtab_models.standbys.problem import HOST, UNPLACED, Budget, Problem
+from trimtab_models.standbys.evaluate import DomainLosses, StandbyScore, evaluate, is_allowed, is_new, losses
+from trimtab_models.standbys.problem import HOST, UNPLACED, StandbyBudget, StandbyProblem
 from trimtab_models.standbys.result import StandbyResult
-from trimtab_models.standbys.solve import Params, rated, solve
+from trimtab_models.standbys.solve import StandbyParams, rated, solve
 
 __all__ = [
     "HOST",
     "UNPLACED",
-    "Budget",
-    "Losses",
-    "Params",
-    "Problem",
-    "Score",
+    "DomainLosses",
+    "StandbyBudget",
+    "StandbyParams",
+    "StandbyProblem",
     "StandbyResult",
+    "StandbyScore",
     "evaluate",
-    "fewest_key_groups",
     "is_allowed",
     "is_new",
     "kept_standbys",
     "losses",
-    "rack_aware_standbys",
     "rated",
     "solve",
 ]

@@ -11,8 +11,8 @@ Passes halve the interval of levels first.  Further ones aim a little below the 
 
 import numpy as np
 
-from trimtab_models.solving import Stop
-from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.solving import StopRule
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, StandbyProblem
 
 PLACINGS = 6_000
 """Most key groups that are placed, in all passes together: less than 0.1 s of CPU."""
@@ -29,12 +29,14 @@ BARRED = 1e9
 ROUNDING = 1e-9
 
 
-def is_affordable(problem: Problem, movable: Bools) -> bool:
+def is_affordable(problem: StandbyProblem, movable: Bools) -> bool:
     """Whether one pass at least is within PLACINGS."""
     return max(int(movable.sum()), problem.domains * len(problem.capacity)) <= PLACINGS
 
 
-def aligned(problem: Problem, assignment: Ints, movable: Bools, bounds: tuple[float, float], stop: Stop) -> Ints | None:
+def aligned(
+    problem: StandbyProblem, assignment: Ints, movable: Bools, bounds: tuple[float, float], stop: StopRule
+) -> Ints | None:
     """The assignment with other first standbys for the `movable` (K,) key groups, which have one.
 
     `bounds` = a bound on the worst load after a loss, and a value that is reached.  None if there is nothing to move,
@@ -71,7 +73,7 @@ def aligned(problem: Problem, assignment: Ints, movable: Bools, bounds: tuple[fl
 class _Passes:
     """Passes over the key groups that are `moved`; all others stay as they are."""
 
-    def __init__(self, problem: Problem, assignment: Ints, moved: Ints) -> None:
+    def __init__(self, problem: StandbyProblem, assignment: Ints, moved: Ints) -> None:
         rest = assignment.copy()
         rest[moved, 0] = UNPLACED
         self._problem = problem
@@ -114,7 +116,7 @@ class _Passes:
         return float(((loads + peak) / capacity).max()), heirs
 
 
-def _barred(problem: Problem, rest: Ints, moved: Ints) -> Bools:
+def _barred(problem: StandbyProblem, rest: Ints, moved: Ints) -> Bools:
     """(P, N) the workers that may not be the first standby of each key group that is moved."""
     owner, each = problem.owner[moved], np.arange(len(moved))
     near = problem.levels[problem.outside[moved]]

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trimtab_models.standbys.evaluate import highest_outside
-from trimtab_models.standbys.problem import Bools, Floats, Ints, Problem
+from trimtab_models.standbys.problem import Bools, Floats, Ints, StandbyProblem
 
 ENTRIES = 4_000_000
 """Most entries of the tables for Pieces, key groups by workers, where capacities differ; with more workers fewer of the
@@ -37,7 +37,7 @@ MASSED = 64
 """Most of the largest orphans that Pieces looks at."""
 
 
-def domain_bounds(problem: Problem) -> Floats:
+def domain_bounds(problem: StandbyProblem) -> Floats:
     """(D,) for each domain, a bound on the highest load of a survivor of its loss (Present, Water, Pieces)."""
     relative = problem.own / problem.capacity
     bounds, _ = highest_outside(problem, relative)
@@ -62,7 +62,7 @@ def domain_bounds(problem: Problem) -> Floats:
     return bounds
 
 
-def orphans_by_domain(problem: Problem) -> list[Ints]:
+def orphans_by_domain(problem: StandbyProblem) -> list[Ints]:
     """For each domain the key groups that lose their owner with it and can have a standby, largest load first."""
     domain = problem.domain[problem.owner]
     known = np.flatnonzero(problem.due > 0)
@@ -102,7 +102,7 @@ def _pieces(own: Floats, capacity: Floats, load: Floats, entries: float) -> floa
     return float(np.minimum(apart, shared).max(initial=float(best[0])))
 
 
-def following_bound(problem: Problem, proven: float, reached: float) -> float:
+def following_bound(problem: StandbyProblem, proven: float, reached: float) -> float:
     """The bound by Following, between `proven` and `reached` (percent)."""
     fluid = _Fluid(problem)
     low, high = proven, reached
@@ -120,7 +120,7 @@ def following_bound(problem: Problem, proven: float, reached: float) -> float:
 class _Fluid:
     """Following, at a trial level: able workers with room for the lightest key group take all orphans."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: StandbyProblem) -> None:
         self._problem = problem
         due, of = problem.due, problem.domain[problem.owner]
         inherited = np.where(due > 0, problem.load - problem.follow, 0.0)

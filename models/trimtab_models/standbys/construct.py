@@ -9,7 +9,7 @@ the load is least.
 import numpy as np
 
 from trimtab_models.standbys.bound import orphans_by_domain, water_level
-from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, StandbyProblem
 
 WAVE = 8
 """One in so many candidates takes a key group at a time."""
@@ -17,7 +17,7 @@ SPREADING = 0.02
 """Load, as a share of the mean, that following an average share of all state counts beside its cost."""
 
 
-def kept_standbys(problem: Problem) -> Ints:
+def kept_standbys(problem: StandbyProblem) -> Ints:
     """The present standbys that may stay, in their order."""
     kept = np.full((len(problem.owner), problem.wanted), UNPLACED, np.int64)
     if not kept.size or not problem.present.size:
@@ -42,7 +42,7 @@ def kept_standbys(problem: Problem) -> Ints:
 class Filling:
     """Fills the gaps of an assignment in place."""
 
-    def __init__(self, problem: Problem, assignment: Ints, chosen: Ints) -> None:
+    def __init__(self, problem: StandbyProblem, assignment: Ints, chosen: Ints) -> None:
         """`chosen` = the key groups to fill."""
         self._problem = problem
         self._able = np.flatnonzero(~problem.removing)
@@ -144,7 +144,7 @@ class Filling:
         self._highest = max(self._highest, float((self._loads[workers] / self._problem.capacity[workers]).max()))
 
 
-def spreading_weights(problem: Problem) -> Floats:
+def spreading_weights(problem: StandbyProblem) -> Floats:
     """(K,) what spreading counts: half the number of key groups, half their bytes."""
     mean = float(problem.state_bytes.mean()) if len(problem.state_bytes) else 0.0
     return 1.0 + problem.state_bytes / (mean or 1.0)

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, StandbyProblem
 
 NOBODY = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Losses:
+class DomainLosses:
     """What each failure domain's loss leads to.
 
     `highest` (D,) = highest load of a survivor, in percent of its capacity; 0 without a survivor.  `worker` (D,) = that
@@ -22,7 +22,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
+class StandbyScore:
     """The score of an assignment, in the order of the objective.
 
     `worst` = highest load of a survivor after the loss of any one domain, in percent of its capacity; `total` = sum of
@@ -40,13 +40,13 @@ class Score:
     missing: int
 
 
-def losses(problem: Problem, assignment: Ints) -> Losses:
+def losses(problem: StandbyProblem, assignment: Ints) -> DomainLosses:
     """The highest load after each loss; O(K log K)."""
     loads = problem.loads(assignment)
     relative = loads / problem.capacity
     highest, worker = highest_outside(problem, relative)
     if not assignment.size:
-        return Losses(highest=highest, worker=worker)
+        return DomainLosses(highest=highest, worker=worker)
     heir = assignment[:, 0]
     placed = heir != UNPLACED
     size = len(problem.capacity)
@@ -60,10 +60,10 @@ def losses(problem: Problem, assignment: Ints) -> Losses:
     first = np.full(problem.domains, NOBODY)
     top[domain], first[domain] = after, survivor
     more = top > highest
-    return Losses(highest=np.where(more, top, highest), worker=np.where(more, first, worker))
+    return DomainLosses(highest=np.where(more, top, highest), worker=np.where(more, first, worker))
 
 
-def highest_outside(problem: Problem, relative: Floats) -> tuple[Floats, Ints]:
+def highest_outside(problem: StandbyProblem, relative: Floats) -> tuple[Floats, Ints]:
     """For each domain the highest relative load of a worker outside it, and that worker; 0 and NOBODY if none is."""
     highest, worker = np.zeros(problem.domains), np.full(problem.domains, NOBODY)
     order = np.argsort(-relative, kind="stable")
@@ -79,14 +79,14 @@ def highest_outside(problem: Problem, relative: Floats) -> tuple[Floats, Ints]:
     return highest, worker
 
 
-def evaluate(problem: Problem, assignment: Ints) -> Score:
+def evaluate(problem: StandbyProblem, assignment: Ints) -> StandbyScore:
     """The score of `assignment`."""
     after = losses(problem, assignment)
     worst = int(after.highest.argmax()) if problem.domains else NOBODY
     new = is_new(problem, assignment)
     followed = problem.followed(assignment, problem.state_bytes)[~problem.removing]
     mean = float(followed.mean()) if len(followed) else 0.0
-    return Score(
+    return StandbyScore(
         worst=float(after.highest[worst]) if problem.domains else 0.0,
         worst_domain=worst,
         worst_worker=int(after.worker[worst]) if problem.domains else NOBODY,
@@ -97,7 +97,7 @@ def evaluate(problem: Problem, assignment: Ints) -> Score:
     )
 
 
-def is_new(problem: Problem, assignment: Ints) -> Bools:
+def is_new(problem: StandbyProblem, assignment: Ints) -> Bools:
     """(K, wanted) whether a standby is not present yet."""
     known = np.zeros(assignment.shape, np.bool_)
     for column in problem.present.T:
@@ -106,7 +106,7 @@ def is_new(problem: Problem, assignment: Ints) -> Bools:
     return new
 
 
-def is_allowed(problem: Problem, assignment: Ints) -> bool:
+def is_allowed(problem: StandbyProblem, assignment: Ints) -> bool:
     """Whether standbys are able, apart from each other and outside the owner's domain, within limits and budgets.
 
     Nor may a frozen key group have a new one.
@@ -130,7 +130,7 @@ def is_allowed(problem: Problem, assignment: Ints) -> bool:
     return _within_budget(problem, assignment)
 
 
-def _within_budget(problem: Problem, assignment: Ints) -> bool:
+def _within_budget(problem: StandbyProblem, assignment: Ints) -> bool:
     key_group, rank = np.nonzero(is_new(problem, assignment))
     budget, size = problem.budget, len(problem.capacity)
     target = assignment[key_group, rank]

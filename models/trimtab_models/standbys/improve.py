@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.solving import Stop
+from trimtab_models.solving import StopRule
 from trimtab_models.standbys.bound import orphans_by_domain
 from trimtab_models.standbys.evaluate import losses
-from trimtab_models.standbys.ledger import Ledger
+from trimtab_models.standbys.ledger import LossLedger
 from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints
 
 NEGLIGIBLE = 1e-6
@@ -47,7 +47,7 @@ _Done = list[tuple[_Step, tuple[int, ...]]]
 class Improving:
     """A search over the first standbys of a ledger's assignment; `movable` (K,) says which may change."""
 
-    def __init__(self, ledger: Ledger, bounds: Floats, movable: Bools, stop: Stop, steps: int) -> None:
+    def __init__(self, ledger: LossLedger, bounds: Floats, movable: Bools, stop: StopRule, steps: int) -> None:
         self._ledger = ledger
         self._problem = ledger.problem
         self._bounds = bounds

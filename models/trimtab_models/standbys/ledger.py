@@ -3,21 +3,21 @@
 import numpy as np
 
 from trimtab_models.standbys.evaluate import is_new
-from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, Problem
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, StandbyProblem
 
 EXACT = 1e-9
 TABLE = 4_000_000
 """Most entries, domains by workers, of a table of what each worker inherits; larger problems compute it on demand."""
 
 
-class Ledger:
+class LossLedger:
     """An assignment with the loads, the use of resources, and the restores that it begins.
 
     `top` (N,) = the most that each worker inherits from one domain, beyond what following costs.  In a large problem it
     may be too high, until `refresh`.
     """
 
-    def __init__(self, problem: Problem, assignment: Ints) -> None:
+    def __init__(self, problem: StandbyProblem, assignment: Ints) -> None:
         self.problem = problem
         self.assignment = assignment
         self.loads = problem.loads(assignment)
@@ -142,7 +142,7 @@ class Ledger:
             self._begun_bytes[worker] += sign * problem.state_bytes[key_group]
 
 
-def most_inherited(problem: Problem, assignment: Ints) -> Floats:
+def most_inherited(problem: StandbyProblem, assignment: Ints) -> Floats:
     """(N,) the most that each worker inherits from one domain, in load beyond what following costs."""
     top = np.zeros(len(problem.capacity))
     if not assignment.size:

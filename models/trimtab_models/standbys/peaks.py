@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from trimtab_models.standbys.problem import Floats, Ints, Problem
+from trimtab_models.standbys.problem import Floats, Ints, StandbyProblem
 
 AIM = 1.0
 """Percent of a worker: a plan closer to its bound is close enough, and no program is solved for it."""
@@ -53,7 +53,7 @@ BELOW = 1e-6
 """Percent of a worker: a border is so much below the size of a key group."""
 
 
-def peaks_bound(problem: Problem, proven: float, reached: float) -> float:
+def peaks_bound(problem: StandbyProblem, proven: float, reached: float) -> float:
     """The bound by Peaks, between `proven`, which must be at least the present loads, and `reached` (percent)."""
     if problem.domains < 2 or not len(problem.owner):
         return proven
@@ -87,7 +87,7 @@ class _Program:
     borders: tuple[float, ...]
 
     @classmethod
-    def at(cls, problem: Problem, level: float) -> "_Program | None":
+    def at(cls, problem: StandbyProblem, level: float) -> "_Program | None":
         """The program; None where nobody has room."""
         room = level * problem.capacity - problem.own
         able = np.flatnonzero(~problem.removing & (room > 0.0))

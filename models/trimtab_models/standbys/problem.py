@@ -20,7 +20,7 @@ WORKER, HOST, ZONE = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class StandbyBudget:
     """The most standbys that may begin to be restored: in all, and at each worker.
 
     One restore is always allowed at a worker, and one in all, however large: otherwise it could never begin.
@@ -38,7 +38,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Problem:
+class StandbyProblem:
     """K key groups owned by N workers, which lie in failure domains.  Nobody writes to the arrays.
 
     `levels` (M, N) numbers the failure domains of each worker, from the worker itself (row 0) over its host (row 1) to
@@ -66,7 +66,7 @@ class Problem:
     wanted: int
     usage: Floats  # (R, K)
     limit: Floats  # (R, N), infinite = no limit
-    budget: Budget = Budget()
+    budget: StandbyBudget = StandbyBudget()
     tolerance: float = 0.0
     lost_by: int | None = None  # None: the last row
     spread: bool = False
@@ -158,5 +158,5 @@ class Problem:
         return self.own + self.followed(assignment, self.follow)
 
 
-def _set(problem: Problem, name: str, value: Any) -> None:
+def _set(problem: StandbyProblem, name: str, value: Any) -> None:
     object.__setattr__(problem, name, value)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trimtab_models.standbys.evaluate import Losses, Score
+from trimtab_models.standbys.evaluate import DomainLosses, StandbyScore
 from trimtab_models.standbys.problem import Ints
 
 
@@ -15,8 +15,8 @@ class StandbyResult:
     """
 
     assignment: Ints
-    score: Score
-    losses: Losses
+    score: StandbyScore
+    losses: DomainLosses
     lower_bound: float
 
     @property

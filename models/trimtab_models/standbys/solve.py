@@ -4,15 +4,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_models.solving import Never, Stop
+from trimtab_models.solving import Never, StopRule
 from trimtab_models.standbys.align import aligned, is_affordable
 from trimtab_models.standbys.bound import domain_bounds, following_bound
 from trimtab_models.standbys.construct import Filling, kept_standbys
 from trimtab_models.standbys.evaluate import evaluate, is_new, losses
 from trimtab_models.standbys.improve import NEGLIGIBLE, Improving
-from trimtab_models.standbys.ledger import Ledger
+from trimtab_models.standbys.ledger import LossLedger
 from trimtab_models.standbys.peaks import AIM, peaks_bound
-from trimtab_models.standbys.problem import UNPLACED, Bools, Budget, Floats, Ints, Problem
+from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, StandbyBudget, StandbyProblem
 from trimtab_models.standbys.result import StandbyResult
 
 WORTHWHILE = 0.5
@@ -20,7 +20,7 @@ WORTHWHILE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Params:
+class StandbyParams:
     """Most steps of the search, and how close to its bound a domain is left alone (percent of a worker).
 
     `peaks`: whether to bound a result by Peaks as well, which takes longer.
@@ -31,10 +31,12 @@ class Params:
     peaks: bool = True
 
 
-DEFAULT_PARAMS = Params()
+DEFAULT_PARAMS = StandbyParams()
 
 
-def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAULT_PARAMS) -> StandbyResult:
+def solve(
+    problem: StandbyProblem, *, stop: StopRule | None = None, params: StandbyParams = DEFAULT_PARAMS
+) -> StandbyResult:
     """The standbys.  Deterministic, as long as `stop` does not end the search."""
     stop = stop or Never()
     assignment = kept_standbys(problem)
@@ -44,7 +46,7 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
     if gaps.any():
         _fill(problem, assignment, gaps)
         # What is new is cut down to the budget afterwards.
-        assignment, proven = _improved(replace(problem, budget=Budget()), assignment, bounds, stop, params)
+        assignment, proven = _improved(replace(problem, budget=StandbyBudget()), assignment, bounds, stop, params)
         _cut(problem, assignment)
     elif problem.present.size:
         _replace(problem, assignment, bounds, stop, params)
@@ -52,7 +54,7 @@ def solve(problem: Problem, *, stop: Stop | None = None, params: Params = DEFAUL
 
 
 def rated(
-    problem: Problem,
+    problem: StandbyProblem,
     assignment: Ints,
     bounds: Floats | None = None,
     proven: float | None = None,
@@ -72,20 +74,20 @@ def rated(
     return StandbyResult(assignment=assignment, score=score, losses=losses(problem, assignment), lower_bound=proven)
 
 
-def _fluid_bound(problem: Problem, bounds: Floats, reached: float) -> float:
+def _fluid_bound(problem: StandbyProblem, bounds: Floats, reached: float) -> float:
     """The largest of the bounds of the domains, or the one by Following, between them and `reached`."""
     proven = float(bounds.max(initial=0.0))
     return following_bound(problem, proven, reached) if proven < reached else proven
 
 
 def _improved(
-    problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, params: Params
+    problem: StandbyProblem, assignment: Ints, bounds: Floats, stop: StopRule, params: StandbyParams
 ) -> tuple[Ints, float | None]:
     """The assignment with better first standbys, of those that are not present; the bound by Following, if needed."""
     if not assignment.size:
         return assignment, None
     new = is_new(problem, assignment)[:, 0]
-    search = Improving(Ledger(problem, assignment), bounds, new, stop, params.steps)
+    search = Improving(LossLedger(problem, assignment), bounds, new, stop, params.steps)
     search.run(params.precision)
     if not is_affordable(problem, new):
         return assignment, None
@@ -96,17 +98,17 @@ def _improved(
     other = aligned(problem, assignment, new, (proven, score.worst), stop)
     if other is None:
         return assignment, proven
-    Improving(Ledger(problem, other), bounds, new, stop, search.left).run(params.precision)
+    Improving(LossLedger(problem, other), bounds, new, stop, search.left).run(params.precision)
     return (other if evaluate(problem, other).worst < score.worst - NEGLIGIBLE else assignment), proven
 
 
-def _gaps(problem: Problem, assignment: Ints) -> Bools:
+def _gaps(problem: StandbyProblem, assignment: Ints) -> Bools:
     """(K,) whether a key group has fewer standbys than it can have, and may get more."""
     gaps: Bools = ((assignment != UNPLACED).sum(axis=1) < problem.due) & ~problem.frozen
     return gaps
 
 
-def _fill(problem: Problem, assignment: Ints, gaps: Bools) -> None:
+def _fill(problem: StandbyProblem, assignment: Ints, gaps: Bools) -> None:
     """Fill the gaps, or as many as the budget can pay for: those with the largest loads.
 
     A cold restore stops the load of a key group for a time that grows with its bytes, so what a standby saves per byte
@@ -121,7 +123,7 @@ def _fill(problem: Problem, assignment: Ints, gaps: Bools) -> None:
     Filling(problem, assignment, chosen).fill()
 
 
-def _cut(problem: Problem, assignment: Ints) -> None:
+def _cut(problem: StandbyProblem, assignment: Ints) -> None:
     """Drop new standbys beyond the budget: further ones before first ones, and then those of the least load."""
     if not problem.budget.limited:
         return
@@ -151,14 +153,14 @@ def _running(group: Ints, amount: Floats) -> Floats:
     return found
 
 
-def _replace(problem: Problem, assignment: Ints, bounds: Floats, stop: Stop, params: Params) -> None:
+def _replace(problem: StandbyProblem, assignment: Ints, bounds: Floats, stop: StopRule, params: StandbyParams) -> None:
     """Replace present standbys where that pays: the domains with the largest gain per byte first."""
     slack = max(problem.tolerance, params.precision)
     highest = losses(problem, assignment).highest
     doubtful = np.flatnonzero(highest - bounds > slack)
     if not len(doubtful):
         return
-    search = Improving(Ledger(problem, assignment), bounds, ~problem.frozen, stop, params.steps)
+    search = Improving(LossLedger(problem, assignment), bounds, ~problem.frozen, stop, params.steps)
     least = WORTHWHILE * slack
     search.lower_worst_if(float(bounds.max()) + params.precision, least)
     search.limit(float(losses(problem, assignment).highest.max()))

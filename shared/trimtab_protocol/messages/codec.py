@@ -1,8 +1,8 @@
 """Reading and writing by declaration: the annotated fields of a dataclass are a message's wire form and its limits.
 
 The type of a field says what JSON has for it.  `Annotated` adds its wire key (`Key`) and its limits (`Range`, `Text`,
-`Most`, `Once`, `Total`), or another wire form (`Columns`, `Written`, `Lenient`, `NotSent`).  Without them an `int` or a
-`float` is at least 0, a `str` has at most 1000 characters, and a `NewType` of `str` is a name.
+`Most`, `Distinct`, `Total`), or another wire form (`Columns`, `WrittenAs`, `Lenient`, `NotSent`).  Without them an
+`int` or a `float` is at least 0, a `str` has at most 1000 characters, and a `NewType` of `str` is a name.
 
 null is the same as absent.  A field with a default may be absent, and is written only where it differs from it, so the
 default of a field never changes.  Unknown fields are passed over: a newer sender may have more.  Rules of several
@@ -84,7 +84,7 @@ class Most:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class Distinct:
     """No element of the array comes twice; of objects, no two have the same in these `fields`."""
 
     fields: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenAs:
     """The wire has a value of another type, `kind`: `write` makes it; `read`, the inverse, may raise BadMessage."""
 
     kind: Any
@@ -251,7 +251,7 @@ def _may_be_none(kind: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WireField:
     """A field as it is sent; `default` is MISSING where it must be there.  What may be None need not."""
 
     name: str
@@ -260,14 +260,14 @@ class Member:
     spread: Columns | Inline | None
     default: Any
 
-    def of(self, arguments: tuple[Any, ...]) -> "Member":
+    def of(self, arguments: tuple[Any, ...]) -> "WireField":
         """The same, where the class is generic and has these arguments."""
         generic = arguments and getattr(self.kind, "__parameters__", ())
         return replace(self, kind=self.kind[arguments]) if generic else self
 
 
 @cache
-def members(kind: Any) -> tuple[Member, ...]:
+def members(kind: Any) -> tuple[WireField, ...]:
     """The fields of a message that are sent."""
     hints = get_type_hints(kind, include_extras=True)
     found = []
@@ -284,7 +284,7 @@ def members(kind: Any) -> tuple[Member, ...]:
         default = each.default_factory() if each.default_factory is not MISSING else each.default
         if default is MISSING and _may_be_none(hint):
             default = None
-        found.append(Member(each.name, keys, hint, spread, default))
+        found.append(WireField(each.name, keys, hint, spread, default))
     return tuple(found)
 
 
@@ -297,8 +297,8 @@ def _decoder(kind: Any, rules: tuple[Any, ...], defaults: DefaultLimits) -> Deco
     if origin is Annotated:
         return _decoder(arguments[0], (*rules, *kind.__metadata__), defaults)
     rule = {type(each): each for each in rules}
-    if Written in rule:
-        return _written(rule[Written], defaults)
+    if WrittenAs in rule:
+        return _written(rule[WrittenAs], defaults)
     if origin in (Union, UnionType):
         inner = _decoder(_known(arguments), rules, defaults)
         return lambda found: None if found is None else inner(found)
@@ -390,7 +390,7 @@ def _choice(kind: type[StrEnum], *, lenient: bool) -> Decode:
     return decode
 
 
-def _written(rule: Written, defaults: DefaultLimits) -> Decode:
+def _written(rule: WrittenAs, defaults: DefaultLimits) -> Decode:
     inner, read = _decoder(rule.kind, (), defaults), rule.read
 
     def decode(found: Any) -> Any:
@@ -407,7 +407,7 @@ def _written(rule: Written, defaults: DefaultLimits) -> Decode:
 def _array(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> Decode:
     """Numbers are checked all at once; only where that fails, or for other elements, one by one."""
     most, total, packed = defaults.most or rule[Most], rule.get(Total), rule.get(Packed)
-    once = rule.get(Once)
+    once = rule.get(Distinct)
     name_of = attrgetter(*once.fields) if once is not None and once.fields else None
     read = _elements(kind | None if packed is not None and packed.gaps else kind, rule, defaults)
 
@@ -450,7 +450,7 @@ def _elements(kind: Any, rule: Mapping[type, Any], defaults: DefaultLimits) -> C
         kind = get_args(kind)[0]
     gaps = _may_be_none(kind)
     bare = _known(get_args(kind)) if gaps else kind
-    types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()) if Written not in rule else set())
+    types = cast(set[type], {int: {int}, float: {int, float}}.get(bare, set()) if WrittenAs not in rule else set())
     limits = _range(bare, rule, defaults)
 
     def each_of(found: list[Any]) -> list[Any]:
@@ -530,7 +530,7 @@ def _row(make: Callable[..., Any], names: tuple[str, ...], hints: tuple[Any, ...
     return decode
 
 
-def _inline(member: Member, defaults: DefaultLimits) -> Decode:
+def _inline(member: WireField, defaults: DefaultLimits) -> Decode:
     """Reads a value from the object in which its members stand."""
     make = _bare(member.kind)
     if is_dataclass(make):
@@ -552,7 +552,7 @@ def _inline(member: Member, defaults: DefaultLimits) -> Decode:
     return decode
 
 
-def _columns(member: Member, defaults: DefaultLimits) -> Decode:
+def _columns(member: WireField, defaults: DefaultLimits) -> Decode:
     """Reads the rows from the object in which their columns stand."""
     rule, kind = cast(Columns, member.spread), _bare(member.kind)
     mapping, row = get_origin(kind) is Mapping, get_args(kind)[0]
@@ -693,12 +693,14 @@ def _encoder(kind: Any, whole: bool = False) -> Encode:
     return write
 
 
-def _is_rewritten(member: Member) -> bool:
+def _is_rewritten(member: WireField) -> bool:
     """Whether it has a wire form of its own, which need not have one for the default."""
-    return get_origin(member.kind) is Annotated and any(isinstance(each, Written) for each in member.kind.__metadata__)
+    return get_origin(member.kind) is Annotated and any(
+        isinstance(each, WrittenAs) for each in member.kind.__metadata__
+    )
 
 
-def _spread_writer(member: Member, whole: bool) -> Encode:
+def _spread_writer(member: WireField, whole: bool) -> Encode:
     """Makes the members for the object in which a value stands."""
     if isinstance(member.spread, Columns):
         return lambda rows: dict(_table(member.keys, rows))
@@ -722,8 +724,8 @@ def _writer(kind: Any, whole: bool = False) -> Encode | None:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
         rule = {type(each): each for each in kind.__metadata__}
-        if Written in rule:
-            make, write = rule[Written].write, _writer(rule[Written].kind, whole)
+        if WrittenAs in rule:
+            make, write = rule[WrittenAs].write, _writer(rule[WrittenAs].kind, whole)
             return make if write is None else _both(make, write)
         return known_list if Packed in rule else _writer(arguments[0], whole)
     if origin in (Union, UnionType):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
-from trimtab_protocol.messages.codec import Most, Name, Once, Range, Text, Wire, decoded, encoded
+from trimtab_protocol.messages.codec import Distinct, Most, Name, Range, Text, Wire, decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, CommandId, Epoch, HostId, KeyGroupName, WorkerId
 from trimtab_protocol.messages.report import MAX_COUNT
@@ -57,7 +57,7 @@ class Command:
     issued_at: float
     deadline: float
     handover: Name | None = None
-    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Once()] = ()
+    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Distinct()] = ()
     source: WorkerId | None = None
     target: WorkerId | None = None
     generation: int | None = None

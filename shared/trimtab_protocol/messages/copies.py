@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from trimtab_protocol.messages.codec import Columns, Range, Written
+from trimtab_protocol.messages.codec import Columns, Range, WrittenAs
 from trimtab_protocol.messages.names import MAX_PARTITIONS, OperatorId
 
 MAX_COPIES = 200
@@ -32,7 +32,7 @@ class CopyTable:
     copies: Annotated[tuple[Copy, ...], Columns(("o", "p", "n"), MAX_COPIES, naming=2)] = ()
 
 
-Copies = Annotated[tuple[Copy, ...], Written(CopyTable, CopyTable, lambda table: table.copies)]
+Copies = Annotated[tuple[Copy, ...], WrittenAs(CopyTable, CopyTable, lambda table: table.copies)]
 
 
 def largest(copies: Iterable[Copy]) -> tuple[Copy, ...]:

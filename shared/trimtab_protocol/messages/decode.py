@@ -61,7 +61,7 @@ class Fault(StrEnum):
     FLOODING = "flooding"  # the sender exceeds its rate limit; the message was not read
 
 
-class Shown(str):
+class ShownText(str):
     """What was found, in the words of an error: of another `BadMessage`, which tells only a part of the path."""
 
     __slots__ = ()
@@ -78,7 +78,7 @@ class BadMessage(ValueError):
         self.fault = fault
         self.path = path
         told = type_of if fault in (Fault.UNKNOWN, Fault.TYPE) else shorten
-        self.found = found if isinstance(found, Shown) else Shown(told(found))
+        self.found = found if isinstance(found, ShownText) else ShownText(told(found))
         self.expected = expected
         missing = "missing" if fault is Fault.MISSING and found == NOTHING else f"found {self.found}"
         super().__init__(f"{path or '$'}: {missing}, expected {expected}")

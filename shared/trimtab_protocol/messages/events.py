@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Text, Wire, Written, converted, decoded, document, encoded
+from trimtab_protocol.messages.codec import Most, Name, Text, Wire, WrittenAs, converted, decoded, document, encoded
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId
 from trimtab_protocol.messages.rules import Rule
@@ -142,7 +142,7 @@ class Event:
     moves_total: int | None = None
     loads: Annotated[tuple[EventLoad, ...], Most(MAX_LOADS)] = ()
     next: EventNext | None = None
-    rule: Annotated[Rule | None, Written(Any, document, _known_rule)] = None
+    rule: Annotated[Rule | None, WrittenAs(Any, document, _known_rule)] = None
 
 
 def intent_event_id(key: str, at: float) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import MAX_INTEGER, Most, Name, Once, Range, Text, Wire, decoded, encoded
+from trimtab_protocol.messages.codec import MAX_INTEGER, Distinct, Most, Name, Range, Text, Wire, decoded, encoded
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroupName, WorkerId
@@ -52,7 +52,7 @@ class HandoverRecord:
     generation: int
     source: WorkerId
     target: WorkerId
-    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Once()]
+    key_groups: Annotated[tuple[KeyGroupName, ...], Most(MAX_KEY_GROUPS), Distinct()]
     offsets: Offsets = ()
     ends: Offsets = ()
     held_s: float = 0.0

@@ -12,7 +12,7 @@ import hmac
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Text, Wire, Written, decoded, encoded
+from trimtab_protocol.messages.codec import Most, Name, Text, Wire, WrittenAs, decoded, encoded
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import HostId
 
@@ -42,7 +42,7 @@ def _read_bytes(text: str) -> bytes:
     return found
 
 
-Bytes = Annotated[bytes, Written(Annotated[str, Text(100)], _text_of, _read_bytes)]
+Bytes = Annotated[bytes, WrittenAs(Annotated[str, Text(100)], _text_of, _read_bytes)]
 """32 bytes, in messages in base64."""
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from trimtab_protocol.messages.codec import (
+    Distinct,
     Key,
     Most,
     Name,
-    Once,
     Range,
     Text,
     Wire,
-    Written,
+    WrittenAs,
     converted,
     document,
     encoded,
@@ -186,7 +186,7 @@ class RollingRestart(Said):
     """Restart these workers of an app, host by host: drain, stop and start them."""
 
     app: Annotated[AppId, Key("restart_app")]
-    workers: Annotated[tuple[WorkerId, ...], Key("restart_workers"), Most(MAX_WORKERS, 1), Once()]
+    workers: Annotated[tuple[WorkerId, ...], Key("restart_workers"), Most(MAX_WORKERS, 1), Distinct()]
 
     def __post_init__(self) -> None:
         check_each_once("workers", self.workers, MAX_WORKERS)
@@ -273,7 +273,7 @@ class AddRule(Said):
 
     WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_BYTES, derived=("add_rule",))
 
-    rule: Annotated[Rule, Written(Any, _without_reason, _with_any_reason)]
+    rule: Annotated[Rule, WrittenAs(Any, _without_reason, _with_any_reason)]
 
     def __post_init__(self) -> None:
         if self.rule.reason != self.reason:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import eq
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
-from trimtab_protocol.messages.codec import UNKNOWN, Most, Once, Packed, Range
+from trimtab_protocol.messages.codec import UNKNOWN, Distinct, Most, Packed, Range
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, KeyGroup, OperatorId, WorkerId
 
@@ -72,7 +72,7 @@ class KeyGroupBlock:
     app: AppId
     operator: OperatorId
     workers: Annotated[tuple[WorkerId, ...], Most(MAX_OWNERS)]
-    partition: Annotated[Longs, Most(MAX_KEY_GROUPS, 1), Once(), Range(0, MAX_PARTITIONS), Packed("q")]
+    partition: Annotated[Longs, Most(MAX_KEY_GROUPS, 1), Distinct(), Range(0, MAX_PARTITIONS), Packed("q")]
     worker: Annotated[Longs, Most(MAX_KEY_GROUPS), Range(0, MAX_OWNERS), Packed("q")]
     covered_s: Annotated[Doubles, Most(MAX_KEY_GROUPS), Packed("d")]
     cpu: Floats = field(default_factory=_no_floats)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, NamedTuple, NewType
 
-from trimtab_protocol.messages.codec import Range, Text, Written
+from trimtab_protocol.messages.codec import Range, Text, WrittenAs
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, MAX_NAME, NAME_PATTERN, BadMessage, Fault, check_integer
 
 HostId = NewType("HostId", str)
@@ -62,7 +62,7 @@ def parse_key_group(text: str, path: str = "") -> KeyGroup:
     return found
 
 
-KeyGroupName = Annotated[KeyGroup, Written(Annotated[str, Text(MAX_KEY_GROUP_NAME)], str, parse_key_group)]
+KeyGroupName = Annotated[KeyGroup, WrittenAs(Annotated[str, Text(MAX_KEY_GROUP_NAME)], str, parse_key_group)]
 """A key group, in messages as `app/operator/partition`."""
 
 

@@ -18,7 +18,7 @@ Owners = tuple[WorkerId, ...]
 """(owner, first standby, ...) of one key group; empty = the engine assigns it by its own rule."""
 
 
-class Part:
+class OwnerPart:
     """Some consecutive rows of one operator."""
 
     __slots__ = ("_digest", "rows")
@@ -35,7 +35,7 @@ class Part:
         return self._digest
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Part) and self.rows == other.rows)
+        return self is other or (isinstance(other, OwnerPart) and self.rows == other.rows)
 
     def __hash__(self) -> int:
         return hash(self.rows)
@@ -46,7 +46,7 @@ class OwnerTable(Sequence[Owners]):
 
     __slots__ = ("_count", "_digest", "parts", "size")
 
-    def __init__(self, parts: Sequence[Part], size: int) -> None:
+    def __init__(self, parts: Sequence[OwnerPart], size: int) -> None:
         """The caller guarantees the sizes of the parts."""
         self.parts = tuple(parts)
         self.size = size
@@ -59,7 +59,7 @@ class OwnerTable(Sequence[Owners]):
         if isinstance(rows, OwnerTable) and rows.size == size:
             return rows
         found = tuple(rows)
-        return cls([Part(found[first : first + size]) for first in range(0, len(found), size)], size)
+        return cls([OwnerPart(found[first : first + size]) for first in range(0, len(found), size)], size)
 
     def changed(self, rows: Mapping[int, Owners]) -> "OwnerTable":
         """The table with the rows of some partitions replaced.  Raises IndexError for a partition without a row."""
@@ -69,10 +69,10 @@ class OwnerTable(Sequence[Owners]):
             found = list(parts[index].rows)
             for offset in range(len(found)):
                 found[offset] = rows.get(first + offset, found[offset])
-            parts[index] = Part(tuple(found))
+            parts[index] = OwnerPart(tuple(found))
         return OwnerTable(parts, self.size)
 
-    def with_parts(self, parts: Mapping[int, Part]) -> "OwnerTable":
+    def with_parts(self, parts: Mapping[int, OwnerPart]) -> "OwnerTable":
         """The table with some parts replaced by others with as many rows."""
         replaced = list(self.parts)
         for index, part in parts.items():

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, NotSent, Wire, Written, decoded, encoded
+from trimtab_protocol.messages.codec import Most, Name, NotSent, Wire, WrittenAs, decoded, encoded
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, encode
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners, OwnerTable
@@ -81,7 +81,7 @@ class Placement:
     app: AppId
     epoch: Epoch
     owners: Annotated[
-        Mapping[OperatorId, Annotated[OwnerTable, Written(Any, list, partial(read_rows, most=MAX_PARTITIONS))]],
+        Mapping[OperatorId, Annotated[OwnerTable, WrittenAs(Any, list, partial(read_rows, most=MAX_PARTITIONS))]],
         Most(MAX_OPERATORS),
     ]
     part_size: Annotated[int | None, NotSent()] = None

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, Written, converted, decoded, encoded
+from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, WrittenAs, converted, decoded, encoded
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES, BadMessage, Fault, parsed
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId
-from trimtab_protocol.messages.owner_rows import Owners, OwnerTable, Part, parts_in, rows_in
+from trimtab_protocol.messages.owner_rows import OwnerPart, Owners, OwnerTable, parts_in, rows_in
 from trimtab_protocol.messages.placement import (
     MAX_OPERATORS,
     VERSION,
@@ -48,7 +48,7 @@ class PlacementPart:
     epoch: Epoch
     operator: OperatorId
     part: Annotated[int, Range(0, MAX_PARTITIONS)]
-    rows: Annotated[tuple[Owners, ...], Written(Any, list, _rows)]
+    rows: Annotated[tuple[Owners, ...], WrittenAs(Any, list, _rows)]
 
     @property
     def key(self) -> bytes:
@@ -135,14 +135,14 @@ def records_of(placement: Placement, before: Placement | None) -> list[tuple[byt
     if placement.part_size is None:
         return [*found, (placement.app.encode(), encode_placement(placement))]
     for operator, table in placement.owners.items():
-        same: tuple[Part, ...] = shared[operator].parts if operator in shared else ()
+        same: tuple[OwnerPart, ...] = shared[operator].parts if operator in shared else ()
         for index, part in enumerate(table.parts):
             if index >= len(same) or (same[index] is not part and same[index] != part):
                 found.append(_record(placement, operator, index, part))
     return [*found, (placement.app.encode(), encoded(head_of(placement)))]
 
 
-def _record(placement: Placement, operator: OperatorId, index: int, part: Part) -> tuple[bytes, bytes]:
+def _record(placement: Placement, operator: OperatorId, index: int, part: OwnerPart) -> tuple[bytes, bytes]:
     made = PlacementPart(
         cluster=placement.cluster,
         app=placement.app,
@@ -183,13 +183,13 @@ def tables_of(
     `parts` = those read since `newest`; all others are taken from `newest`.
     """
     known = newest.owners if newest is not None and newest.part_size == head.part_size else {}
-    fresh: dict[OperatorId, dict[int, Part]] = {}
+    fresh: dict[OperatorId, dict[int, OwnerPart]] = {}
     for (operator, index), part in parts.items():
         count = head.key_groups.get(operator, 0)
         if index < parts_in(count, head.part_size):
             if len(part.rows) != rows_in(index, count, head.part_size):
                 return f"part {index} of operator {operator} has {len(part.rows)} rows, of {count} key groups"
-            fresh.setdefault(operator, {})[index] = Part(part.rows)
+            fresh.setdefault(operator, {})[index] = OwnerPart(part.rows)
     tables: dict[OperatorId, OwnerTable] = {}
     for operator, count in head.key_groups.items():
         before, found = known.get(operator), fresh.get(operator, {})

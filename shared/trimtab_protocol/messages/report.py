@@ -22,7 +22,7 @@ from trimtab_protocol.messages.codec import (
     Range,
     Total,
     Wire,
-    Written,
+    WrittenAs,
     decoded,
     encoded,
 )
@@ -171,7 +171,7 @@ PairRow = tuple[Partition, Partition, int, int, Count]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyGroupBlock:
+class ReportKeyGroups:
     """The key groups of one operator at one worker."""
 
     worker: Annotated[WorkerId, Key("w")]
@@ -184,7 +184,7 @@ class KeyGroupBlock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairBlock:
+class ReportPairs:
     """The pairs between two operators."""
 
     app: Annotated[AppId, Key("a")]
@@ -198,14 +198,14 @@ _KEY_GROUP_ROW = attrgetter("key_group.partition", *_LOADS)
 _PAIR_ROW = attrgetter("source.partition", "target.partition", "tuples", "bytes", "direct")
 
 
-def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[KeyGroupBlock]:
+def _key_group_blocks(samples: Iterable[KeyGroupSample]) -> list[ReportKeyGroups]:
     blocks = defaultdict(list)
     for each in samples:
         blocks[each.worker, each.key_group.app, each.key_group.operator].append(_KEY_GROUP_ROW(each))
-    return [KeyGroupBlock(worker=w, app=a, operator=o, rows=tuple(rows)) for (w, a, o), rows in blocks.items()]
+    return [ReportKeyGroups(worker=w, app=a, operator=o, rows=tuple(rows)) for (w, a, o), rows in blocks.items()]
 
 
-def _key_group_samples(blocks: Iterable[KeyGroupBlock]) -> tuple[KeyGroupSample, ...]:
+def _key_group_samples(blocks: Iterable[ReportKeyGroups]) -> tuple[KeyGroupSample, ...]:
     return tuple(
         [
             KeyGroupSample(
@@ -228,14 +228,14 @@ def _key_group_samples(blocks: Iterable[KeyGroupBlock]) -> tuple[KeyGroupSample,
     )  # fmt: skip
 
 
-def _pair_blocks(samples: Iterable[PairSample]) -> list[PairBlock]:
+def _pair_blocks(samples: Iterable[PairSample]) -> list[ReportPairs]:
     blocks = defaultdict(list)
     for each in samples:
         blocks[each.source.app, each.source.operator, each.target.operator].append(_PAIR_ROW(each))
-    return [PairBlock(app=a, source=fo, target=to, rows=tuple(rows)) for (a, fo, to), rows in blocks.items()]
+    return [ReportPairs(app=a, source=fo, target=to, rows=tuple(rows)) for (a, fo, to), rows in blocks.items()]
 
 
-def _pair_samples(blocks: Iterable[PairBlock]) -> tuple[PairSample, ...]:
+def _pair_samples(blocks: Iterable[ReportPairs]) -> tuple[PairSample, ...]:
     return tuple(
         [
             PairSample(
@@ -251,8 +251,8 @@ def _pair_samples(blocks: Iterable[PairBlock]) -> tuple[PairSample, ...]:
     )
 
 
-KeyGroupBlocks = Annotated[tuple[KeyGroupBlock, ...], Most(MAX_KEY_GROUPS), Total("rows", MAX_KEY_GROUPS)]
-PairBlocks = Annotated[tuple[PairBlock, ...], Most(MAX_PAIRS), Total("rows", MAX_PAIRS)]
+KeyGroupBlocks = Annotated[tuple[ReportKeyGroups, ...], Most(MAX_KEY_GROUPS), Total("rows", MAX_KEY_GROUPS)]
+PairBlocks = Annotated[tuple[ReportPairs, ...], Most(MAX_PAIRS), Total("rows", MAX_PAIRS)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +272,9 @@ class Report:
     sample: Annotated[HostSample, Key("n")]
     workers: Annotated[tuple[WorkerSample, ...], Key("w"), Most(MAX_WORKERS)]
     key_groups: Annotated[
-        tuple[KeyGroupSample, ...], Key("k"), Written(KeyGroupBlocks, _key_group_blocks, _key_group_samples)
+        tuple[KeyGroupSample, ...], Key("k"), WrittenAs(KeyGroupBlocks, _key_group_blocks, _key_group_samples)
     ]
-    pairs: Annotated[tuple[PairSample, ...], Key("e"), Written(PairBlocks, _pair_blocks, _pair_samples)]
+    pairs: Annotated[tuple[PairSample, ...], Key("e"), WrittenAs(PairBlocks, _pair_blocks, _pair_samples)]
 
 
 def encode_report(report: Report) -> bytes:

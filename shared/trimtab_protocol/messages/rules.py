@@ -11,7 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
-from trimtab_protocol.messages.codec import Most, Name, Text, Written
+from trimtab_protocol.messages.codec import Most, Name, Text, WrittenAs
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, HostId, WorkerId
 
@@ -108,11 +108,11 @@ class Rule:
     reason: Annotated[str, Text(MAX_REASON)]
     app: str = "*"
     operator: str = "*"
-    key_groups: Annotated[tuple[tuple[int, int], ...], Written(str, ranges_text, ranges_of)] = ()
+    key_groups: Annotated[tuple[tuple[int, int], ...], WrittenAs(str, ranges_text, ranges_of)] = ()
     workers: Patterns = ()
     hosts: Patterns = ()
     zones: Patterns = ()
-    priority: Annotated[int, Written(Any, int, _priority)] = 0
+    priority: Annotated[int, WrittenAs(Any, int, _priority)] = 0
     until: float | None = None
 
     def __post_init__(self) -> None:

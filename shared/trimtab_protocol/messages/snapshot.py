@@ -14,14 +14,14 @@ from typing import Annotated, ClassVar
 
 from trimtab_protocol.messages.codec import (
     Columns,
+    Distinct,
     Key,
     Most,
     Name,
-    Once,
     Range,
     Total,
     Wire,
-    Written,
+    WrittenAs,
     decoded,
     encoded,
 )
@@ -183,7 +183,7 @@ KeyGroupBlocks = Annotated[
     tuple[KeyGroupBlock, ...],
     Most(MAX_KEY_GROUPS),
     Total("partition", MAX_KEY_GROUPS),
-    Once(("app", "operator")),
+    Distinct(("app", "operator")),
 ]
 
 
@@ -210,13 +210,13 @@ class Snapshot:
     watermark_ms: int | None
     late_rows: int
     rejected: Counts = field(default_factory=dict)
-    hosts: Annotated[tuple[HostWindow, ...], Most(MAX_NODES), Once(("host",))] = ()
-    nodes: Annotated[tuple[NodeWindow, ...], Most(MAX_NODES), Once(("worker",))] = ()
+    hosts: Annotated[tuple[HostWindow, ...], Most(MAX_NODES), Distinct(("host",))] = ()
+    nodes: Annotated[tuple[NodeWindow, ...], Most(MAX_NODES), Distinct(("worker",))] = ()
     key_groups: Annotated[
         Sequence[KeyGroupWindow],
-        Written(KeyGroupBlocks, lambda rows: KeyGroupTable.of(rows).blocks, KeyGroupTable),
+        WrittenAs(KeyGroupBlocks, lambda rows: KeyGroupTable.of(rows).blocks, KeyGroupTable),
     ] = ()
-    pairs: Annotated[tuple[PairWindow, ...], Written(PairBlocks, _pair_blocks, _pair_windows)] = ()
+    pairs: Annotated[tuple[PairWindow, ...], WrittenAs(PairBlocks, _pair_blocks, _pair_windows)] = ()
     unsigned: Counts = field(default_factory=dict)
     doubted: Annotated[Mapping[HostId, Name], Most(MAX_DOUBTED)] = field(default_factory=dict)
     refused: RefusedHosts = field(default_factory=RefusedHosts)

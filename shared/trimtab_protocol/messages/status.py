@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, Written, decoded, encoded
+from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, WrittenAs, decoded, encoded
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.proposals import MAX_PROPOSALS, ProposalStatus
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
@@ -218,7 +218,7 @@ class Status:
     concerns: Annotated[tuple[ConcernStatus, ...], Most(MAX_CONCERNS)] = ()
     hosts: Annotated[tuple[HostStatus, ...], Most(MAX_NODES)] = ()
     pool: Annotated[tuple[PoolStatus, ...], Most(MAX_NODES)] = ()
-    intents: Annotated[Mapping[str, float] | None, Written(IntentTimes, _times, _by_key)] = None
+    intents: Annotated[Mapping[str, float] | None, WrittenAs(IntentTimes, _times, _by_key)] = None
     balance: BalanceStatus | None = None
     proposals: Annotated[tuple[ProposalStatus, ...], Most(MAX_PROPOSALS)] = ()
     signatures: SignatureStatus | None = None

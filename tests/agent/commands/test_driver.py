@@ -15,8 +15,13 @@ from trimtab_agent.commands import journal as journal_module
 from trimtab_agent.commands.driver import CommandDriver
 from trimtab_agent.commands.events import Admitted, Entry, Position, WorkerConnected, WorkerDisconnected
 from trimtab_agent.commands.journal import Journal
-from trimtab_agent.configuration import Configuration, GuardConfiguration, RestartConfiguration, WorkerConfiguration
-from trimtab_agent.metrics import Metrics
+from trimtab_agent.configuration import (
+    AgentConfiguration,
+    GuardConfiguration,
+    RestartConfiguration,
+    WorkerConfiguration,
+)
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.settings.kafka import KafkaSettings
@@ -35,7 +40,7 @@ class Hands:
         self.failures: list[str] = []
         self.broker_says: list[str | None] = []
         self.free_memory_bytes = 10**9
-        self.metrics = Metrics()
+        self.metrics = AgentMetrics()
         workers = {
             W0: WorkerConfiguration(worker=W0, data_dir=folder / "not" / "yet"),
             W1: WorkerConfiguration(worker=W1, command=("/no/such/program",)),
@@ -45,7 +50,7 @@ class Hands:
             "socket": folder / "a.sock", "kafka": KafkaSettings(bootstrap_servers="-"), "workers": workers, **changes,
         }  # fmt: skip
         self.driver = CommandDriver(
-            Configuration(**values),
+            AgentConfiguration(**values),
             self.metrics,
             tell=lambda worker, command: self.told.append(f"{worker} {command.kind} after {self.in_journal()}"),
             produce=self.produce,

@@ -6,7 +6,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimtab_agent.commands.answers import ANSWERS, ENDS
 from trimtab_agent.commands.command_checks import CommandRules
 from trimtab_agent.commands.events import (
     AckDelivered,
@@ -28,6 +27,7 @@ from trimtab_agent.commands.events import (
     WorkerReported,
     Write,
 )
+from trimtab_agent.commands.ledger import ANSWERS, ENDS
 from trimtab_agent.commands.machine import CommandMachine
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import BadMessage

@@ -23,8 +23,8 @@ from tests.agent.commands.agent_transcripts import (
 )
 from trimtab_agent.commands.events import (
     Action,
-    Kept,
     KeptNoted,
+    KeptWorker,
     ProcessEnded,
     ProcessFailed,
     ProcessId,
@@ -51,7 +51,7 @@ def ended(process: ProcessId = PROCESS, exit_code: int | None = 1) -> ProcessEnd
     return ProcessEnded(worker=W1, process=process, exit_code=exit_code)
 
 
-def noted(kept: Kept | None) -> Action:
+def noted(kept: KeptWorker | None) -> Action:
     return Write(entry=KeptNoted(worker=W1, kept=kept))
 
 
@@ -59,7 +59,7 @@ def process_noted(process: ProcessId | None) -> Action:
     return Write(entry=ProcessNoted(worker=W1, process=process))
 
 
-def crash(kept: Kept) -> list[Action]:
+def crash(kept: KeptWorker) -> list[Action]:
     return [noted(kept), SayCrash(worker=W1, kept=kept), process_noted(None)]
 
 
@@ -89,7 +89,7 @@ def starts(actions: Sequence[Action]) -> bool:
 
 def test_a_crashed_worker_is_started_again_after_a_second() -> None:
     m = started()
-    once = Kept(at=NOW, crashes=1, detail="exit code -9 (SIGKILL)")
+    once = KeptWorker(at=NOW, crashes=1, detail="exit code -9 (SIGKILL)")
 
     assert go(m, NOW, -9) == crash(once)
     assert m.wake_at == NOW + 1
@@ -123,7 +123,7 @@ def test_the_back_off_doubles_up_to_a_minute_and_ends_with_the_last_crash() -> N
         back(m, now)
 
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
-    assert go(m, now) == crash(Kept(at=now, crashes=MAX_CRASHES, detail=LAST, given_up=True))
+    assert go(m, now) == crash(KeptWorker(at=now, crashes=MAX_CRASHES, detail=LAST, given_up=True))
     assert m.given_up == {W1}
     assert m.on_tick(now + 10_000) == ()
     said = f"crashed 10 times in a row, the agent no longer starts it; last: {LAST}"
@@ -136,18 +136,18 @@ def test_crashes_before_a_long_run_do_not_count() -> None:
     m.on_tick(NOW + 1)
     back(m, NOW + 1)
 
-    assert go(m, NOW + RAN_WELL_S)[0] == noted(Kept(at=NOW + RAN_WELL_S, crashes=2, detail=LAST))
+    assert go(m, NOW + RAN_WELL_S)[0] == noted(KeptWorker(at=NOW + RAN_WELL_S, crashes=2, detail=LAST))
     m.on_tick(NOW + RAN_WELL_S + 2)
     back(m, NOW + RAN_WELL_S + 2)
     later = NOW + 2 * RAN_WELL_S + 2
-    assert go(m, later)[0] == noted(Kept(at=later, crashes=1, detail=LAST))
+    assert go(m, later)[0] == noted(KeptWorker(at=later, crashes=1, detail=LAST))
 
 
 def test_a_process_that_cannot_be_started_counts_as_a_crash() -> None:
     m = started()
     go(m, NOW)
     m.on_tick(NOW + 1)
-    twice = Kept(at=NOW + 1, crashes=2, detail="cannot be started: no memory")
+    twice = KeptWorker(at=NOW + 1, crashes=2, detail="cannot be started: no memory")
 
     failed = ProcessFailed(worker=W1, detail="cannot be started: no memory")
     assert act(m, failed, NOW + 1) == [noted(twice), SayCrash(worker=W1, kept=twice)]
@@ -189,7 +189,7 @@ def test_a_stop_that_is_refused_changes_nothing() -> None:
     detail = "it owns 1 key groups (flights/sums/3 ...)"
 
     assert act(m, received(stop)) == admitted(stop, Phase.REFUSED, refusal=Refusal.NOT_EMPTY, detail=detail)
-    assert go(m, NOW) == crash(Kept(at=NOW, crashes=1, detail=LAST))
+    assert go(m, NOW) == crash(KeptWorker(at=NOW, crashes=1, detail=LAST))
 
 
 def test_a_start_ends_the_back_off_and_forgets_the_crashes() -> None:
@@ -197,7 +197,7 @@ def test_a_start_ends_the_back_off_and_forgets_the_crashes() -> None:
     go(m, NOW)
 
     assert act(m, received(again)) == [*admitted(again), StartProcess(worker=W1)]
-    assert KeptNoted(worker=W1, kept=Kept(at=NOW)) in m.entries()
+    assert KeptNoted(worker=W1, kept=KeptWorker(at=NOW)) in m.entries()
     assert m.on_tick(NOW + 1) == (), "the command starts it"
 
 
@@ -209,7 +209,7 @@ def test_a_start_of_a_running_worker_forgets_its_crashes() -> None:
 
     expected = admitted(again, Phase.STARTED, NOW + 2, detail="it was running already")
     assert act(m, received(again), NOW + 2) == expected
-    assert KeptNoted(worker=W1, kept=Kept(at=NOW + 1)) in m.entries()
+    assert KeptNoted(worker=W1, kept=KeptWorker(at=NOW + 1)) in m.entries()
 
 
 def test_a_start_that_fails_is_left_to_whoever_sent_it() -> None:
@@ -239,7 +239,7 @@ def test_a_crashed_worker_that_somebody_starts_is_taken_up() -> None:
     by_hand = ProcessId(pid=99, created=7.0)
 
     assert act(m, connected(W1, process=by_hand), NOW + 0.5) == [
-        noted(Kept(at=NOW + 0.5, crashes=1, detail=LAST)),
+        noted(KeptWorker(at=NOW + 0.5, crashes=1, detail=LAST)),
         process_noted(by_hand),
     ]
     assert m.on_tick(NOW + 1) == ()
@@ -257,14 +257,16 @@ def test_the_child_of_a_wrapper_is_watched_instead_of_it() -> None:
     m.on_event(NOW - 50, ProcessStarted(worker=W1, process=ProcessId(pid=69, created=899.0)))
 
     assert act(m, connected(W1))[0] == process_noted(PROCESS)
-    assert go(m, NOW, None) == crash(Kept(at=NOW, crashes=1, detail="unknown exit code"))
+    assert go(m, NOW, None) == crash(KeptWorker(at=NOW, crashes=1, detail="unknown exit code"))
 
 
 def test_a_worker_that_crashed_while_the_agent_was_away_is_started_once_workers_had_time_to_return() -> None:
     m = reborn(started(), at=NOW)
 
     assert m.absences(NOW) == {}
-    assert act(m, ended(exit_code=None), NOW + 0.5) == crash(Kept(at=NOW + 0.5, crashes=1, detail="unknown exit code"))
+    assert act(m, ended(exit_code=None), NOW + 0.5) == crash(
+        KeptWorker(at=NOW + 0.5, crashes=1, detail="unknown exit code")
+    )
     said = "crashed once, the agent starts it again; last: unknown exit code"
     assert m.absences(NOW + 0.5) == {W1: (Absence.STARTING, said)}, "reports say so before it is started"
     assert m.wake_at == NOW + WORKERS_RETURN_S
@@ -294,11 +296,11 @@ def test_the_back_off_survives_a_restart_of_the_agent() -> None:
 
 def test_a_new_agent_tries_a_worker_again_that_had_crashed_too_often() -> None:
     over = machine()
-    over.restore([KeptNoted(worker=W1, kept=Kept(at=NOW, crashes=MAX_CRASHES, detail=LAST, given_up=True))])
+    over.restore([KeptNoted(worker=W1, kept=KeptWorker(at=NOW, crashes=MAX_CRASHES, detail=LAST, given_up=True))])
     after = reborn(over)
 
     assert after.given_up == {W1}
-    assert list(after.resume()) == [noted(Kept(at=NOW))]
+    assert list(after.resume()) == [noted(KeptWorker(at=NOW))]
     assert after.wake_at == NOW + WORKERS_RETURN_S
     assert starts(after.on_tick(NOW + WORKERS_RETURN_S))
 

@@ -22,8 +22,8 @@ from tests.agent.commands.agent_transcripts import (
 from trimtab_agent.commands.events import (
     Action,
     Event,
-    Kept,
     KeptNoted,
+    KeptWorker,
     ProcessEnded,
     ProcessFailed,
     ProcessNoted,
@@ -44,7 +44,7 @@ def start_and_note(m: CommandMachine, start: Command) -> list[Action]:
 
 
 def given_up(detail: str) -> Action:
-    return Write(entry=KeptNoted(worker=W1, kept=Kept(at=NOW, detail=detail, given_up=True)))
+    return Write(entry=KeptNoted(worker=W1, kept=KeptWorker(at=NOW, detail=detail, given_up=True)))
 
 
 def test_a_start_ends_when_the_worker_says_hello() -> None:

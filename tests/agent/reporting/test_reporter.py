@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from trimtab_agent.metrics import Metrics
+from trimtab_agent.metrics import AgentMetrics
 from trimtab_agent.reporting.report import ReportHead
 from trimtab_agent.reporting.reporter import Reporter
 from trimtab_agent.reporting.roster import Roster
-from trimtab_agent.sampler.derive import Limits, Reading, Use
+from trimtab_agent.sampler.derive import HostReading, UsableResources, Use
 from trimtab_agent.sampler.readings import CounterReader
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import Basis, HostSample, decode_report
 
-LIMITS = Limits(basis=Basis.HOST, cores=2.0, host_cores=2.0)
-READING = Reading(
+LIMITS = UsableResources(basis=Basis.HOST, cores=2.0, host_cores=2.0)
+READING = HostReading(
     monotonic_s=5.0,
     cpu_s=None,
     received_bytes=None,
@@ -34,7 +34,7 @@ class Away:
 
     def __init__(self) -> None:
         self.waiting: list[tuple[bytes, Callable[[str | None], None]]] = []
-        self.metrics = Metrics()
+        self.metrics = AgentMetrics()
         head = ReportHead(cluster="demo", host=HostId("h0"), interval_s=1.0)
         self.reporter = Reporter(
             head, Roster({}, 1.0), LIMITS, reader=cast(CounterReader, None), metrics=self.metrics, produce=self.produce

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_agent.sampler.derive import Limits, ProcessReading, ProcessUse, Reading, derive
+from trimtab_agent.sampler.derive import HostReading, ProcessReading, ProcessUse, UsableResources, derive
 from trimtab_agent.sampler.disks import DiskSpace
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import Basis, HostSample
 
 W0 = WorkerId("w0")
-HOST = Limits(basis=Basis.HOST, cores=2.0, host_cores=2.0)
+HOST = UsableResources(basis=Basis.HOST, cores=2.0, host_cores=2.0)
 DISK = DiskSpace(total_bytes=50, free_bytes=40)
 OWN = ProcessReading(pid=1, created=5.0, cpu_s=1.0, memory_bytes=50)
 
@@ -19,8 +19,8 @@ def process(cpu_s: float, *, pid: int = 7, created: float = 100.0) -> ProcessRea
     return ProcessReading(pid=pid, created=created, cpu_s=cpu_s, memory_bytes=1000)
 
 
-def reading(at: float, cpu_s: float | None, worker: ProcessReading | None = None, sent: int | None = 0) -> Reading:
-    return Reading(
+def reading(at: float, cpu_s: float | None, worker: ProcessReading | None = None, sent: int | None = 0) -> HostReading:
+    return HostReading(
         monotonic_s=at,
         cpu_s=cpu_s,
         received_bytes=sent,
@@ -97,7 +97,7 @@ def test_more_than_the_hardware_can_do_is_cut_and_marked() -> None:
 
 
 def test_the_host_is_held_to_its_quota_and_a_worker_to_the_hardware() -> None:
-    limits = Limits(basis=Basis.CGROUP, cores=1.0, host_cores=2.0)
+    limits = UsableResources(basis=Basis.CGROUP, cores=1.0, host_cores=2.0)
 
     use = derive(reading(10, 4.0, process(1.0)), reading(11, 9.0, process(2.5)), limits, 1.0)
 
@@ -112,7 +112,7 @@ def test_a_missing_counter_is_unknown_and_the_others_stay() -> None:
 
 
 def test_with_configured_cores_the_host_uses_what_its_workers_and_agent_use() -> None:
-    share = Limits(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
+    share = UsableResources(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
     before, now = reading(10, 4.0, process(1.0)), reading(11, 5.9, process(1.3))
 
     assert derive(before, replace(now, own=replace(OWN, cpu_s=1.1)), share, 1.0).host.cpu_s == pytest.approx(0.4)
@@ -120,7 +120,7 @@ def test_with_configured_cores_the_host_uses_what_its_workers_and_agent_use() ->
 
 
 def test_with_configured_cores_a_worker_that_is_not_visible_makes_the_host_s_use_unknown() -> None:
-    share = Limits(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
+    share = UsableResources(basis=Basis.CONFIG, cores=1.0, host_cores=2.0)
     now = replace(reading(11, 5.9), own=replace(OWN, cpu_s=1.1))
 
     assert derive(reading(10, 4.0), now, share, 1.0).host.cpu_s == pytest.approx(0.1)

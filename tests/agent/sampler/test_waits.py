@@ -2,16 +2,16 @@
 
 import pytest
 
-from trimtab_agent.sampler.derive import ProcessReading, Reading
+from trimtab_agent.sampler.derive import HostReading, ProcessReading
 from trimtab_agent.sampler.waits import WAITS_S, Waits, waited_s_of
 from trimtab_protocol.messages.names import WorkerId
 
 W0 = WorkerId("w0")
 
 
-def reading(at: float, waited_s: float | None, *, pid: int = 7, created: float = 100.0) -> Reading:
+def reading(at: float, waited_s: float | None, *, pid: int = 7, created: float = 100.0) -> HostReading:
     process = ProcessReading(pid=pid, created=created, cpu_s=1.0, memory_bytes=1, waited_s=waited_s)
-    return Reading(
+    return HostReading(
         monotonic_s=at,
         cpu_s=None,
         received_bytes=None,
@@ -50,7 +50,7 @@ def test_with_a_long_interval_it_is_that_of_one_interval() -> None:
     ],
     ids=["no counter", "another process", "a pid used again", "a counter that went back", "a clock that stood still"],
 )
-def test_what_is_not_measured_is_unknown(now: Reading) -> None:
+def test_what_is_not_measured_is_unknown(now: HostReading) -> None:
     waits = Waits()
     waits.see(reading(0.0, 5.0))
     assert waits.see(now) == {}
@@ -59,7 +59,9 @@ def test_what_is_not_measured_is_unknown(now: Reading) -> None:
 def test_a_worker_that_is_gone_is_forgotten() -> None:
     waits = Waits()
     waits.see(reading(0.0, 5.0))
-    waits.see(Reading(**{name: getattr(reading(1.0, 5.0), name) for name in Reading.__slots__} | {"workers": {}}))
+    waits.see(
+        HostReading(**{name: getattr(reading(1.0, 5.0), name) for name in HostReading.__slots__} | {"workers": {}})
+    )
     assert waits.see(reading(2.0, 6.0)) == {}
 
 

@@ -1,4 +1,4 @@
-"""`trimtab simulate` and `trimtab compare`: tables, JSON, pictures, exit codes."""
+"""`trimtab simulate`: tables, JSON, pictures, exit codes."""
 
 import json
 import sys
@@ -59,7 +59,7 @@ def test_rounds_fit_the_terminal(trimtab, columns):
 @pytest.mark.parametrize("columns", [80, 120])
 def test_policies_stand_side_by_side(trimtab, columns):
     policies = ["milp", "flux", "albic", "albic-paper", "cola", "elastic", "stay"]
-    code, out, err = trimtab("compare", *policies, *SMALL, "--workload", "real-job-2", columns=columns)
+    code, out, err = trimtab("simulate", *policies, *SMALL, "--workload", "real-job-2", columns=columns)
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= columns
     assert "…" not in out
@@ -79,7 +79,7 @@ def test_many_rounds_are_shown_in_part_and_written_in_full(trimtab, tmp_path):
 
 
 def test_json_on_standard_output_is_alone_there_and_the_same_for_a_seed(trimtab):
-    arguments = ["compare", "flux", "albic", *SMALL, "--workload", "real-job-2", "--churn", "0.5", "--json", "-"]
+    arguments = ["simulate", "flux", "albic", *SMALL, "--workload", "real-job-2", "--churn", "0.5", "--json", "-"]
     runs = [trimtab(*arguments) for _ in range(2)]
     assert [(code, err) for code, _, err in runs] == [(0, ""), (0, "")]
     (document, planned), (again, _) = (without_times(out) for _, out, _ in runs)
@@ -92,7 +92,7 @@ def test_json_on_standard_output_is_alone_there_and_the_same_for_a_seed(trimtab)
     assert trimtab(*arguments, "--seed", "8")[1] != runs[0][1]
 
 
-@pytest.mark.parametrize("command", [("simulate", "flux"), ("compare", "flux", "stay")])
+@pytest.mark.parametrize("command", [("simulate", "flux"), ("simulate", "flux", "stay")])
 def test_a_picture_is_drawn(trimtab, tmp_path, command):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "rounds.png"
@@ -103,7 +103,7 @@ def test_a_picture_is_drawn(trimtab, tmp_path, command):
 
 def test_without_matplotlib_one_line_says_so_before_anything_is_computed(trimtab, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setattr("trimtab_controller.cli.picture.find_spec", lambda name: None)
+    monkeypatch.setattr("trimtab_controller.cli.simulate.find_spec", lambda name: None)
     huge = ["--nodes", "10000", "--rounds", "100000"]
     assert trimtab("simulate", "milp", *huge, "--picture", tmp_path / "rounds.png") == (
         2,
@@ -127,7 +127,7 @@ def test_a_directory_of_snapshots_is_replayed_in_its_order(trimtab, recording):
 def test_a_recording_is_cut_and_its_budget_replaced_by_options(trimtab, recording):
     files = sorted(recording.iterdir())
     arguments = ["--recorded", *files, "--rounds", "2", "--max-migrations", "2", "--json", "-"]
-    code, out, _ = trimtab("compare", "flux", "stay", *arguments)
+    code, out, _ = trimtab("simulate", "flux", "stay", *arguments)
     played = {name: each["rounds"] for name, each in json.loads(out)["policies"].items()}
     assert code == 0
     assert [each["migrations"] for each in played["flux"]] == [2, 0]
@@ -136,9 +136,9 @@ def test_a_recording_is_cut_and_its_budget_replaced_by_options(trimtab, recordin
 
 def test_a_bad_snapshot_is_exit_2_with_its_file_and_path(trimtab, recording):
     (recording / "1.json").write_text(json.dumps(SNAPSHOT | {"nodes": [{"id": "n1", "capacity": -1}]}))
-    code, out, err = trimtab("compare", "milp", "flux", "--recorded", recording)
+    code, out, err = trimtab("simulate", "milp", "flux", "--recorded", recording)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"trimtab compare: {recording / '1.json'}: $.nodes[0].capacity: found -1, expected ")
+    assert err.startswith(f"trimtab simulate: {recording / '1.json'}: $.nodes[0].capacity: found -1, expected ")
 
 
 def test_no_node_to_keep_is_exit_3_with_the_round(trimtab, recording):

@@ -9,7 +9,7 @@ from trimtab_controller.cli.status_hosts import SHOWN_NODES
 from trimtab_controller.cli.status_intents import intents_documents
 from trimtab_controller.cli.status_view import LEVELS
 from trimtab_controller.seen import Seen, State, summary
-from trimtab_models.elastic import Level
+from trimtab_models.elastic import NodeLevel
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts
@@ -316,4 +316,4 @@ def test_names_from_outside_are_no_markup() -> None:
 
 
 def test_the_levels_are_those_of_the_model() -> None:
-    assert tuple(level.value for level in Level) == LEVELS
+    assert tuple(level.value for level in NodeLevel) == LEVELS

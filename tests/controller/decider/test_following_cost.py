@@ -10,7 +10,7 @@ from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following
 from trimtab_controller.decider.standbys.following_cost import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
-from trimtab_models.standbys import Budget
+from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
@@ -71,7 +71,7 @@ def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
         made.on_event(end_s + 1.0, following(window(BALANCED, end_s), 0.05))
         view = made.known.views[APP]
         assert isinstance(view, AppView)
-        problem = Following.of(view, placement).problem(view, 1, Budget(), 0.0)
+        problem = Following.of(view, placement).problem(view, 1, StandbyBudget(), 0.0)
         shares.append(float((problem.follow / problem.load)[0]))
     measured = made.known.following[APP]
     assert measured == pytest.approx(200.0 * 0.05 / float(view.owned.load.sum()))

@@ -19,7 +19,7 @@ from trimtab_controller.decider.forecast.history import (
 )
 from trimtab_controller.decider.forecast.rounds import MAX_FIT_AGE_S, REFIT_S, RETRY_S, Forecasts, Times
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_models.forecast import Accuracy, Error, Fitted, NotFitted, Seasonal
+from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId
 
@@ -187,7 +187,7 @@ def test_a_failed_fit_is_tried_again_and_an_older_one_goes_on() -> None:
     made.series[APP] = history(4)
     assert later(made, RETRY_S - 1).told()[APP].at is None
     at = later(made, 1).told()[APP].at
-    made.learn(APP, NotFitted(reason="too few values"))
+    made.learn(APP, NoForecast(reason="too few values"))
     assert made.told()[APP].at == at
 
 

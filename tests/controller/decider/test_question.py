@@ -22,7 +22,7 @@ from trimtab_models.balance.host_documents import limits_in
 from trimtab_models.balance.methods import METHODS as BALANCE
 from trimtab_models.instances import encode_snapshot, parse_snapshot
 from trimtab_models.solving import Deadline
-from trimtab_models.solving import Plan as MethodPlan
+from trimtab_models.solving import PlanDocument as MethodPlan
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("app")

@@ -9,7 +9,7 @@ from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPER
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
 from trimtab_controller.decider.size.potential import potential_of
-from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.names import HostId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -21,7 +21,7 @@ def learned(job: TalkingJob, windows: int = 12, costs: RemoteCosts | None = None
     return costs
 
 
-def both(costs: RemoteCosts) -> tuple[Cost | Unknown, Cost | Unknown]:
+def both(costs: RemoteCosts) -> tuple[TupleCost | Unknown, TupleCost | Unknown]:
     """c_s of the operator that sends, c_d of the one that receives."""
     found = costs.of(APP)
     return found[HEAD].sending, found[TAIL].receiving
@@ -29,16 +29,19 @@ def both(costs: RemoteCosts) -> tuple[Cost | Unknown, Cost | Unknown]:
 
 def test_costs_are_found_within_their_errors_where_some_pairs_are_together() -> None:
     for cost, true in zip(both(learned(TalkingJob(pairs=96))), (100e-6, 120e-6), strict=True):
-        assert isinstance(cost, Cost)
+        assert isinstance(cost, TupleCost)
         assert cost.significant
         assert abs(cost.value - true) < 3 * cost.error < 60e-6
 
 
 def test_without_noise_they_are_exact_and_without_a_cost_there_is_none() -> None:
     exact = both(learned(TalkingJob(noise=QUIET)))
-    assert [each.value for each in exact if isinstance(each, Cost)] == [pytest.approx(100e-6), pytest.approx(120e-6)]
+    assert [each.value for each in exact if isinstance(each, TupleCost)] == [
+        pytest.approx(100e-6),
+        pytest.approx(120e-6),
+    ]
     for cost in both(learned(TalkingJob(pairs=96, sending=0.0, receiving=0.0))):
-        assert isinstance(cost, Cost)
+        assert isinstance(cost, TupleCost)
         assert not cost.significant
 
 
@@ -63,12 +66,12 @@ def test_what_became_local_is_compared_with_what_did_not_in_the_same_windows() -
     come_together(job, range(24))
     learned(job, 6, costs)
     for cost, true in zip(both(costs), (100e-6, 120e-6), strict=True):
-        assert isinstance(cost, Cost)
+        assert isinstance(cost, TupleCost)
         assert cost.significant
         assert abs(cost.value - true) < 4 * cost.error
     come_together(job, range(24, 48))
     learned(job, 20, costs)
-    assert all(isinstance(each, Cost) and each.significant for each in both(costs)), "past periods are kept"
+    assert all(isinstance(each, TupleCost) and each.significant for each in both(costs)), "past periods are kept"
 
 
 def test_where_all_pairs_come_together_at_once_nothing_is_known() -> None:
@@ -90,9 +93,9 @@ def test_costs_stay_while_all_tuples_become_dearer_or_cheaper(drift: float, true
         learned(job, 5, costs)
         if first >= 6:
             for cost in both(costs):
-                assert isinstance(cost, Cost)
+                assert isinstance(cost, TupleCost)
                 assert abs(cost.value - true) < 4 * cost.error
-    assert [each.significant for each in both(costs) if isinstance(each, Cost)] == [true > 0.0] * 2
+    assert [each.significant for each in both(costs) if isinstance(each, TupleCost)] == [true > 0.0] * 2
 
 
 def test_a_limited_number_of_periods_is_kept_the_oldest_among_them() -> None:
@@ -122,7 +125,7 @@ def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> No
         ]
         costs.see(replace(snapshot, pairs=tuple(pairs), key_groups=tuple(rows)), {})
 
-    assert [each.value for each in both(costs) if isinstance(each, Cost)] == [pytest.approx(50e-6)] * 2
+    assert [each.value for each in both(costs) if isinstance(each, TupleCost)] == [pytest.approx(50e-6)] * 2
 
 
 def test_a_successor_counts_with_what_is_recalled_until_it_sees_for_itself() -> None:
@@ -170,7 +173,7 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
 def test_one_pair_together_says_nothing() -> None:
     job = TalkingJob(apart=True, pairs=48)
     job.owners[kg(TAIL, 0)] = job.owners[kg(HEAD, 0)]
-    assert not any(isinstance(each, Cost) for each in both(learned(job)))
+    assert not any(isinstance(each, TupleCost) for each in both(learned(job)))
 
 
 def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
@@ -183,7 +186,7 @@ def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
     for _ in range(6):
         costs.see(marred(job.window()), {})
     assert costs.of(APP)[HEAD].key_groups == 32
-    assert [each.value for each in both(costs) if isinstance(each, Cost)] == [
+    assert [each.value for each in both(costs) if isinstance(each, TupleCost)] == [
         pytest.approx(100e-6),
         pytest.approx(120e-6),
     ]
@@ -200,7 +203,7 @@ def test_a_fast_host_makes_no_tuple_cheap() -> None:
         )
         costs.see(replace(snapshot, key_groups=rows), slow)
     sending, _ = both(costs)
-    assert isinstance(sending, Cost)
+    assert isinstance(sending, TupleCost)
     assert sending.value == pytest.approx(100e-6)
 
 

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 
 from benchmarks.standbys.instances import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
-from trimtab_agent.engines.faust.group.placing import Reason, place
+from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.state import placement_of
-from trimtab_models.standbys import Budget
+from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 
-PLENTY = Budget()
+PLENTY = StandbyBudget()
 
 
 def worker(name: str, host: str, capacity: float = 1.0, *, draining: bool = False) -> Worker:
@@ -125,9 +125,13 @@ def test_an_owner_that_stood_by_is_no_standby_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("budget", "added"),
-    [(Budget(worker_changes=2), 4), (Budget(worker_changes=9, worker_bytes=250), 4), (Budget(worker_bytes=50), 2)],
+    [
+        (StandbyBudget(worker_changes=2), 4),
+        (StandbyBudget(worker_changes=9, worker_bytes=250), 4),
+        (StandbyBudget(worker_bytes=50), 2),
+    ],
 )
-def test_a_worker_begins_only_so_many_restores_in_a_round(budget: Budget, added: int) -> None:
+def test_a_worker_begins_only_so_many_restores_in_a_round(budget: StandbyBudget, added: int) -> None:
     seen = view(THREE, ["a"] * 20)
     found = choose_standbys(seen, placed(seen), 1, budget)
     assert (found.added, found.missing, len(found.rows)) == (added, 20 - added, added)
@@ -138,7 +142,7 @@ def test_state_that_was_not_measured_counts_like_the_largest_of_its_operator() -
         Owned(key_group=kg(at), owner=WorkerId("a"), load=1.0, state_bytes=1000 if at == 0 else None) for at in range(8)
     ]
     seen = replace(view(THREE[:2], []), key_groups=rows)
-    found = choose_standbys(seen, placed(seen), 1, Budget(worker_bytes=3000))
+    found = choose_standbys(seen, placed(seen), 1, StandbyBudget(worker_bytes=3000))
     assert found.added == 3
 
 
@@ -200,7 +204,7 @@ def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple
 def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, Placement, int], each: int) -> None:
     seen, placement, wanted = situation
     for _ in range(40):
-        found = choose_standbys(seen, placement, wanted, Budget(worker_changes=each))
+        found = choose_standbys(seen, placement, wanted, StandbyBudget(worker_changes=each))
         begun: Counter[str] = Counter()
         for key_group, row in found.rows.items():
             old: Owners = placement.of(key_group.operator, key_group.partition)
@@ -228,9 +232,9 @@ def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[
         given_to = place(living, partitions=len(rows), previous=previous, members=members)
         for partition, row in enumerate(rows):
             if row[0] != dead.id:
-                assert given_to[partition] == (row[0], Reason.PLACED)
+                assert given_to[partition] == (row[0], PlacingReason.PLACED)
             elif len(row) > 1:
-                assert given_to[partition] == (row[1], Reason.STANDBY)
+                assert given_to[partition] == (row[1], PlacingReason.STANDBY)
 
 
 def test_what_a_loss_leads_to_is_told_with_its_bound() -> None:

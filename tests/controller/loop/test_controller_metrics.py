@@ -48,7 +48,7 @@ from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics.metrics import Metrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
-from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
@@ -130,7 +130,7 @@ def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
 def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
     metrics, operator = Metrics(), OperatorId("sums")
     fit = CostFit(
-        sending=Cost(value=2e-4, error=3e-5, freedom=9.0), receiving=Unknown.ALL_REMOTE, samples=9, key_groups=9
+        sending=TupleCost(value=2e-4, error=3e-5, freedom=9.0), receiving=Unknown.ALL_REMOTE, samples=9, key_groups=9
     )
     labels = {"app": APP, "operator": operator, "end": "sending"}
     get = metrics.registry.get_sample_value

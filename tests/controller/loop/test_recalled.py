@@ -11,7 +11,7 @@ from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.recalled import recalled_costs
 from trimtab_controller.loop.status_builder import StatusBuilder
-from trimtab_models.albic.fit import Cost, Unknown
+from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.status import decode_status, encode_status
 
 
@@ -25,10 +25,10 @@ def test_what_remote_tuples_cost_is_found_in_the_status_of_a_predecessor() -> No
     fits = decider.known.together[APP].fits
     for operator, fit in fits.items():
         assert (found[APP, operator].sending, found[APP, operator].receiving) == tuple(
-            cost if isinstance(cost, Cost) else Unknown.FEW for cost in (fit.sending, fit.receiving)
+            cost if isinstance(cost, TupleCost) else Unknown.FEW for cost in (fit.sending, fit.receiving)
         )
-    assert isinstance(found[APP, HEAD].sending, Cost)
-    assert isinstance(found[APP, TAIL].receiving, Cost)
+    assert isinstance(found[APP, HEAD].sending, TupleCost)
+    assert isinstance(found[APP, TAIL].receiving, TupleCost)
 
 
 @pytest.mark.parametrize("freedom", [None, 0.0])

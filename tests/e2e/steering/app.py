@@ -34,7 +34,7 @@ from tests.e2e.steering.planted_local import DEFECTS
 from trimtab_agent.engines.faust import SteeringSettings, install
 from trimtab_agent.engines.faust.group import ownership
 from trimtab_agent.engines.faust.handover import handover as handover
-from trimtab_agent.engines.faust.local.settings import LocalSettings
+from trimtab_agent.engines.faust.local.hop import LocalSettings
 from trimtab_agent.engines.faust.safety import store_guard as guarded
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
 from trimtab_agent.engines.faust.steering.side_services import SideServices
@@ -365,8 +365,8 @@ def with_delay(owner: type, name: str) -> None:
         setattr(owner, name, late)
 
 
-with_faults(handover.Handover, "release", "old_before", "old_committed")
-with_faults(handover.Handover, "take", "new_before", "new_taken")
+with_faults(handover.KeyGroupHandover, "release", "old_before", "old_committed")
+with_faults(handover.KeyGroupHandover, "take", "new_before", "new_taken")
 end = guarded.StoreGuard._end
 
 

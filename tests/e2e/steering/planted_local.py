@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from trimtab_agent.engines.faust.local.gate import Gate, State
-from trimtab_agent.engines.faust.local.hop import LocalHop
-from trimtab_agent.engines.faust.local.route import Route
+from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
+from trimtab_agent.engines.faust.local.hop import LocalHop, Route
 
 LATE_S = 4.0
 
@@ -14,12 +13,12 @@ LATE_S = 4.0
 def _opens_early() -> None:
     """Events overtake what was sent before by the broker."""
 
-    def try_open(self: Gate, given: int) -> bool:
-        if self.state is State.CLOSED:
-            self.state = State.OPEN
-        return self.state is State.OPEN
+    def try_open(self: LocalGate, given: int) -> bool:
+        if self.state is GateState.CLOSED:
+            self.state = GateState.OPEN
+        return self.state is GateState.OPEN
 
-    Gate.try_open = try_open  # type: ignore[method-assign]
+    LocalGate.try_open = try_open  # type: ignore[method-assign]
 
 
 def _acks_first() -> None:

@@ -10,7 +10,7 @@ from tests.e2e.steering.cluster import Cluster
 from tests.e2e.steering.run_setup import APP, Setup
 from tests.e2e.steering.scenarios import Scenario
 from tests.e2e.steering.verdict import COMMIT_TAKES_S, Pauses, Verdict, judge, judge_retired, pauses, summary
-from trimtab_agent.engines.faust.local.settings import LocalSettings
+from trimtab_agent.engines.faust.local.hop import LocalSettings
 from trimtab_sandbox.broker import Broker
 from trimtab_sandbox.processes import Processes
 

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.dyndl.reconstructions import solve_hta
 from tests.e2e.steering.app_names import SLOW_RECOVERY, Feature
 from tests.e2e.steering.cluster import Cluster, Move, until, worker
 from tests.e2e.steering.copies import REPORTED_LIMIT_S, copies
@@ -38,13 +39,12 @@ from tests.e2e.steering.standbys import warm
 from tests.e2e.steering.verdict import pauses
 from trimtab_models.dyndl import (
     OnlineParams,
-    Problem,
-    RemoteCosts,
+    RemoteTaskCosts,
+    ScheduleProblem,
     ScheduleResult,
     Start,
-    Waiting,
     WaitingPolicy,
-    solve_hta,
+    WaitingRule,
     solve_list,
     solve_offline,
     solve_online,
@@ -72,7 +72,7 @@ LAYOUTS = 100
 
 Solver = Callable[..., ScheduleResult | Infeasible]
 OFFLINE: dict[str, Solver] = {"LIST": solve_list, "HTA": solve_hta, "DynDLOff": solve_offline}
-ONLINE = {"DELAY": Waiting.FIXED, "DynDLOn": Waiting.ADAPTIVE}
+ONLINE = {"DELAY": WaitingRule.FIXED, "DynDLOn": WaitingRule.ADAPTIVE}
 FAUST = "Faust"
 METHODS = (*OFFLINE, *ONLINE, FAUST)
 
@@ -93,14 +93,14 @@ class Layout:
             busy_s=tuple(chance.uniform(*BUSY_S) for _ in range(SERVERS * SLOTS)),
         )
 
-    def problem(self, local_s: float, remote_s: float) -> Problem:
+    def problem(self, local_s: float, remote_s: float) -> ScheduleProblem:
         """The problem of the model; its unit is a local restore."""
         cost = AffineCost(a=1.0, b=max(0.0, remote_s / local_s - 1.0), cap=SLOTS)
-        return Problem(
+        return ScheduleProblem(
             core_load=np.array(self.busy_s) / local_s,
             server_of=np.repeat(np.arange(SERVERS), SLOTS),
             replicas=self.replicas,
-            costs=RemoteCosts([cost] * SERVERS),
+            costs=RemoteTaskCosts([cost] * SERVERS),
             wait=WAIT_S / local_s,
         )
 
@@ -178,7 +178,7 @@ class Testbed:
         assert await until(lambda: wanted <= copies(cluster).keys(), REPORTED_LIMIT_S), copies(cluster)
 
     async def _play(
-        self, cluster: Cluster, method: str, blocks: Sequence[KeyGroup], problem: Problem, unit_s: float
+        self, cluster: Cluster, method: str, blocks: Sequence[KeyGroup], problem: ScheduleProblem, unit_s: float
     ) -> Restored:
         took: list[tuple[int, int, float]] = []
         at, began = time.time(), time.monotonic()
@@ -233,7 +233,7 @@ class Testbed:
         return seconds
 
 
-async def _rebalanced(cluster: Cluster, blocks: Sequence[KeyGroup], problem: Problem) -> Restored:
+async def _rebalanced(cluster: Cluster, blocks: Sequence[KeyGroup], problem: ScheduleProblem) -> Restored:
     """Faust restores all blocks at once, on the servers that LIST chooses."""
     servers = [core // SLOTS for core in _schedule(solve_list, problem).core.tolist()]
     for each, server in zip(blocks, servers, strict=True):
@@ -261,7 +261,7 @@ async def _others_paused(cluster: Cluster, method: str, blocks: Sequence[KeyGrou
     return pauses(cluster, seconds)[f"{method}, others"].longest
 
 
-def _planned_s(method: str, problem: Problem, unit_s: float) -> float:
+def _planned_s(method: str, problem: ScheduleProblem, unit_s: float) -> float:
     """When all is warm, by the model."""
     if method in OFFLINE:
         return unit_s * _schedule(OFFLINE[method], problem).score.makespan
@@ -270,7 +270,7 @@ def _planned_s(method: str, problem: Problem, unit_s: float) -> float:
     return unit_s * played.event_makespan
 
 
-def _schedule(solver: Solver, problem: Problem, **params: Any) -> ScheduleResult:
+def _schedule(solver: Solver, problem: ScheduleProblem, **params: Any) -> ScheduleResult:
     """The answer of a method of the paper, which here always has one."""
     found = solver(problem, stop=Never(), **params)
     assert isinstance(found, ScheduleResult), found

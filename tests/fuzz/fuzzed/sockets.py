@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from tests.fuzz.fuzzed.decoder import Decoder, Form, Refused
 from tests.fuzz.fuzzed.samples import APP, HELLO, PREPARE, RELEASE, STATISTICS, TOOK, W1, WELCOME
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.plugin_server import PluginServer
 from trimtab_process.metrics_port import MetricsServer
 from trimtab_protocol.messages.decode import BadMessage
@@ -117,7 +117,7 @@ def serve(data: bytes) -> None:
 # ---- the worker's side
 
 
-class Told(Link):
+class Told(AgentConnection):
     """What it counts is kept with its exception."""
 
     def _note(self, reason: str, exc: Exception) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from trimtab_models.albic import CollocationProblem
-from trimtab_models.balance import Problem
+from trimtab_models.balance import BalanceProblem
 
-BALANCE = set(Problem.__dataclass_fields__)
+BALANCE = set(BalanceProblem.__dataclass_fields__)
 
 
 def build(homes: list[int], loads: Any, flows: list[tuple[int, int, float]], **changes: Any) -> CollocationProblem:
@@ -34,7 +34,7 @@ def build(homes: list[int], loads: Any, flows: list[tuple[int, int, float]], **c
     source, target, rate = zip(*flows, strict=True) if flows else ((), (), ())
     operator = changes.pop("operator", list(range(count)))
     return CollocationProblem(
-        balance=Problem(**fields),
+        balance=BalanceProblem(**fields),
         operator=np.array(operator, np.int64),
         source=np.array(source, np.int64),
         target=np.array(target, np.int64),

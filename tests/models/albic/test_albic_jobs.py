@@ -2,23 +2,31 @@
 
 import numpy as np
 
-from trimtab_models.albic import Params, Strategy, solve
-from trimtab_models.balance import Effort
-from trimtab_models.balance import Params as BalanceParams
-from trimtab_models.instances import Budget
-from trimtab_models.simulation import EXACT, Perception, generated_job, policy_named, simulate
-from trimtab_models.workloads import Job, real_job_1, real_job_2, real_job_3
+from trimtab_models.albic import AlbicParams, Strategy, solve
+from trimtab_models.balance import BalanceParams, Effort
+from trimtab_models.instances import MigrationBudget
+from trimtab_models.simulation import (
+    EXACT,
+    DriftingJob,
+    Perception,
+    generated_job,
+    policy_named,
+    real_job_1,
+    real_job_2,
+    real_job_3,
+    simulate,
+)
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=100), polish=Effort(steps=0))
 
 
 def albic(**params):
-    chosen = Params(**{"balance": SHORT} | params)
+    chosen = AlbicParams(**{"balance": SHORT} | params)
     return lambda problem, stop, seed: solve(problem, stop=stop, seed=seed, params=chosen).balance.allocation
 
 
 def rounds_of(job, policy, count, moves=10, perception=EXACT):
-    moments = generated_job(job, rounds=count, seed=0, budget=Budget(max_migrations=moves))
+    moments = generated_job(job, rounds=count, seed=0, budget=MigrationBudget(max_migrations=moves))
     return simulate(moments, policy, seed=0, perception=perception).rounds
 
 
@@ -60,7 +68,7 @@ def test_section_5_4_cola_moves_almost_everything_where_albic_keeps_to_its_budge
 
 
 def test_smoothing_and_a_dead_band_cut_migrations_under_noise():
-    job = Job(
+    job = DriftingJob(
         nodes=10, key_groups=100, operators=("count",), edges=(), skew=0.3, drift=0.05, memory=0.95, communication=0.0
     )
     restless = rounds_of(job, albic(band=0.0), 20, perception=Perception(noise=0.05))[8:]

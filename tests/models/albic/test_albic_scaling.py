@@ -4,19 +4,18 @@ import numpy as np
 import pytest
 
 from trimtab_models.albic import (
-    Direction,
-    Params,
-    Potential,
-    Reason,
+    AlbicParams,
+    PotentialPlacement,
+    ScalingDirection,
     ScalingPolicy,
+    ScalingReason,
     decide_scaling,
     potential,
 )
-from trimtab_models.balance import Effort
-from trimtab_models.balance import Params as BalanceParams
+from trimtab_models.balance import BalanceParams, Effort
 from trimtab_models.solving import Infeasible, Never
 
-SHORT = Params(balance=BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))
+SHORT = AlbicParams(balance=BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20)))
 
 
 def talking(cluster, load, pairs=6, nodes=3, **changes):
@@ -33,7 +32,7 @@ def decide(problem, **policy):
 
 def test_the_potential_plan_knows_no_budget_and_looks_further_than_one_round(cluster):
     plan = potential(talking(cluster, 4.0, max_migrations=0), stop=Never(), seed=0, params=SHORT)
-    assert isinstance(plan, Potential)
+    assert isinstance(plan, PotentialPlacement)
     assert (plan.collocation, plan.load) == (1, 24)
     assert plan.load_distance == pytest.approx(0)
 
@@ -41,31 +40,39 @@ def test_the_potential_plan_knows_no_budget_and_looks_further_than_one_round(clu
 def test_collocation_makes_scaling_out_unnecessary(cluster):
     # 12 key groups of 22.5 are 90 % of 3 nodes, above 80; together they are 45 %
     decision = decide(talking(cluster, 22.5, max_partition_load=30.0))
-    assert (decision.direction, decision.reason, decision.utilisation) == (Direction.STAY, Reason.RIGHT, 45)
+    assert (decision.direction, decision.reason, decision.utilisation) == (
+        ScalingDirection.STAY,
+        ScalingReason.RIGHT,
+        45,
+    )
 
 
 def test_without_savings_the_same_load_scales_out_to_the_target(cluster):
     decision = decide(cluster([k % 3 for k in range(12)], 22.5, []))
-    assert (decision.direction, decision.reason) == (Direction.OUT, Reason.BUSY)
+    assert (decision.direction, decision.reason) == (ScalingDirection.OUT, ScalingReason.BUSY)
     assert (decision.capacity, decision.add, decision.nodes_to_add) == (4.5, 1.5, 2)
 
 
 def test_a_forecast_of_more_counts_and_of_less_does_not(cluster):
     problem = cluster([k % 3 for k in range(12)], 15, [])  # 60 %
-    assert decide(problem, forecast=1.5).direction is Direction.OUT
-    assert decide(problem, forecast=0.5).direction is Direction.STAY
+    assert decide(problem, forecast=1.5).direction is ScalingDirection.OUT
+    assert decide(problem, forecast=0.5).direction is ScalingDirection.STAY
 
 
 def test_idle_nodes_are_removed_the_cheapest_to_empty_first(cluster):
     homes, cost = [0, 0, 1, 1, 2, 2, 3, 3], [9.0, 9, 1, 1, 9, 9, 2, 2]
     decision = decide(cluster(homes, 10, [], cost_bytes=cost))  # 20 % of 4 nodes, 40 % of 2
-    assert (decision.direction, decision.reason, decision.remove) == (Direction.IN, Reason.IDLE, (1, 3))
+    assert (decision.direction, decision.reason, decision.remove) == (ScalingDirection.IN, ScalingReason.IDLE, (1, 3))
 
 
 def test_a_smaller_cluster_that_cannot_be_balanced_is_not_wanted(cluster):
     # 50 and 3 times 5: on 2 nodes one has 50 and the other 15
     decision = decide(cluster([0, 1, 2, 2], [50.0, 5, 5, 5], [], max_load_distance=10.0))
-    assert (decision.direction, decision.reason, decision.remove) == (Direction.STAY, Reason.UNBALANCED, ())
+    assert (decision.direction, decision.reason, decision.remove) == (
+        ScalingDirection.STAY,
+        ScalingReason.UNBALANCED,
+        (),
+    )
 
 
 def test_fewer_nodes_are_removed_where_not_all_that_are_spare_can_be(cluster):

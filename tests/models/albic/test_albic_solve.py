@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimtab_controller.cli import main
-from trimtab_models.albic import Params, Strategy, solve
-from trimtab_models.balance import BalanceResult, Effort, Obstacle, Spared
-from trimtab_models.balance import Params as BalanceParams
+from trimtab_models.albic import AlbicParams, Strategy, solve
+from trimtab_models.balance import BalanceParams, BalanceResult, Effort, Obstacle, Spared
 from trimtab_models.balance import solve as solve_balance
-from trimtab_models.solving import Deadline, Infeasible, Never, Status
+from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 SHORT = BalanceParams(effort=Effort(steps=100, patience=50), polish=Effort(steps=20))
-MANY = Params(balance=SHORT)
-ONE = Params(strategy=Strategy.ONE_PAIR, balance=SHORT)
+MANY = AlbicParams(balance=SHORT)
+ONE = AlbicParams(strategy=Strategy.ONE_PAIR, balance=SHORT)
 both = pytest.mark.parametrize("params", [MANY, ONE], ids=["many pairs", "one pair"])
 quick = settings(max_examples=40)
 
@@ -65,7 +64,7 @@ def test_one_pair_in_one_round(cluster):
 def test_nothing_moves_once_together_and_inside_the_band(cluster):
     problem = talking(cluster)
     again = plan_of(problem.moved_to(plan_of(problem).balance.allocation))
-    assert (again.balance.status, again.balance.score.migrations) == (Status.UNCHANGED, 0)
+    assert (again.balance.status, again.balance.score.migrations) == (PlanStatus.UNCHANGED, 0)
 
 
 def test_a_pair_that_does_not_pay_for_its_move_is_left_apart(cluster):
@@ -88,7 +87,7 @@ def test_a_pair_beyond_the_band_but_within_max_load_distance_comes_together(clus
     narrow = cluster(
         [0, 1, 0, 1], 8, [(0, 1, 9.0)], operator=[0, 1, 1, 0], pinned=[False, True, True, True], max_load_distance=7.9
     )
-    assert plan_of(narrow).balance.status is Status.UNCHANGED
+    assert plan_of(narrow).balance.status is PlanStatus.UNCHANGED
 
 
 @both
@@ -197,7 +196,7 @@ def test_a_deadline_that_has_passed_gives_an_allowed_plan(cluster, params):
 def test_tiny_steps_are_no_endless_loop(cluster):
     together = [0, 0, 0, 0] * 2
     problem = talking(cluster, home=together, nodes=2, load=6.0 * np.ones(8), pinned=[True] * 8, partition_step=1e-6)
-    assert plan_of(problem).balance.status is Status.UNCHANGED
+    assert plan_of(problem).balance.status is PlanStatus.UNCHANGED
 
 
 def test_loads_that_contradict_the_flows_are_predicted_all_the_same(cluster):
@@ -324,7 +323,7 @@ def test_collocation_is_given_up_for_load_distance_only(cluster, arguments):
     before = load_distance(problem.balance, problem.balance.load, home)
     if result.partition_load > 0 and result.predicted_load_distance >= before - 1e-9:
         assert result.collocation >= problem.collocation(home) - 1e-12
-        if result.balance.status is not Status.UNCHANGED:
+        if result.balance.status is not PlanStatus.UNCHANGED:
             assert result.collocation > problem.collocation(home)
 
 

@@ -1,39 +1,12 @@
-"""What ALBIC learns from statistics: smoothed rates, and the cost of a remote tuple."""
+"""What ALBIC learns from statistics: the cost of a remote tuple."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from trimtab_models.albic import Cost, RateHistory, Samples, Unknown, fit_costs
+from trimtab_models.albic import Samples, TupleCost, Unknown, fit_costs
 from trimtab_models.albic.fit import student_quantile
-
-AB, AC = ("a", "b"), ("a", "c")
-
-
-def test_rates_are_believed_after_three_periods():
-    history = RateHistory().after({AB: 8.0}).after({AB: 8.0})
-    assert history.rates() is None
-    assert history.after({AB: 8.0}).rates() == {AB: 8}
-
-
-def test_rates_are_smoothed_and_a_missing_pair_sent_nothing():
-    history = RateHistory(weight=0.5).after({AB: 8.0}).after({AC: 8.0}).after({AB: 8.0, AC: 0.0})
-    assert history.rates() == {AB: 6, AC: 2}
-
-
-def test_a_pair_that_stays_silent_is_forgotten():
-    history = RateHistory(weight=0.5).after({AB: 8.0})
-    for _ in range(12):
-        history = history.after({AC: 1.0})
-    assert history.rates() == {AC: pytest.approx(1, rel=1e-3)}
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.1])
-def test_a_weight_that_would_never_or_over_learn_is_refused(weight):
-    with pytest.raises(ValueError, match="weight"):
-        RateHistory(weight=weight)
-
 
 SENDING, RECEIVING, WORK = 20e-6, 30e-6, 200e-6
 
@@ -64,8 +37,8 @@ def sampled(seed, key_groups=120, nodes=4, differ=0.0, noise=0.0):
 
 def costs_of(samples):
     fit = fit_costs(samples)
-    assert isinstance(fit.sending, Cost)
-    assert isinstance(fit.receiving, Cost)
+    assert isinstance(fit.sending, TupleCost)
+    assert isinstance(fit.receiving, TupleCost)
     return fit.sending, fit.receiving
 
 
@@ -112,7 +85,9 @@ def test_what_cannot_be_told_apart_is_unknown_and_says_why():
     assert (fit_costs(both).sending, fit_costs(both).receiving) == (Unknown.ALIKE, Unknown.ALIKE)
     alone = np.where(base.key_group == 7, 0.0, even)
     assert fit_costs(replace(base, received=even, remote_received=alone)).receiving in (Unknown.ALIKE, Unknown.FEW)
-    assert isinstance(fit_costs(replace(base, remote_received=nothing)).sending, Cost), "one end alone can be known"
+    assert isinstance(fit_costs(replace(base, remote_received=nothing)).sending, TupleCost), (
+        "one end alone can be known"
+    )
 
 
 def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cost=RECEIVING):
@@ -139,7 +114,7 @@ def drifting(seed, drift, key_groups=40, periods=6, differ=0.15, noise=0.04, cos
 
 def received_cost(samples):
     cost = fit_costs(samples).receiving
-    assert isinstance(cost, Cost)
+    assert isinstance(cost, TupleCost)
     return cost
 
 
@@ -182,8 +157,8 @@ def test_key_groups_that_all_change_at_once_cannot_be_told_from_time():
 def test_few_samples_say_nothing():
     for key_groups in (0, 1, 3):
         fit = fit_costs(sampled(6, key_groups))
-        assert not isinstance(fit.sending, Cost)
-        assert not isinstance(fit.receiving, Cost)
+        assert not isinstance(fit.sending, TupleCost)
+        assert not isinstance(fit.receiving, TupleCost)
 
 
 @pytest.mark.parametrize("key_groups", [5, 8, 12])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trimtab_models.albic import load_index, scored_pairs
-from trimtab_models.albic.improve import Improver, Join
+from trimtab_models.albic.improve import CollocationImprover, Join
 from trimtab_models.albic.keep import parts_to_keep
 from trimtab_models.albic.metis import cut
 from trimtab_models.albic.parts import parts_of
@@ -154,7 +154,7 @@ def best_join(problem, parts=None, max_partition_load=25.0, seed=0):
     balance = problem.balance
     made = parts_of(balance, parts or [[key_group] for key_group in range(len(balance.load))])
     at = np.array([balance.home[part[0]] for part in parts]) if parts else balance.home
-    improver = Improver(balance, made, at, max_partition_load)
+    improver = CollocationImprover(balance, made, at, max_partition_load)
     return improver.best(scored_pairs(problem), np.random.default_rng(seed))
 
 

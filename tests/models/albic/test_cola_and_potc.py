@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from trimtab_models.albic import potc, solve_cola
-from trimtab_models.solving import Infeasible, Never, Status
+from benchmarks.albic.two_choices import two_choices
+from trimtab_models.albic import solve_cola
+from trimtab_models.solving import Infeasible, Never, PlanStatus
 
 
 def cola(problem, seed=0):
@@ -49,7 +50,7 @@ def test_cola_keeps_limits_or_makes_no_plan(cluster):
     assert np.bincount(cola(roomy).allocation).tolist() == [10, 10, 10, 10]
     # the third key group takes a whole node, and the two that are heavier come first, one to each
     tight = cluster([0, 0, 1], [10.0, 9, 8], [], usage=[[1.0, 1, 2]], limit=[[2.0, 2]], max_load_distance=0.0)
-    assert cola(tight).status is Status.UNCHANGED
+    assert cola(tight).status is PlanStatus.UNCHANGED
 
 
 @pytest.mark.parametrize("removing", [[], [True]])
@@ -59,19 +60,19 @@ def test_cola_without_a_node_to_keep_is_infeasible(cluster, removing):
 
 
 def test_cola_has_nothing_to_do_without_key_groups(cluster):
-    assert cola(cluster([], [], [], nodes=2)).status is Status.UNCHANGED
+    assert cola(cluster([], [], [], nodes=2)).status is PlanStatus.UNCHANGED
 
 
 def test_two_choices_balance_many_key_groups_well(cluster):
     balance = cluster([0] * 200, 1, [], nodes=4).balance
-    figure = potc(balance, merge_share=0.0, seed=0)
+    figure = two_choices(balance, merge_share=0.0, seed=0)
     assert figure.load_distance < 0.5
     assert figure.node_loads.sum() == pytest.approx(200)
 
 
 def test_merging_is_load_that_two_choices_do_not_balance(cluster):
     balance = cluster([0] * 200, 1, [], nodes=4, cost_bytes=[100.0] + [1.0] * 199).balance
-    figure = potc(balance, merge_share=0.2, seed=0)
+    figure = two_choices(balance, merge_share=0.2, seed=0)
     assert figure.merging == pytest.approx(40)
     assert figure.node_loads.sum() == pytest.approx(240)
     assert figure.load_distance > 5  # the heavy state is merged on one node

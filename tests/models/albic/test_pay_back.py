@@ -7,9 +7,15 @@ import pytest
 
 from trimtab_models.albic import problem_of, solve
 from trimtab_models.albic.problem import PAY_BACK_S, RESTORED_BYTES_S, repaid_charge
-from trimtab_models.instances import BalanceInstance, Budget, Flow, KeyGroup, Node, Options
-from trimtab_models.simulation import policy_named, simulate
-from trimtab_models.simulation.recorded import recorded
+from trimtab_models.instances import (
+    BalanceInstance,
+    MigrationBudget,
+    Node,
+    SnapshotKeyGroup,
+    SnapshotOptions,
+    TupleFlow,
+)
+from trimtab_models.simulation import policy_named, recorded, simulate
 from trimtab_models.solving import Never
 
 
@@ -21,12 +27,12 @@ def six_flows(state_bytes: float, cost: float = 0.01) -> BalanceInstance:
     return BalanceInstance(
         nodes=(Node(id="n0", capacity=1.0), Node(id="n1", capacity=1.0)),
         key_groups=tuple(
-            KeyGroup(id=name, operator=operator, node=nodes[name], load=2.0, state_bytes=state_bytes)
+            SnapshotKeyGroup(id=name, operator=operator, node=nodes[name], load=2.0, state_bytes=state_bytes)
             for name, operator in sides
         ),
-        flows=tuple(Flow(source=f"in{place}", target=f"out{place}", rate=1.0) for place in range(6)),
-        budget=Budget(max_migrations=6),
-        options=Options(serialise_cost=cost, deserialise_cost=cost),
+        flows=tuple(TupleFlow(source=f"in{place}", target=f"out{place}", rate=1.0) for place in range(6)),
+        budget=MigrationBudget(max_migrations=6),
+        options=SnapshotOptions(serialise_cost=cost, deserialise_cost=cost),
     )
 
 

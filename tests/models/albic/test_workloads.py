@@ -5,7 +5,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from trimtab_models.workloads import Edge, Job, periods, problem_at, real_job_1, real_job_2, real_job_3
+from trimtab_models.simulation import DriftingJob, JobEdge, periods, problem_at, real_job_1, real_job_2, real_job_3
 
 JOBS = [real_job_1(), real_job_2(), real_job_3()]
 
@@ -62,15 +62,15 @@ def test_what_an_operator_receives_is_what_was_sent_to_it():
     "changes", [{"nodes": 0}, {"operators": ()}, {"memory": 1.0}, {"communication": 1.0}, {"skew": -1.0}]
 )
 def test_a_job_that_makes_no_sense_is_refused(changes):
-    fields = {name: getattr(real_job_2(), name) for name in Job.__dataclass_fields__}
+    fields = {name: getattr(real_job_2(), name) for name in DriftingJob.__dataclass_fields__}
     with pytest.raises(ValueError):
-        Job(**fields | changes)
+        DriftingJob(**fields | changes)
 
 
 def test_rates_belong_to_their_flows_in_whatever_order_the_edges_are_given():
-    edges = (Edge(source=0, target=1, alike=True), Edge(source=1, target=2, alike=False))
+    edges = (JobEdge(source=0, target=1, alike=True), JobEdge(source=1, target=2, alike=False))
     shape = {"nodes": 2, "key_groups": 4, "operators": ("a", "b", "c"), "skew": 0.2, "drift": 0.1, "memory": 0.5}
-    ordered, reversed_ = (Job(edges=given, communication=0.3, **shape) for given in (edges, edges[::-1]))
+    ordered, reversed_ = (DriftingJob(edges=given, communication=0.3, **shape) for given in (edges, edges[::-1]))
     for mine, theirs in zip(ordered.flows(), reversed_.flows(), strict=True):
         assert mine.tolist() == theirs.tolist()
     assert next(periods(ordered, 0)).rate.tolist() == next(periods(reversed_, 0)).rate.tolist()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import trimtab_agent
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust import agent_link
 from trimtab_agent.engines.outcomes import Rejoined, Report
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.local import Statistics
@@ -54,9 +54,10 @@ async def main() -> None:
     print("code", trimtab_agent.__file__, file=sys.stderr)
     app, ended = App(), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    names = {"steering", "executor", "status"} & inspect.signature(Link.__init__).parameters.keys()
+    connection: Any = vars(agent_link).get("AgentConnection") or vars(agent_link)["Link"]  # its name in 0.1.0
+    names = {"steering", "executor", "status"} & inspect.signature(connection.__init__).parameters.keys()
     parts: dict[str, Any] = dict.fromkeys(names, app)
-    link = Link(app=APP, worker=WORKER, socket=Path(os.environ["TRIMTAB_SOCKET"]), collector=app, **parts)
+    link = connection(app=APP, worker=WORKER, socket=Path(os.environ["TRIMTAB_SOCKET"]), collector=app, **parts)
     await link.start()
     await ended.wait()
     await link.stop()

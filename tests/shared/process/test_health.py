@@ -6,18 +6,18 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from trimtab_process.health import LIVE, READY, Verdict, ask
+from trimtab_process.health import LIVE, READY, HealthVerdict, ask
 from trimtab_process.metrics_port import MetricsServer, serve_metrics
 from trimtab_protocol.settings.listen import Listen
 
 
 @pytest.fixture
-def verdicts() -> dict[str, Verdict]:
-    return {LIVE: Verdict(True, "turns"), READY: Verdict(False, "no window has come yet")}
+def verdicts() -> dict[str, HealthVerdict]:
+    return {LIVE: HealthVerdict(True, "turns"), READY: HealthVerdict(False, "no window has come yet")}
 
 
 @pytest.fixture
-def server(verdicts: dict[str, Verdict]) -> Iterator[MetricsServer]:
+def server(verdicts: dict[str, HealthVerdict]) -> Iterator[MetricsServer]:
     registry = CollectorRegistry()
     Gauge("answer", "All there is.", registry=registry).set(42)
     checks = {path: lambda path=path: verdicts[path] for path in verdicts}
@@ -31,12 +31,12 @@ def port_of(server: MetricsServer) -> int:
     return int(server.server_address[1])
 
 
-def test_a_verdict_arrives_as_it_is_now(server: MetricsServer, verdicts: dict[str, Verdict]) -> None:
+def test_a_verdict_arrives_as_it_is_now(server: MetricsServer, verdicts: dict[str, HealthVerdict]) -> None:
     listen = Listen(address="127.0.0.1", port=port_of(server))
-    assert ask(listen, LIVE) == Verdict(True, "ok: turns")
-    assert ask(listen, READY) == Verdict(False, "not ok: no window has come yet")
-    verdicts[READY] = Verdict(True, "leads")
-    assert ask(listen, READY + "?from=probe") == Verdict(True, "ok: leads")
+    assert ask(listen, LIVE) == HealthVerdict(True, "ok: turns")
+    assert ask(listen, READY) == HealthVerdict(False, "not ok: no window has come yet")
+    verdicts[READY] = HealthVerdict(True, "leads")
+    assert ask(listen, READY + "?from=probe") == HealthVerdict(True, "ok: leads")
 
 
 def test_metrics_are_served_on_every_other_path(server: MetricsServer) -> None:
@@ -55,7 +55,7 @@ def test_no_answer_names_the_place(server: MetricsServer) -> None:
     server.shutdown()
     server.server_close()
     found = ask(Listen(address="127.0.0.1", port=port), READY)
-    assert found == Verdict(False, f"not ok: no answer on 127.0.0.1:{port}: [Errno 111] Connection refused")
+    assert found == HealthVerdict(False, f"not ok: no answer on 127.0.0.1:{port}: [Errno 111] Connection refused")
 
 
 def test_another_server_is_no_health() -> None:

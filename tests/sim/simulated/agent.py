@@ -21,8 +21,8 @@ from trimtab_agent import daemon
 from trimtab_agent.commands import driver
 from trimtab_agent.commands.events import Admitted, Entry, Position, ProcessEnded, ProcessId
 from trimtab_agent.commands.journal import Journal, encode_line
-from trimtab_agent.configuration import Configuration, HostConfiguration, WorkerConfiguration
-from trimtab_agent.sampler.derive import Limits, Use
+from trimtab_agent.configuration import AgentConfiguration, HostConfiguration, WorkerConfiguration
+from trimtab_agent.sampler.derive import UsableResources, Use
 from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.local import Hello, Statistics, decode_frame, encode_frame
@@ -114,7 +114,7 @@ class AgentProcess:
     """One process from its start to its end."""
 
     def __init__(
-        self, machine: Machine, configuration: Configuration, timeline: Timeline, broker: Broker, network: Network
+        self, machine: Machine, configuration: AgentConfiguration, timeline: Timeline, broker: Broker, network: Network
     ) -> None:
         self.machine = machine
         self.timeline = timeline
@@ -130,7 +130,7 @@ class AgentProcess:
         self._next: dict[str, int] = {}
         self._enter(lambda: self._start(configuration))
 
-    def _start(self, configuration: Configuration) -> None:
+    def _start(self, configuration: AgentConfiguration) -> None:
         # The daemon's event loop: what it wants to do later, or sends, comes here.
         self.call_soon: Callable[..., None] = lambda act, *given: self.timeline.after(0.0, self._own(act, *given))
         self.call_later: Callable[..., None] = lambda delay, act, *given: self.timeline.after(
@@ -334,7 +334,7 @@ def _identify(pid: int) -> ProcessId | None:
     return next((worker.process for worker in workers if worker.alive and worker.process.pid == pid), None)
 
 
-LIMITS = Limits(basis=Basis.CONFIG, cores=1.0, host_cores=1.0, type="simulated", speed=1.0)
+LIMITS = UsableResources(basis=Basis.CONFIG, cores=1.0, host_cores=1.0, type="simulated", speed=1.0)
 
 
 @contextmanager
@@ -362,9 +362,9 @@ def simulated_hosts() -> Iterator[None]:
 
 def agent_configuration(
     cluster: str, machine: Machine, interval_s: float, workers: list[WorkerId], trust: Path, key: Path | None = None
-) -> Configuration:
+) -> AgentConfiguration:
     """Its agent.toml; `key`: that of the host, if it has one."""
-    return Configuration(
+    return AgentConfiguration(
         cluster=cluster,
         host=machine.host,
         machine=HostConfiguration(zone=machine.zone),

@@ -22,7 +22,7 @@ from trimtab_protocol.messages.commands import Ack, Command, Phase, decode_ack, 
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.handover import HandoverKind, decode_handover
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, CommandId, Epoch, HostId, KeyGroup, Topics, WorkerId
-from trimtab_protocol.messages.owner_rows import Owners, OwnerTable, Part
+from trimtab_protocol.messages.owner_rows import OwnerPart, Owners, OwnerTable
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart, decode_record, digest_of, part_key
 
@@ -91,7 +91,7 @@ class Checker:
     """Placements that were published in parts."""
     execution: Execution | None = None
     """The journal's last entry."""
-    _parts: dict[bytes, Part] = field(default_factory=dict)
+    _parts: dict[bytes, OwnerPart] = field(default_factory=dict)
     _published: dict[tuple[AppId, Epoch], Placement] = field(default_factory=dict)
     _excused: set[CommandId] = field(default_factory=set)
     _placements: dict[AppId, Placement] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Checker:
                 continue
             found = decode_record(record.key, record.value)
             if isinstance(found, PlacementPart):
-                self._parts[record.key] = Part(found.rows)
+                self._parts[record.key] = OwnerPart(found.rows)
             elif isinstance(found, Placement):
                 yield found
             else:
@@ -145,7 +145,7 @@ class Checker:
         size, owners = head.part_size, {}
         for operator, count in head.key_groups.items():
             keys = [part_key(head.app, operator, part) for part in range(-(-count // size))]
-            parts = [self._parts.get(key, Part(())) for key in keys]
+            parts = [self._parts.get(key, OwnerPart(())) for key in keys]
             rows = sum(len(part.rows) for part in parts)
             if rows != count or any(len(part.rows) != size for part in parts[:-1]):
                 raise Violation(f"placement {head.epoch} has {count} key groups of {operator}, its parts have {rows}")

@@ -20,8 +20,17 @@ from tests.sim.simulated.timeline import Timeline
 from trimtab_agent.engines.faust.agent_link import ack
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.steering.answers import Answer, Answers
-from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Took
+from trimtab_agent.engines.outcomes import (
+    Abandoned,
+    Answers,
+    CommandOutcomes,
+    CommandRefused,
+    Outcome,
+    Prepared,
+    Rejoined,
+    Released,
+    Took,
+)
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
@@ -79,7 +88,7 @@ class WorkerProcess(LinkedWorker):
         self._group = group
         self._topics = Topics(welcome.cluster)
         self._answers = Answers()
-        self._prepared: dict[str, tuple[Answer, tuple[KeyGroup, ...]]] = {}
+        self._prepared: dict[str, tuple[CommandOutcomes, tuple[KeyGroup, ...]]] = {}
         self._warm: set[KeyGroup] = set()
         self._handovers = HandoverReader(self._topics.handover, broker)
         self._placements = PlacementReader(self.board, broker)
@@ -161,7 +170,7 @@ class WorkerProcess(LinkedWorker):
         self._warm.clear()
         prepared, self._prepared = self._prepared, {}
         for answer, _ in prepared.values():
-            answer.say(Refused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
+            answer.say(CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between"))
 
     # --- the group
 
@@ -266,7 +275,7 @@ class WorkerProcess(LinkedWorker):
         else:
             self._admit(command, self._answers.begin(command.id, report))
 
-    def _admit(self, command: Command, answer: Answer) -> None:
+    def _admit(self, command: Command, answer: CommandOutcomes) -> None:
         if self.stable:
             steps = {
                 CommandKind.PREPARE: self._prepare,
@@ -280,7 +289,7 @@ class WorkerProcess(LinkedWorker):
         else:
             answer.say(_refused(Refusal.GENERATION))
 
-    def _prepare(self, command: Command, answer: Answer) -> None:
+    def _prepare(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.handover is not None
         if command.target != self.id or any(self._owns(command.key_groups)):
             answer.say(_refused(Refusal.PRECONDITION))
@@ -303,7 +312,7 @@ class WorkerProcess(LinkedWorker):
         else:
             self._soon(*self.restore_s, ready)
 
-    def _release(self, command: Command, answer: Answer) -> None:
+    def _release(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.generation is not None
         limit = self._timeline.now + SETTINGS.placement_wait_s
 
@@ -328,7 +337,7 @@ class WorkerProcess(LinkedWorker):
             placement.of(k.operator, k.partition)[:1] == (command.target,) for k in command.key_groups
         )
 
-    def _give(self, command: Command, generation: int, answer: Answer) -> None:
+    def _give(self, command: Command, generation: int, answer: CommandOutcomes) -> None:
         assert command.handover is not None
         assert command.source is not None
         assert command.target is not None
@@ -369,12 +378,12 @@ class WorkerProcess(LinkedWorker):
         if handover not in self._handovers.taken and self._in(generation) and self.connected:
             self._group.rebalance()
 
-    def _abandon(self, command: Command, answer: Answer) -> None:
+    def _abandon(self, command: Command, answer: CommandOutcomes) -> None:
         self._prepared.pop(str(command.handover), None)
         self._settle()
         answer.say(Abandoned())
 
-    def _rejoin(self, command: Command, answer: Answer) -> None:
+    def _rejoin(self, command: Command, answer: CommandOutcomes) -> None:
         self._group.rebalance()
         generation = self.generation
 
@@ -389,5 +398,5 @@ class WorkerProcess(LinkedWorker):
         wait()
 
 
-def _refused(refusal: Refusal) -> Refused:
-    return Refused(refusal=refusal, detail="simulated")
+def _refused(refusal: Refusal) -> CommandRefused:
+    return CommandRefused(refusal=refusal, detail="simulated")

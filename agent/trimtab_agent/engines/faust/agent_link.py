@@ -23,9 +23,9 @@ from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.outcomes import (
     Abandoned,
     CommandExecutor,
+    CommandRefused,
     Outcome,
     Prepared,
-    Refused,
     Rejoined,
     Released,
     Took,
@@ -72,7 +72,7 @@ class HelloChanged(Exception):
     """The hello that was sent is out of date: the worker reconnects and sends a new one."""
 
 
-class Link(Service):  # type: ignore[misc]
+class AgentConnection(Service):  # type: ignore[misc]
     """The connection as a service of the app: it starts and stops with the app."""
 
     def __init__(
@@ -211,11 +211,11 @@ class Link(Service):  # type: ignore[misc]
 
         if command.worker != self._worker or command.app != self._app:
             detail = f"this is worker {self._worker} of app {self._app}"
-            report(Refused(refusal=Refusal.UNKNOWN_WORKER, detail=detail))
+            report(CommandRefused(refusal=Refusal.UNKNOWN_WORKER, detail=detail))
         elif (reason := self._status.refusal) is not None:
-            report(Refused(refusal=Refusal.NOT_STEERING, detail=reason))
+            report(CommandRefused(refusal=Refusal.NOT_STEERING, detail=reason))
         elif len(self._commands) >= MAX_COMMANDS:
-            report(Refused(refusal=Refusal.FAILED, detail=f"{MAX_COMMANDS} commands are under way"))
+            report(CommandRefused(refusal=Refusal.FAILED, detail=f"{MAX_COMMANDS} commands are under way"))
         else:
             task = asyncio.get_running_loop().create_task(self._execute(command, report))
             self._commands.add(task)
@@ -226,7 +226,7 @@ class Link(Service):  # type: ignore[misc]
             await self._executor.execute(command, report)
         except Exception as exc:
             logger.exception("command %s (%s) failed", command.id, command.kind)
-            report(Refused(refusal=Refusal.FAILED, detail=repr(exc)[:1000]))
+            report(CommandRefused(refusal=Refusal.FAILED, detail=repr(exc)[:1000]))
 
     def _put(self, answer: Ack) -> None:
         if len(self._waiting) >= MAX_WAITING_ACKS:
@@ -327,7 +327,7 @@ def _told(outcome: Outcome) -> dict[str, Any]:
             return {"phase": Phase.ABANDONED}
         case Rejoined(generation=generation, epoch=epoch):
             return {"phase": Phase.REJOINED, "generation": generation, "detail": f"placement {epoch}"}
-        case Refused(refusal=refusal, detail=detail):
+        case CommandRefused(refusal=refusal, detail=detail):
             return {"phase": Phase.REFUSED, "refusal": refusal, "detail": detail[:4000] or None}
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from aiokafka.abc import AbstractTokenProvider
 from faust.auth import Credentials, OAuthCredentials, SASLCredentials, SSLCredentials
 
-from trimtab_agent.engines.faust.own_threads import in_own_thread
+from trimtab_agent.engines.faust.waiting import in_own_thread
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.settings.kafka import KafkaSettings, Sasl, Tls, for_faust, read_kafka

@@ -14,14 +14,11 @@ from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
 
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.faust.group.assignor import PlacementAssignor
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.local.consumer import LocalTransport
-from trimtab_agent.engines.faust.local.hop import LocalHop
-from trimtab_agent.engines.faust.local.sends import local_hop
-from trimtab_agent.engines.faust.local.sensor import LocalSensor
-from trimtab_agent.engines.faust.local.settings import LocalSettings
+from trimtab_agent.engines.faust.local.consumer import LocalSensor, LocalTransport
+from trimtab_agent.engines.faust.local.hop import LocalHop, LocalSettings, local_hop
 from trimtab_agent.engines.faust.measure import Collector, KeyGroupSensor
 from trimtab_agent.engines.faust.private_names import complaints
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -29,8 +26,7 @@ from trimtab_agent.engines.faust.safety.open_files import raise_limit
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
-from trimtab_agent.engines.faust.transport.flow import keep_what_waits
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredTransport, keep_what_waits
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
@@ -196,10 +192,10 @@ def _steer(
     app.on_before_shutdown.connect(close, weak=False)
 
 
-def _link(**options: Any) -> type[Link]:
+def _link(**options: Any) -> type[AgentConnection]:
     """A service class for the app.  Faust starts it after tables are restored, when the worker's state is known."""
 
-    class AgentLink(Link):
+    class AgentLink(AgentConnection):
         def __init__(self, **service: Any) -> None:
             super().__init__(**options, **service)
 

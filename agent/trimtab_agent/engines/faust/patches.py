@@ -29,7 +29,7 @@ topic has finished it. It is never acknowledged, and the rebalance hangs. | Begu
 `transport/consumer.py` |
 | `fence-after-session` | A worker that was stopped for longer than its session goes on with its queued events and \
 overwrites the new owner's changelog. | It starts no event, sends nothing and leads nothing until it has rejoined. | \
-`safety/fence.py`, `transport/guarded_socket.py` |
+`safety/fence.py`, `transport/producer.py` |
 | `end-when-state-fails` | An event whose state could not be read or written (a damaged file, a full disk) counts as \
 done. Reading a whole table ends at the damage, as if nothing came after it. | The worker ends without a commit, and \
 restores what is damaged. | `safety/store_guard.py`, `safety/damaged.py` |
@@ -80,7 +80,7 @@ end. | `transport/consumer.py` |
 the key, and not in the changelog. Restored windows stay for ever, and `on_window_close` is called only for windows \
 that begin after all that were closed before, of whatever partition. A recovery hangs if keys have another type than \
 `str`. | The owner of a partition closes each of its windows once, in its database and changelog. | \
-`tables/windows.py`, `transport/steered.py` |
+`tables/windows.py`, `transport/consumer.py` |
 | `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
 another partition, of a standby, or of what was given away. `keys()` and `items()` fail when one is opened or closed \
 meanwhile. | An event deletes in its own partition, and active partitions answer. | `tables/own_partitions.py` |

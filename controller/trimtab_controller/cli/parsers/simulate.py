@@ -1,4 +1,4 @@
-"""The options of `trimtab simulate` and `trimtab compare`.
+"""The options of `trimtab simulate`.
 
 The names of policies and workloads stand here too: the models that define them need numpy.
 """
@@ -27,19 +27,16 @@ RoundCount = tuple[int, int]
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `simulate` and `compare`."""
-    parser = commands.add_parser("simulate", help="rounds of a policy on a generated or recorded workload")
-    parser.add_argument("policy", choices=POLICIES, metavar="POLICY", help=" | ".join(POLICIES))
-    add_options(parser)
-    parser.set_defaults(run="trimtab_controller.cli.simulate:run_simulate")
-    parser = commands.add_parser("compare", help="policies side by side on the same workload and seed")
-    parser.add_argument("policies", nargs="+", choices=POLICIES, metavar="POLICY", help=" | ".join(POLICIES))
-    add_options(parser)
-    parser.set_defaults(run="trimtab_controller.cli.simulate:run_compare")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `simulate` and `compare` have in common."""
+    """Register `simulate`."""
+    parser = commands.add_parser("simulate", help="rounds of policies on a generated or recorded workload")
+    parser.add_argument(
+        "policies",
+        nargs="+",
+        choices=POLICIES,
+        metavar="POLICY",
+        help=f"{' | '.join(POLICIES)}; of several, a line each, for the same workload and seed",
+    )
+    parser.set_defaults(run="trimtab_controller.cli.simulate:run")
     workload = parser.add_argument_group("workload")
     names = "; ".join(f"{name}: {text}" for name, text in WORKLOADS.items())
     source = workload.add_mutually_exclusive_group()

@@ -27,7 +27,7 @@ import numpy as np
 
 from trimtab_controller.decider.observing.demand_history import Bools, OperatorKey
 from trimtab_controller.decider.observing.owned import Floats, Integers
-from trimtab_models.albic.fit import Cost, CostFit, Samples, Unknown, fit_costs
+from trimtab_models.albic.fit import CostFit, Samples, TupleCost, Unknown, fit_costs
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
@@ -256,7 +256,7 @@ def _with_recalled(fit: CostFit, recalled: CostFit | None) -> CostFit:
         return fit
     own, before = (fit.sending, fit.receiving), (recalled.sending, recalled.receiving)
     sending, receiving = (
-        then if isinstance(now, Unknown) and now is not Unknown.NO_TUPLES and isinstance(then, Cost) else now
+        then if isinstance(now, Unknown) and now is not Unknown.NO_TUPLES and isinstance(then, TupleCost) else now
         for now, then in zip(own, before, strict=True)
     )
     return replace(fit, sending=sending, receiving=receiving)

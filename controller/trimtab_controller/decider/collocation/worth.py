@@ -14,7 +14,7 @@ from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats,
 from trimtab_controller.decider.observing.view import AppView, EndCosts, NotReady
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Answer, Method
-from trimtab_models.albic.fit import Cost, CostFit, Unknown
+from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_models.albic.scores import scored_among
 from trimtab_protocol.messages.names import OperatorId
 
@@ -38,9 +38,9 @@ class Together:
     worth: float | None = None
 
 
-def counted(cost: Cost | Unknown) -> float:
+def counted(cost: TupleCost | Unknown) -> float:
     """The cost that plans count with, CPU seconds per tuple: 0 unless it is significant."""
-    return cost.value if isinstance(cost, Cost) and cost.significant else 0.0
+    return cost.value if isinstance(cost, TupleCost) and cost.significant else 0.0
 
 
 def end_costs(fits: Mapping[OperatorId, CostFit]) -> dict[OperatorId, EndCosts]:
@@ -65,7 +65,7 @@ def together_in(view: AppView, fits: Mapping[OperatorId, CostFit]) -> Together:
     scored = np.isin(low * count + high, pairs.first * count + pairs.second)
     apart = (table.owner[flows.source] != table.owner[flows.target]) & (flows.source != flows.target)
     obtainable = float(flows.rate[scored | ~apart].sum()) / total
-    known = any(isinstance(cost, Cost) for fit in fits.values() for cost in (fit.sending, fit.receiving))
+    known = any(isinstance(cost, TupleCost) for fit in fits.values() for cost in (fit.sending, fit.receiving))
     sending, receiving = costs_of_flows(view, flows)
     worth = float((flows.rate * (sending + receiving))[scored & apart].sum())
     return Together(fits=fits, obtainable=obtainable, worth=worth if known else None)

@@ -9,7 +9,7 @@ import numpy as np
 from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
 from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_models.forecast import Accuracy, Fitted, NotFitted, predict
+from trimtab_models.forecast import Accuracy, Fitted, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_models.forecast.fit import MIN_PERIODS
 from trimtab_models.forecast.seasonal import MAX_STALE, Floats
@@ -74,7 +74,7 @@ class _Fit:
 
     at: float
     next_at: float
-    found: Fitted | NotFitted
+    found: Fitted | NoForecast
 
 
 @dataclass(slots=True)
@@ -133,9 +133,9 @@ class Forecasts:
         series, horizons = self.series[app], self._times[app].horizons
         self.learn(app, fit_series(series.array(), series.first, periods=PERIODS, horizons=horizons, refit=DAY))
 
-    def learn(self, app: AppId, found: Fitted | NotFitted) -> None:
+    def learn(self, app: AppId, found: Fitted | NoForecast) -> None:
         """Forecast an app with this fit from now on; after one that failed, with the one before."""
-        failed, before = isinstance(found, NotFitted), self._fits.get(app)
+        failed, before = isinstance(found, NoForecast), self._fits.get(app)
         next_at = self._now + (RETRY_S if failed else REFIT_S)
         if failed and before is not None and isinstance(before.found, Fitted):
             self._fits[app] = replace(before, next_at=next_at)  # an older model is better than none
@@ -170,9 +170,9 @@ class Forecasts:
         series, fit, times = self.series[app], self._fits.get(app), self._times[app]
         values = series.array()
         known_s = float(np.count_nonzero(~np.isnan(values))) * STEP_S
-        if fit is None or isinstance(fit.found, NotFitted):
+        if fit is None or isinstance(fit.found, NoForecast):
             needed_s = (MIN_PERIODS * min(PERIODS) + max(times.horizons)) * STEP_S
-            why = fit.found.reason if fit is not None and isinstance(fit.found, NotFitted) else "other apps come first"
+            why = fit.found.reason if fit is not None and isinstance(fit.found, NoForecast) else "other apps come first"
             if len(values) * STEP_S < needed_s:
                 why = f"{len(values) * STEP_S / 3600.0:.1f} of {needed_s / 3600.0:.1f} h of history"
             return ForecastTold(known_s=known_s, why=why, mode=self.settings.mode)

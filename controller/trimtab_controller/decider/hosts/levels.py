@@ -11,7 +11,7 @@ from types import MappingProxyType
 from trimtab_controller.decider.concerns import ClusterUse, WorkerUse
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import DISK
-from trimtab_models.elastic import Level, level_of
+from trimtab_models.elastic import NodeLevel, level_of
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 
@@ -19,8 +19,8 @@ from trimtab_protocol.messages.names import HostId, WorkerId
 class Levels:
     """The levels that are known."""
 
-    workers: Mapping[WorkerId, Level] = field(default_factory=dict)
-    hosts: Mapping[HostId, Level] = field(default_factory=dict)
+    workers: Mapping[WorkerId, NodeLevel] = field(default_factory=dict)
+    hosts: Mapping[HostId, NodeLevel] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))

@@ -38,7 +38,7 @@ from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
 from trimtab_controller.plan import Move, Plan, PlanReason
-from trimtab_models.elastic import Level, level_of
+from trimtab_models.elastic import NodeLevel, level_of
 from trimtab_models.elastic.matching import HEAVY_FROM
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -278,7 +278,7 @@ def _crowd(placed: Placed) -> str:
 
 
 def _concern(app: AppId, orphaned: Orphaned, placed: Placed) -> Concern:
-    heavy = {worker: busy for worker, busy in placed.busy_pct.items() if level_of(busy) is Level.HEAVY}
+    heavy = {worker: busy for worker, busy in placed.busy_pct.items() if level_of(busy) is NodeLevel.HEAVY}
     said = first_few((f"{worker} {busy:.0f} %" for worker, busy in sorted(heavy.items())), len(heavy))
     detail = f"after the loss of {first_few(orphaned.owners)}: {_crowd(placed)}; then used: {said}"
     return Concern(kind=ConcernKind.ORPHANS_CROWD, app=app, workers=tuple(sorted(heavy)), detail=detail)

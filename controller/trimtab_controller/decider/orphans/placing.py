@@ -15,7 +15,7 @@ from trimtab_controller.decider.observing.rule import priorities
 from trimtab_controller.decider.observing.view import AppView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import Chosen, choose
-from trimtab_models.elastic import Demands, match
+from trimtab_models.elastic import ResourceDemands, match
 from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE
 from trimtab_models.solving import Never
 from trimtab_models.solving.spared import Spared
@@ -102,7 +102,7 @@ def place_orphans(
         per_capacity = [1.0 / worker.capacity for worker in workers]
         per_unit = np.array([per_capacity, FULL_PCT / memory.room, HEAVY_FROM / _disk(view, workers), FULL_PCT / link])
     used = [_asked(view, workers, orphaned, asked_pct), FULL_PCT * memory.share, np.zeros(len(workers))]
-    demands = Demands(
+    demands = ResourceDemands(
         used=np.array([*used, [_link_pct(hosts, worker) for worker in workers]]),
         demand=np.vstack((table.load, state, state, table.assumed_traffic.max(axis=0))),
         per_unit=per_unit,
@@ -134,7 +134,7 @@ def place_orphans(
     )
 
 
-def _ruled(demands: Demands, where: Places) -> Demands:
+def _ruled(demands: ResourceDemands, where: Places) -> ResourceDemands:
     """The demands with rules as further resources, of which barred workers have next to nothing.
 
     Key groups without an allowed worker go to any: an outage would be worse.

@@ -22,7 +22,7 @@ from trimtab_models.dyndl import (
     targets_bound,
 )
 from trimtab_models.dyndl.arrays import Floats, Ints
-from trimtab_models.elastic import Demands
+from trimtab_models.elastic import ResourceDemands
 from trimtab_models.elastic.matching import HEAVY_FROM, ROUNDING
 from trimtab_models.solving import Never
 
@@ -43,7 +43,9 @@ class Chosen:
     lower_bound_s: float
 
 
-def choose(table: OwnedTable, workers: Sequence[Worker], demands: Demands, node: Ints, restores: Restores) -> Chosen:
+def choose(
+    table: OwnedTable, workers: Sequence[Worker], demands: ResourceDemands, node: Ints, restores: Restores
+) -> Chosen:
     """Other targets than `node` where all are warm sooner, and the use of workers stays within the band."""
     problem = _problem(table, workers, demands, node, restores)
     unit_s = restores.learned.unit_s
@@ -64,7 +66,7 @@ def choose(table: OwnedTable, workers: Sequence[Worker], demands: Demands, node:
 
 
 def _problem(
-    table: OwnedTable, workers: Sequence[Worker], demands: Demands, node: Ints, restores: Restores
+    table: OwnedTable, workers: Sequence[Worker], demands: ResourceDemands, node: Ints, restores: Restores
 ) -> TargetsProblem:
     learned, held = restores.learned, restores.held
     hosts = sorted({worker.host for worker in workers})
@@ -98,7 +100,7 @@ def _problem(
     )
 
 
-def _limits(demands: Demands, node: Ints, band: float) -> tuple[Floats, Floats]:
+def _limits(demands: ResourceDemands, node: Ints, band: float) -> tuple[Floats, Floats]:
     """How little and how much of each resource of a worker may be used: its CPU is the first one."""
     busy = demands.together(np.arange(len(node)), node)
     capacity = 1.0 / demands.per_unit[0]

@@ -16,8 +16,8 @@ from trimtab_controller.decider.planning.instance_limits import add_rules, limit
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Placing, Question
 from trimtab_models.albic.problem import repaid_charge
-from trimtab_models.instances import BalanceInstance, Budget, Flow, Node, Options
-from trimtab_models.instances import KeyGroup as InstanceKeyGroup
+from trimtab_models.instances import BalanceInstance, MigrationBudget, Node, SnapshotOptions, TupleFlow
+from trimtab_models.instances import SnapshotKeyGroup as InstanceKeyGroup
 
 
 def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
@@ -170,12 +170,12 @@ def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
             )
         ),
         flows=tuple(
-            Flow(source=str(source), target=str(target), rate=rate)
+            TupleFlow(source=str(source), target=str(target), rate=rate)
             for (source, target), rate in sorted(view.flows.items())
             if source in known and target in known
         ),
-        budget=Budget(max_migrations=settings.max_migrations),
-        options=Options(
+        budget=MigrationBudget(max_migrations=settings.max_migrations),
+        options=SnapshotOptions(
             max_load_distance=_max_load_distance(view, settings),
             serialise_cost=sending,
             deserialise_cost=receiving,

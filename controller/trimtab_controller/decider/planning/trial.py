@@ -28,7 +28,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import PlanReason
-from trimtab_models.albic.fit import CHANCE, Cost, CostFit, Unknown, student_quantile
+from trimtab_models.albic.fit import CHANCE, CostFit, TupleCost, Unknown, student_quantile
 from trimtab_models.albic.scores import Pairs, scored_among
 from trimtab_protocol.messages.names import OperatorId, WorkerId
 
@@ -115,7 +115,7 @@ def _possible(fits: Fits, source: OperatorId, target: OperatorId) -> float:
     return 0.0 if any(counted(end) > 0.0 for end in ends) else sum(_at_most(end) for end in ends)
 
 
-def _at_most(cost: Cost | Unknown) -> float:
+def _at_most(cost: TupleCost | Unknown) -> float:
     if isinstance(cost, Unknown):
         return 0.0 if cost is Unknown.NO_TUPLES else END_S
     return min(END_S, max(0.0, cost.value + student_quantile(cost.freedom, 1.0 - CHANCE) * cost.error))

@@ -31,7 +31,7 @@ from trimtab_controller.decider.size.resources import (
     shares_of,
     together,
 )
-from trimtab_models.sizing import Problem, max_rate
+from trimtab_models.sizing import SizingProblem, max_rate
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
 TARGET = 0.7
@@ -154,7 +154,7 @@ def _with_resources(
     need: Need,
     view: AppView,
     capacity: Capacity,
-    problem: Problem,
+    problem: SizingProblem,
     hosts: Mapping[HostId, int],
     followed: Mapping[WorkerId, float] | None,
     wanted: Wanted,
@@ -214,7 +214,7 @@ def _type(capacity: Capacity, host: HostId, cores: float) -> WorkerType:
     return WorkerType(host_type=capacity.costs.type_of(host), capacity=cores, speed=1.0 if seen is None else seen.speed)
 
 
-def _problem(view: AppView, capacity: Capacity, its: WorkerType, present: tuple[TypeName, ...]) -> Problem:
+def _problem(view: AppView, capacity: Capacity, its: WorkerType, present: tuple[TypeName, ...]) -> SizingProblem:
     """The sizing problem of one worker of this type; a rate of 1 is the present input."""
     table, costs = view.owned, capacity.costs
     loads = np.bincount(table.operator, table.load, len(table.operators))
@@ -233,7 +233,7 @@ def _problem(view: AppView, capacity: Capacity, its: WorkerType, present: tuple[
     if process is None:
         raise CannotSizeError(f"what a worker of {view.app} needs beyond its key groups has not been measured yet")
     share = PERCENT_PER_CORE * its.capacity / 100.0
-    return Problem(
+    return SizingProblem(
         operators=(*table.operators, "process"),
         machines=(str(its),),
         relative=np.array([1.0] * len(per_rate) + [0.0]),
@@ -249,7 +249,7 @@ def _fixed(cost: Cost | None, speed: float) -> float:
 
 
 def _need(
-    view: AppView, problem: Problem, its: WorkerType, rate: float, target: float, running: int, startable: int
+    view: AppView, problem: SizingProblem, its: WorkerType, rate: float, target: float, running: int, startable: int
 ) -> Need:
     fixed, room = _fixed_pct(problem), _room(problem, target)
     load = _percent(view, its, rate)
@@ -267,12 +267,12 @@ def _need(
     return Need(type=its, workers=workers, utilisation=used, present=running, pool=startable, why=why)
 
 
-def _fixed_pct(problem: Problem) -> float:
+def _fixed_pct(problem: SizingProblem) -> float:
     """What a worker uses before it handles any input, in percent of its capacity."""
     return float(problem.per_instance[0, :, 0].sum())
 
 
-def _room(problem: Problem, target: float) -> float:
+def _room(problem: SizingProblem, target: float) -> float:
     """What a worker has for key groups, in percent of its capacity."""
     return target * 100.0 - _fixed_pct(problem)
 
@@ -282,7 +282,7 @@ def _percent(view: AppView, its: WorkerType, rate: float) -> Floats:
     return rate * view.owned.load / (its.speed * its.capacity)
 
 
-def _enough(problem: Problem, load: Floats, room: float, rate: float, target: float) -> int | None:
+def _enough(problem: SizingProblem, load: Floats, room: float, rate: float, target: float) -> int | None:
     """The least number of workers that carry the load by the model, and whose key groups fit."""
     low, high = 0, 1
     while high < MAX_WORKERS and not _carries(problem, high, rate, target):
@@ -298,10 +298,10 @@ def _enough(problem: Problem, load: Floats, room: float, rate: float, target: fl
     return None
 
 
-def _carries(problem: Problem, workers: int, rate: float, target: float) -> bool:
+def _carries(problem: SizingProblem, workers: int, rate: float, target: float) -> bool:
     """Whether that many workers, each of which runs an instance of every operator, carry the rate."""
     instances = np.ones((len(problem.operators), workers), np.int64)
-    many = Problem(
+    many = SizingProblem(
         operators=problem.operators,
         machines=tuple(map(str, range(workers))),
         relative=problem.relative,

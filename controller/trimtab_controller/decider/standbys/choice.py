@@ -31,9 +31,9 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_models.standbys import (
     HOST,
     UNPLACED,
-    Budget,
-    Params,
-    Problem,
+    StandbyBudget,
+    StandbyParams,
+    StandbyProblem,
     StandbyResult,
     is_new,
     kept_standbys,
@@ -50,7 +50,7 @@ FOLLOWING_SHARE = 0.2
 is less work than processing it."""
 NO_REPLACEMENT = float("inf")
 """The tolerance with which every present standby stays."""
-SEARCH = Params(steps=2_000, peaks=False)
+SEARCH = StandbyParams(steps=2_000, peaks=False)
 """A limit on the time of the search, at most a second for 100,000 key groups: the decider waits for it.  What is chosen
 is rated with the next window."""
 GONE = UNPLACED - 1
@@ -104,7 +104,7 @@ class Survival:
         return f"{said}, bound {self.bound_pct:.0f} %"
 
 
-def choose_standbys(view: AppView, placement: Placement | None, wanted: int, budget: Budget) -> StandbyRows:
+def choose_standbys(view: AppView, placement: Placement | None, wanted: int, budget: StandbyBudget) -> StandbyRows:
     """The rows that fill the gaps of a placement, as far as budget and workers allow; what may stay stays."""
     return Following.of(view, placement).choose(view, wanted, budget)
 
@@ -139,7 +139,7 @@ class Following:
         padded = [row + [UNPLACED] * (width - len(row)) for row in rows]
         return cls(view=view, placed=np.array(padded, np.int64).reshape(len(rows), width))
 
-    def problem(self, view: AppView, wanted: int, budget: Budget, tolerance: float) -> Problem:
+    def problem(self, view: AppView, wanted: int, budget: StandbyBudget, tolerance: float) -> StandbyProblem:
         """The problem of the model; `view` may have other loads than the one that this was made for."""
         table, workers = _whole(view), view.all_workers
         idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
@@ -156,7 +156,7 @@ class Following:
             near_home = _kept_near(where, workers, owner[table.owner], removing)
             ruled = _by_rules(where, np.where(frozen[:, None], present, UNPLACED))
             usage, limit = np.concatenate((usage, ruled[0])), np.concatenate((limit, ruled[1]))
-        return Problem(
+        return StandbyProblem(
             owner=owner[table.owner] if len(table) else table.owner,
             load=table.load,
             follow=_share(view) * table.load,
@@ -177,7 +177,7 @@ class Following:
         )
 
     def _most_followed(
-        self, view: AppView, table: OwnedTable, workers: tuple[Worker, ...], budget: Budget
+        self, view: AppView, table: OwnedTable, workers: tuple[Worker, ...], budget: StandbyBudget
     ) -> tuple[Floats, Floats]:
         """(R, K) what following a key group takes, and (R, N) how much of it each worker may follow.
 
@@ -219,7 +219,7 @@ class Following:
 
     def missing(self, view: AppView, wanted: int) -> int:
         """Number of key groups with fewer standbys that may stay than they can have."""
-        problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
+        problem = self.problem(view, wanted, StandbyBudget(), NO_REPLACEMENT)
         return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due).sum())
 
     def survival(self, view: AppView, wanted: int, *, peaks: bool) -> Survival | None:
@@ -227,7 +227,7 @@ class Following:
 
         Fixed workers count as they are placed.  None where no other worker can take over.
         """
-        problem = self.problem(view, wanted, Budget(), NO_REPLACEMENT)
+        problem = self.problem(view, wanted, StandbyBudget(), NO_REPLACEMENT)
         found = rated(problem, kept_standbys(problem), peaks=peaks)
         domain, worker, workers = found.score.worst_domain, found.score.worst_worker, view.all_workers
         if not wanted or worker < 0 or not problem.due.any():
@@ -240,7 +240,9 @@ class Following:
             missing=found.score.missing,
         )
 
-    def choose(self, view: AppView, wanted: int, budget: Budget, tolerance: float = NO_REPLACEMENT) -> StandbyRows:
+    def choose(
+        self, view: AppView, wanted: int, budget: StandbyBudget, tolerance: float = NO_REPLACEMENT
+    ) -> StandbyRows:
         """The rows to publish so that every key group has `wanted` standbys, as far as budget and workers allow.
 
         A standby that may stay is replaced only where that lowers the highest load after a loss by about `tolerance`
@@ -249,7 +251,7 @@ class Following:
         problem = self.problem(view, wanted, budget, tolerance)
         return self._rows(view, problem, solve(problem, params=SEARCH))
 
-    def _rows(self, view: AppView, problem: Problem, found: StandbyResult) -> StandbyRows:
+    def _rows(self, view: AppView, problem: StandbyProblem, found: StandbyResult) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
         table, names = _whole(view), [worker.id for worker in view.all_workers]
@@ -304,7 +306,7 @@ def _by_rules(where: Places, stays: Integers) -> tuple[Floats, Floats]:
 
 
 def _fitting(
-    view: AppView, problem: Problem, assignment: Integers, new: NDArray[np.bool_]
+    view: AppView, problem: StandbyProblem, assignment: Integers, new: NDArray[np.bool_]
 ) -> tuple[dict[int, dict[HostId, int]], NDArray[np.bool_]]:
     """Bytes that the new standbys of key groups restore, by host; and (K,) those for which a disk has no room."""
     disks, hosts = free_disks(view), [worker.host for worker in view.all_workers]

@@ -22,14 +22,14 @@ from trimtab_controller.decider.standbys.choice import Following, StandbyRows, S
 from trimtab_controller.decider.standbys.copies import copies_of, state_held
 from trimtab_controller.decider.standbys.following_cost import FollowingCosts
 from trimtab_controller.execution.events import Lacking
-from trimtab_models.standbys import Budget
+from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.wording import counted
 
-ROUND = Budget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
+ROUND = StandbyBudget(worker_changes=20, worker_bytes=float(1 << 30), changes=5_000)
 """The most restores that begin in one round: at a worker, which opens 20 databases in one or two seconds, and in all,
 which bounds the time that one decision takes."""
 ROUND_INTERVAL_S = 10.0

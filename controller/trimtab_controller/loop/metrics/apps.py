@@ -7,7 +7,7 @@ from trimtab_controller.decider.decision import SizeVerdict
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_controller.decider.known import Known
 from trimtab_controller.loop.metrics.shown import Shown, Values, of_apps, ratio
-from trimtab_models.albic.fit import Cost
+from trimtab_models.albic.fit import TupleCost
 from trimtab_protocol.messages.names import AppId
 
 APP = ("app",)
@@ -17,12 +17,12 @@ def _app(name: str, text: str, values: Callable[[Known], Values]) -> Shown:
     return Shown(name=name, text=text, labels=APP, values=values)
 
 
-def _costs(together: Mapping[AppId, Together]) -> Iterator[tuple[tuple[str, str, str], Cost]]:
+def _costs(together: Mapping[AppId, Together]) -> Iterator[tuple[tuple[str, str, str], TupleCost]]:
     """The fitted costs, by app, operator and end."""
     for app, found in together.items():
         for operator, fit in found.fits.items():
             for end, cost in (("sending", fit.sending), ("receiving", fit.receiving)):
-                if isinstance(cost, Cost):
+                if isinstance(cost, TupleCost):
                     yield (app, str(operator), end), cost
 
 

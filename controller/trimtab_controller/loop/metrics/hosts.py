@@ -7,7 +7,7 @@ from trimtab_controller.decider.concerns import WorkerUse
 from trimtab_controller.decider.hosts.hosts import Host
 from trimtab_controller.decider.known import Known
 from trimtab_controller.loop.metrics.shown import Shown, Values, ratio
-from trimtab_models.elastic import Level
+from trimtab_models.elastic import NodeLevel
 from trimtab_protocol.messages.snapshot import HostWindow
 
 
@@ -36,13 +36,13 @@ def _worker_levels(known: Known) -> Values:
     workers = known.use.workers
     apps = {workers[worker].app or "" for worker in known.levels.workers}
     counts = Tally((workers[worker].app or "", level) for worker, level in known.levels.workers.items())
-    return {(app, level.value): float(counts[app, level]) for app in apps for level in Level}
+    return {(app, level.value): float(counts[app, level]) for app in apps for level in NodeLevel}
 
 
 def _host_levels(known: Known) -> Values:
     levels = known.levels.hosts
     counts = Tally(levels.values())
-    return {(level.value,): float(counts[level]) for level in Level if levels}
+    return {(level.value,): float(counts[level]) for level in NodeLevel if levels}
 
 
 def _worker_memory(known: Known) -> Values:

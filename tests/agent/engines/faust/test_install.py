@@ -10,11 +10,10 @@ import pytest
 
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables
 from trimtab_agent.engines.faust.measure import Collector
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.signing.keys import SigningKey, write_trust
@@ -149,7 +148,7 @@ def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyP
 
     install(talking)
 
-    assert [issubclass(service, Link) for service in talking._extra_services] == [True]
+    assert [issubclass(service, AgentConnection) for service in talking._extra_services] == [True]
 
 
 @pytest.mark.parametrize("variable", ["TRIMTAB_CLUSTER", "TRIMTAB_WORKER"])

@@ -18,18 +18,18 @@ from trimtab_protocol.messages import intents, local
 from trimtab_protocol.messages.codec import (
     UNKNOWN,
     Columns,
+    Distinct,
     Inline,
     Key,
     Lenient,
     Most,
     NotSent,
-    Once,
     Packed,
     Range,
     Text,
     Total,
     Wire,
-    Written,
+    WrittenAs,
     decoded,
     document,
     encoded,
@@ -90,11 +90,11 @@ class Message:
     name: Annotated[str, Text(4), Key("n")]
     told: float | None
     inners: Annotated[tuple[Inner, ...], Most(3), Total("points", 4)] = ()
-    boxes: Annotated[tuple[Box, ...], Most(2), Once(("low",))] = ()
+    boxes: Annotated[tuple[Box, ...], Most(2), Distinct(("low",))] = ()
     shade: Annotated[Shade | None, Lenient()] = None
     counts: Annotated[Mapping[str, int], Most(2)] = field(default_factory=dict)
-    code: Annotated[int, Written(str, hex, from_hex)] = 0
-    codes: Annotated[tuple[Annotated[int, Written(str, hex, from_hex)], ...], Most(2)] = ()
+    code: Annotated[int, WrittenAs(str, hex, from_hex)] = 0
+    codes: Annotated[tuple[Annotated[int, WrittenAs(str, hex, from_hex)], ...], Most(2)] = ()
     note: Annotated[str, NotSent()] = "-"
 
     @property
@@ -228,7 +228,7 @@ def unlimited(kind: Any, rules: tuple[Any, ...], place: str) -> Iterator[str]:
     if get_origin(kind) is Annotated:
         yield from unlimited(get_args(kind)[0], (*rules, *kind.__metadata__), place)
         return
-    written = next((each for each in rules if isinstance(each, Written)), None)
+    written = next((each for each in rules if isinstance(each, WrittenAs)), None)
     if written is not None:
         yield from unlimited(written.kind, (), place)
     elif is_dataclass(kind):

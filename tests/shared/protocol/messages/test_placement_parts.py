@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.owner_rows import OwnerTable, Part
+from trimtab_protocol.messages.owner_rows import OwnerPart, OwnerTable
 from trimtab_protocol.messages.placement import Placement, decode_placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import (
@@ -251,9 +251,9 @@ def test_a_changed_table_is_the_list_with_the_changes(
 
 
 def test_parts_are_equal_by_their_rows() -> None:
-    assert Part((row(0),)) == Part((row(0),))
-    assert Part((row(0),)) != Part((row(1),))
-    assert hash(Part((row(0),))) == hash(Part((row(0),)))
+    assert OwnerPart((row(0),)) == OwnerPart((row(0),))
+    assert OwnerPart((row(0),)) != OwnerPart((row(1),))
+    assert hash(OwnerPart((row(0),))) == hash(OwnerPart((row(0),)))
 
 
 # --- any sequence of publications, read in any way in which Kafka can deliver them

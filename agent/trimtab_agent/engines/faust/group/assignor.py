@@ -37,7 +37,7 @@ from trimtab_agent.engines.faust.group.member_data import (
     write_layout,
 )
 from trimtab_agent.engines.faust.group.operators import Layout
-from trimtab_agent.engines.faust.group.placing import Member, Reason, place
+from trimtab_agent.engines.faust.group.placing import Member, PlacingReason, place
 from trimtab_agent.engines.faust.group.routes import Distribution, Routes
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.copies import Copy
@@ -377,9 +377,9 @@ def _members(row: Owners, by_worker: Mapping[str, Member]) -> list[Member | None
     return [by_worker.get(worker) for worker in row]
 
 
-def _log_exceptions(group: CoPartitioned, placed: Iterable[tuple[Member, Reason]]) -> None:
-    reasons = [reason for _, reason in placed if reason is not Reason.PLACED]
+def _log_exceptions(group: CoPartitioned, placed: Iterable[tuple[Member, PlacingReason]]) -> None:
+    reasons = [reason for _, reason in placed if reason is not PlacingReason.PLACED]
     if reasons:
-        counts = {reason.value: reasons.count(reason) for reason in Reason if reason in reasons}
+        counts = {reason.value: reasons.count(reason) for reason in PlacingReason if reason in reasons}
         name = ", ".join(group.operators)
         log.warning("operator %s: %d key groups are not with their placed owner: %s", name, len(reasons), counts)

@@ -20,7 +20,7 @@ class MixedPartitions(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operator:
+class AppOperator:
     """Co-partitioned topics: partition p of each of them is key group p."""
 
     id: OperatorId
@@ -52,7 +52,7 @@ class Layout:
                 raise ValueError(f"operators[{operator!r}]: {sorted(unknown)} are not topics or tables of this app")
             seen |= topics
 
-    def operators(self, partitions_of: Callable[[str], int | None]) -> tuple[Operator, ...]:
+    def operators(self, partitions_of: Callable[[str], int | None]) -> tuple[AppOperator, ...]:
         """The operators, sorted by id.  A topic whose partition count is unknown (None) is left out until it is known.
 
         Raises MixedPartitions.
@@ -72,11 +72,11 @@ class Layout:
         names = [REST] if len(rest) == 1 else [f"{REST}-{count}" for count, _ in rest]
         return found + [(OperatorId(name), count, topics) for name, (count, topics) in zip(names, rest, strict=True)]
 
-    def _operator(self, operator: OperatorId, topics: frozenset[str], counts: Mapping[str, int]) -> Operator:
+    def _operator(self, operator: OperatorId, topics: frozenset[str], counts: Mapping[str, int]) -> AppOperator:
         if len({counts[topic] for topic in topics}) != 1:
             found = {topic: counts[topic] for topic in sorted(topics)}
             raise MixedPartitions(f"operator {operator!r}: partition counts differ: {found}")
-        return Operator(
+        return AppOperator(
             id=operator,
             sources=topics & self.sources,
             changelogs=topics & self.changelogs,

@@ -10,7 +10,7 @@ from typing import Any
 
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.operators import Layout, Operator
+from trimtab_agent.engines.faust.group.operators import AppOperator, Layout
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 
@@ -20,8 +20,8 @@ class Ownership:
     def __init__(self, app: Any, app_id: AppId) -> None:
         self._app = app
         self._app_id = app_id
-        self._operators: dict[OperatorId, Operator] = {}
-        self._by_topic: dict[str, Operator] = {}
+        self._operators: dict[OperatorId, AppOperator] = {}
+        self._by_topic: dict[str, AppOperator] = {}
         self._missing: frozenset[str] = frozenset()
 
     def learn(self, layout: Layout) -> None:
@@ -31,7 +31,7 @@ class Ownership:
         self._by_topic = {topic: operator for operator in found for topic in operator.topics}
         self._missing = (layout.sources | layout.changelogs) - self._by_topic.keys()
 
-    def operators(self) -> dict[OperatorId, Operator]:
+    def operators(self) -> dict[OperatorId, AppOperator]:
         """The operators by id; empty until `learn`."""
         return self._operators
 
@@ -45,7 +45,7 @@ class Ownership:
         operator = self._by_topic.get(topic)
         return None if operator is None else self.key_group(operator, partition)
 
-    def key_group(self, operator: Operator, partition: int) -> KeyGroup:
+    def key_group(self, operator: AppOperator, partition: int) -> KeyGroup:
         """The key group of this partition."""
         return KeyGroup(self._app_id, operator.id, partition)
 

@@ -18,7 +18,7 @@ Member = str
 """A member of the consumer group: its id at the broker."""
 
 
-class Reason(StrEnum):
+class PlacingReason(StrEnum):
     """Why a key group is where it is."""
 
     PLACED = "placed"  # on the owner that the placement names
@@ -45,7 +45,7 @@ def place(
     members: Collection[Member],
     copies: Mapping[int, Mapping[Member, int]] = MappingProxyType({}),
     stay: bool = False,
-) -> dict[int, tuple[Member, Reason]]:
+) -> dict[int, tuple[Member, PlacingReason]]:
     """Partition -> (member, reason), for every partition from 0.
 
     `wanted[partition]` = members of (owner, standby ...), None for a worker that is away; rows may be missing.
@@ -54,19 +54,19 @@ def place(
     """
     if not members:
         raise ValueError("a group without members")
-    placed: dict[int, tuple[Member, Reason]] = {}
+    placed: dict[int, tuple[Member, PlacingReason]] = {}
     for partition in range(partitions):
         if stay and previous.get(partition) in members:
-            placed[partition] = (previous[partition], Reason.STAYED)
+            placed[partition] = (previous[partition], PlacingReason.STAYED)
             continue
         row = wanted[partition] if partition < len(wanted) else ()
         for rank, member in enumerate(row):
             if member is not None and member in members:
-                placed[partition] = (member, Reason.STANDBY if rank else Reason.PLACED)
+                placed[partition] = (member, PlacingReason.STANDBY if rank else PlacingReason.PLACED)
                 break
         else:
             if partition in previous and previous[partition] in members:
-                placed[partition] = (previous[partition], Reason.STAYED)
+                placed[partition] = (previous[partition], PlacingReason.STAYED)
     held = {member: sum(owner == member for owner, _ in placed.values()) for member in sorted(members)}
     enough = most_for_copies(partitions, len(members))
     for partition in range(partitions):
@@ -76,11 +76,11 @@ def place(
         ]
         if found:
             _, _, holder = min(found)
-            placed[partition] = (holder, Reason.COPY)
+            placed[partition] = (holder, PlacingReason.COPY)
             held[holder] += 1
     for partition in range(partitions):
         if partition not in placed:
             least = min(held, key=lambda member: (held[member], member))
-            placed[partition] = (least, Reason.SPREAD)
+            placed[partition] = (least, PlacingReason.SPREAD)
             held[least] += 1
     return placed

@@ -23,7 +23,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from faust.types import TP
@@ -32,8 +32,10 @@ from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait
-from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_protocol.messages.commands import Refusal
+from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
+from trimtab_agent.engines.outcomes import CommandRefused
+from trimtab_protocol.messages.commands import Command, Refusal
+from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Offsets
 from trimtab_protocol.messages.names import KeyGroup
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ class Given:
     commit_s: float
 
 
-class Handover:
+class KeyGroupHandover:
     """The two sides of a hand-over, on one worker."""
 
     def __init__(self, app: Any, ownership: Ownership, standbys: Standbys, settings: SteeringSettings) -> None:
@@ -272,3 +274,58 @@ class Handover:
 
 async def _nothing() -> dict[TP, int]:
     return {}
+
+
+def released(command: Command, given: Given, cluster: str) -> HandoverRecord:
+    """The record that allows the target to take over."""
+    assert command.handover is not None
+    assert command.generation is not None
+    assert command.source is not None
+    assert command.target is not None
+    assert command.app is not None
+    return HandoverRecord(
+        kind=HandoverKind.RELEASED,
+        cluster=cluster,
+        app=command.app,
+        handover=command.handover,
+        epoch=command.epoch,
+        generation=command.generation,
+        source=command.source,
+        target=command.target,
+        key_groups=command.key_groups,
+        offsets=_rows(given.offsets),
+        ends=_rows(given.ends),
+        held_s=given.drain_s + given.flush_s + given.commit_s,
+    )
+
+
+def took(record: HandoverRecord) -> HandoverRecord:
+    """The record that confirms that the target has taken over."""
+    return replace(record, kind=HandoverKind.TOOK, offsets=(), ends=(), held_s=0.0)
+
+
+def given_back(record: HandoverRecord) -> HandoverRecord:
+    """The record with which a target that has never owned the key groups releases them to their source again."""
+    return replace(record, source=record.target, target=record.source)
+
+
+def _rows(offsets: Mapping[TP, int]) -> Offsets:
+    return tuple((tp.topic, tp.partition, offset) for tp, offset in sorted(offsets.items()))
+
+
+def by_partition(rows: Offsets) -> dict[TP, int]:
+    """Offsets of a record by Faust partition."""
+    return {TP(topic, partition): offset for topic, partition, offset in rows}
+
+
+def refused_for(fault: Exception) -> CommandRefused:
+    """The outcome to report for an exception of a step."""
+    match fault:
+        case Denied():
+            return CommandRefused(refusal=fault.refusal, detail=fault.detail)
+        case CommitRefused():
+            return CommandRefused(refusal=Refusal.COMMIT_REFUSED, detail=str(fault))
+        case GenerationOver():
+            return CommandRefused(refusal=Refusal.GENERATION, detail=str(fault))
+        case _:
+            return CommandRefused(refusal=Refusal.FAILED, detail=repr(fault))

@@ -6,13 +6,13 @@ destination partition and the partition's gate is open.  Such an event is called
 
 | promise | by what | where |
 |---|---|---|
-| same partition as the producer's | the producer itself computes it | `partitions.py` |
+| same partition as the producer's | the producer itself computes it | `hop.py` |
 | nothing is lost | the event that caused a direct event counts as done only after it (`message.py`) | |
 | order per source partition and key | gates, and the rule for events that go by the broker | `gate.py`, `hop.py` |
-| nothing waits for ever | every wait has a limit; no wait where local topics form a circle | `circles.py` |
+| nothing waits for ever | every wait has a limit; no wait where local topics form a circle | `hop.py` |
 | a hand-over or rebalance moves no direct event | they are finished first | `consumer.py` |
 | values are not shared by writer and readers | only immutable scalars go by reference | `values.py` |
-| other readers of the topic miss nothing | a topic that another group reads goes by the broker | `readers.py` |
+| other readers of the topic miss nothing | a topic that another group reads goes by the broker | `hop.py` |
 
 *Gates.*  Each owned partition of a local topic has a gate.  It is closed after a rebalance, when any key group arrives,
 and when an event goes to the partition by the broker.  It opens when everything that may precede a direct event has

@@ -1,20 +1,25 @@
-"""Faust's consumer with the patches, and with direct events finished before their key groups leave."""
+"""Faust's consumer, transport and sensor for an app with local topics."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from aiokafka.errors import KafkaError
-from faust.types import TP
+from faust.types import TP, AppT, EventT, StreamT
 from mode import Service
 
-from trimtab_agent.engines.faust.local.hop import LocalHop
+from trimtab_agent.engines.faust.local.hop import LocalHop, note_batched
 from trimtab_agent.engines.faust.local.message import DirectMessage, root
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.measure import KeyGroupSensor
+from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, MessageCount
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 
 
 class LocalConsumer(SteeredConsumer):
-    """A consumer that tells the local hop which partitions come and go."""
+    """A consumer that tells the local hop which partitions come and go.
+
+    Direct events are finished before their key groups leave.
+    """
 
     def __init__(self, transport: Any, *args: Any, **options: Any) -> None:
         self.hop: LocalHop = transport.hop
@@ -106,3 +111,26 @@ class LocalTransport(SteeredTransport):
     def __init__(self, app: Any, *, hop: LocalHop, **options: Any) -> None:
         super().__init__(app, **options)
         self.hop = hop
+
+
+class LocalSensor(KeyGroupSensor):
+    """Counts what goes straight to its readers, beside what the broker carries.
+
+    It also marks the events of `take()` and the like.
+    """
+
+    def __init__(
+        self, app: AppT, take_direct: Callable[[], Mapping[tuple[TP, TP], MessageCount]], **options: Any
+    ) -> None:
+        super().__init__(app, **options)
+        self._take_direct = take_direct
+
+    def on_stream_event_in(self, tp: TP, offset: int, stream: StreamT, event: EventT) -> None:
+        """A stream begins an event."""
+        self.cpu.current = tp
+        if not stream.enable_acks:
+            note_batched(event)
+
+    def take(self) -> IntervalCounts:
+        """Return the counts since the last call, and begin the next interval."""
+        return replace(super().take(), direct=self._take_direct())

@@ -9,7 +9,7 @@ from faust.types import TP
 from faust.types.tuples import RecordMetadata
 
 
-class State(Enum):
+class GateState(Enum):
     """Where an event to the partition goes."""
 
     OFF = "off"  # by the broker: the key group is being given away, or was not finished in time
@@ -17,7 +17,7 @@ class State(Enum):
     OPEN = "open"  # straight to the readers' queues
 
 
-class Gate:
+class LocalGate:
     """The gate of one owned partition of a local topic.  Offsets are those of its log."""
 
     __slots__ = (
@@ -30,7 +30,7 @@ class Gate:
         self.readers = readers
         """Who reads the partition: one entry per type that they expect, see `values.Readers`."""
         self.queues: list[Any] = [queue for each in readers for queue in each.queues]
-        self.state = State.CLOSED
+        self.state = GateState.CLOSED
         self.need: int | None = None
         """Records before this offset must reach the queues first; None = not known yet."""
         self.own = 0
@@ -56,17 +56,17 @@ class Gate:
 
     def close(self) -> None:
         """Nothing is direct until everything before a new barrier has reached the queues."""
-        self.state, self.need = State.CLOSED, None
+        self.state, self.need = GateState.CLOSED, None
 
     def turn_off(self) -> None:
         """Nothing is direct, and nothing waits for it."""
-        self.state, self.need = State.OFF, None
+        self.state, self.need = GateState.OFF, None
 
     def begin_send(self) -> None:
         """A record goes to the partition by the broker.  Direct events must not overtake it."""
         self.sending += 1
-        if self.state is State.OPEN:
-            self.state = State.CLOSED
+        if self.state is GateState.OPEN:
+            self.state = GateState.CLOSED
 
     def end_send(self, sent: Any) -> None:
         """The broker has the record, or has refused it; `sent` is the producer's future."""
@@ -76,9 +76,9 @@ class Gate:
 
     def try_open(self, given: int) -> bool:
         """Open if the queues have everything; `given` = the offset up to which they were given the log."""
-        if self.state is State.CLOSED and self.need is not None and not self.sending and given >= self._end:
-            self.state = State.OPEN
-        return self.state is State.OPEN
+        if self.state is GateState.CLOSED and self.need is not None and not self.sending and given >= self._end:
+            self.state = GateState.OPEN
+        return self.state is GateState.OPEN
 
     def lag(self, given: int) -> int | None:
         """Number of records that must reach the queues before it opens; None = not known yet."""

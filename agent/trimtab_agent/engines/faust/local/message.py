@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from faust.types import TP, Message
 
 if TYPE_CHECKING:
-    from trimtab_agent.engines.faust.local.gate import Gate
+    from trimtab_agent.engines.faust.local.gate import LocalGate
 
 
 class FinishedTopic(str):
@@ -48,7 +48,7 @@ class DirectMessage(Message):  # type: ignore[misc]
 
     def __init__(
         self,
-        gate: "Gate",
+        gate: "LocalGate",
         *,
         key: bytes | None,
         headers: Any,

@@ -16,7 +16,7 @@ SCALAR_BYTES = 8
 """What a number counts for in the traffic between key groups; it is not encoded."""
 
 
-class Readers:
+class PartitionReaders:
     """The agents' channels of one partition that expect the same types, and so share an event."""
 
     __slots__ = ("_app", "_channel", "_event", "_keys", "_values", "codecs", "queues")
@@ -46,12 +46,12 @@ class Readers:
         return self._event(app, key, value, message.headers, message)
 
 
-def readers_of(app: Any, channels: Iterable[Any]) -> list[Readers]:
+def readers_of(app: Any, channels: Iterable[Any]) -> list[PartitionReaders]:
     """The channels of a partition, grouped by what they expect."""
     kinds: dict[Any, list[Any]] = {}
     for channel in channels:
         kinds.setdefault((channel.key_type, channel.value_type), []).append(channel)
-    return [Readers(app, group) for group in kinds.values()]
+    return [PartitionReaders(app, group) for group in kinds.values()]
 
 
 def is_plain(topic: Any) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.apportion import IdleBase, Interval, Work, apportion, contradiction
-from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Taken
+from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, KeyGroupSensor, MessageCount
 from trimtab_agent.engines.outcomes import WorkerStatus
 from trimtab_protocol.messages.local import Statistics
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
@@ -23,11 +23,11 @@ class _Tally:
     """Sums of one key group over its partitions."""
 
     agents_ns: int = 0
-    received: Flow = field(default_factory=Flow)
-    sent: Flow = field(default_factory=Flow)
-    logged: Flow = field(default_factory=Flow)
-    direct_in: Flow = field(default_factory=Flow)
-    direct_out: Flow = field(default_factory=Flow)
+    received: MessageCount = field(default_factory=MessageCount)
+    sent: MessageCount = field(default_factory=MessageCount)
+    logged: MessageCount = field(default_factory=MessageCount)
+    direct_in: MessageCount = field(default_factory=MessageCount)
+    direct_out: MessageCount = field(default_factory=MessageCount)
 
     @property
     def work(self) -> Work:
@@ -160,7 +160,7 @@ class Collector:
         )
 
 
-def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | None, _Tally]:
+def _by_key_group(taken: IntervalCounts, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | None, _Tally]:
     """Everything the worker did, by key group.  Work without a key group is under None.
 
     Records from the producer's buffer (cause None) are changelog records, and belong to the key group that they are
@@ -190,10 +190,10 @@ def _by_key_group(taken: Taken, key_group_of: KeyGroupOf) -> Mapping[KeyGroup | 
     return tallies
 
 
-def _pairs(taken: Taken, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
+def _pairs(taken: IntervalCounts, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
     """Traffic between key groups.  Topics that belong to no key group are outside the job."""
     by_broker, direct = _flows(taken.sent, key_group_of), _flows(taken.direct, key_group_of)
-    nothing = Flow()
+    nothing = MessageCount()
     samples = []
     for source, target in sorted(by_broker.keys() | direct.keys()):
         straight = direct.get((source, target), nothing)
@@ -205,13 +205,13 @@ def _pairs(taken: Taken, key_group_of: KeyGroupOf) -> tuple[PairSample, ...]:
 
 
 def _flows(
-    flows: Mapping[tuple[TP | None, TP], Flow] | Mapping[tuple[TP, TP], Flow], key_group_of: KeyGroupOf
-) -> dict[tuple[KeyGroup, KeyGroup], Flow]:
-    found: dict[tuple[KeyGroup, KeyGroup], Flow] = {}
+    flows: Mapping[tuple[TP | None, TP], MessageCount] | Mapping[tuple[TP, TP], MessageCount], key_group_of: KeyGroupOf
+) -> dict[tuple[KeyGroup, KeyGroup], MessageCount]:
+    found: dict[tuple[KeyGroup, KeyGroup], MessageCount] = {}
     for (cause, target), flow in flows.items():
         ends = _ends(cause, target, key_group_of)
         if ends is not None:
-            found[ends] = found.get(ends, Flow()) + flow
+            found[ends] = found.get(ends, MessageCount()) + flow
     return found
 
 

@@ -16,7 +16,7 @@ from faust.agents import Agent
 from faust.types import TP
 
 
-class CpuMeter:
+class KeyGroupCpuMeter:
     """CPU nanoseconds per partition.  Steps before an agent's first event are under None."""
 
     __slots__ = ("clock", "current", "spent_ns")
@@ -38,7 +38,7 @@ class Metered:
 
     __slots__ = ("_awaitable", "_meter")
 
-    def __init__(self, awaitable: Awaitable[Any], meter: CpuMeter) -> None:
+    def __init__(self, awaitable: Awaitable[Any], meter: KeyGroupCpuMeter) -> None:
         self._awaitable = awaitable
         self._meter = meter
 
@@ -76,7 +76,7 @@ class MeteredAgent(Agent):  # type: ignore[misc]
         # This method is not a coroutine itself, because every step would then go through it.
         for sensor in self.app.sensors:
             meter = getattr(sensor, "cpu", None)
-            if isinstance(meter, CpuMeter):
+            if isinstance(meter, KeyGroupCpuMeter):
                 coro = Metered(coro, meter)
         actor: Coroutine[Any, Any, None] = super()._execute_actor(coro, aref)
         return actor

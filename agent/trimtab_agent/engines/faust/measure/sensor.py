@@ -13,31 +13,31 @@ import faust
 from faust.streams import current_event
 from faust.types import TP, AppT, EventT, Message, StreamT
 
-from trimtab_agent.engines.faust.measure.meter import CpuMeter, meter_agents
+from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, meter_agents
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class MessageCount:
     """Messages and their bytes (key and value, serialised)."""
 
     messages: int = 0
     bytes: int = 0
 
-    def __add__(self, other: "Flow") -> "Flow":
-        return Flow(self.messages + other.messages, self.bytes + other.bytes)
+    def __add__(self, other: "MessageCount") -> "MessageCount":
+        return MessageCount(self.messages + other.messages, self.bytes + other.bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class IntervalCounts:
     """Counts of one interval.
 
     `sent` is by (partition of the event that caused it, partition it went to).  The cause is None for what Faust's
     producer buffer sends: changelog records and `send_soon`.
     """
 
-    received: Mapping[TP, Flow] = field(default_factory=dict)
-    sent: Mapping[tuple[TP | None, TP], Flow] = field(default_factory=dict)
-    direct: Mapping[tuple[TP, TP], Flow] = field(default_factory=dict)
+    received: Mapping[TP, MessageCount] = field(default_factory=dict)
+    sent: Mapping[tuple[TP | None, TP], MessageCount] = field(default_factory=dict)
+    direct: Mapping[tuple[TP, TP], MessageCount] = field(default_factory=dict)
     """What went straight to its readers, past the broker, by (partition of the cause, its own)."""
     agents_ns: Mapping[TP | None, int] = field(default_factory=dict)
     process_ns: int | None = 0
@@ -49,7 +49,7 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
 
     def __init__(self, app: AppT, *, process_clock: Callable[[], int] = time.process_time_ns, **options: Any) -> None:
         super().__init__(**options)
-        self.cpu = CpuMeter()
+        self.cpu = KeyGroupCpuMeter()
         self._app = app
         self._process_clock = process_clock
         self._process_ns = self._read_process()
@@ -80,14 +80,14 @@ class KeyGroupSensor(faust.Sensor):  # type: ignore[misc]
         source, size = state
         _count(self._sent, (source, metadata.topic_partition), size)
 
-    def take(self) -> Taken:
+    def take(self) -> IntervalCounts:
         """Return the counts since the last call, and begin the next interval."""
         received, self._received = self._received, {}
         sent, self._sent = self._sent, {}
         before, self._process_ns = self._process_ns, self._read_process()
-        return Taken(
-            received={tp: Flow(*count) for tp, count in received.items()},
-            sent={pair: Flow(*count) for pair, count in sent.items()},
+        return IntervalCounts(
+            received={tp: MessageCount(*count) for tp, count in received.items()},
+            sent={pair: MessageCount(*count) for pair, count in sent.items()},
             agents_ns=self.cpu.take(),
             process_ns=None if before is None or (now := self._process_ns) is None or now < before else now - before,
         )

@@ -10,10 +10,19 @@ answered heartbeat, counted from when it was *sent*, with the session time-out.
 A worker whose state cannot be written (disk full) is fenced for good: another worker must process its events again.
 """
 
+import logging
+import os
+import threading
 import time
 from typing import Any
 
 from aiokafka.errors import KafkaError
+
+log = logging.getLogger(__name__)
+
+END_LIMIT_S = 15.0
+"""How long a worker may take for an orderly stop after a fault; then its process is killed."""
+EXIT_CODE = os.EX_SOFTWARE
 
 
 def uptime() -> float:
@@ -21,7 +30,7 @@ def uptime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Fenced(KafkaError):  # type: ignore[misc]
+class WorkerFenced(KafkaError):  # type: ignore[misc]
     """A record was not sent: the worker is no longer a member of the group, or its state is broken."""
 
     retriable = False
@@ -87,3 +96,28 @@ class Fence:
         """Make Faust's streams check the fence before every event: they skip it if the flow control is not active."""
         is_active = flow_control.is_active
         flow_control.is_active = lambda: is_active() and self.lets_through()
+
+
+def break_off(fence: Fence, complaint: str, *details: object) -> bool:
+    """Fence this worker for good and tell why; whether it is the first fault.  Callable from any thread.
+
+    The caller ends the worker.  If that takes too long, its process is killed.
+    """
+    if fence.broken:
+        return False
+    fence.break_off()
+    log.critical(complaint, *details)
+    end_process_after(END_LIMIT_S)
+    return True
+
+
+def end_process_after(limit_s: float) -> None:
+    """Kill the process if an orderly stop takes too long: a fenced worker must not remain a member of its group."""
+
+    def end() -> None:
+        log.critical("this worker did not stop within %g s after its fault; killing the process", limit_s)
+        os._exit(EXIT_CODE)
+
+    timer = threading.Timer(limit_s, end)
+    timer.daemon = True
+    timer.start()

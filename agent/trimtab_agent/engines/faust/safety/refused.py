@@ -60,7 +60,7 @@ aiokafka.errors.kafka_errors[InvalidRecordError.errno] = InvalidRecordError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedRecord:
     """A record that was refused, and the event that wrote it; `tp` None: an event that is in no log."""
 
     record: Any
@@ -86,7 +86,7 @@ class RefusedRecords:
         self._app = app
         self._fence = fence
         self._tell = tell
-        self.waiting: dict[tuple[TP, bytes], Refused] = {}
+        self.waiting: dict[tuple[TP, bytes], RefusedRecord] = {}
         """By changelog partition and key."""
         self._stood: dict[TP, int] = {}
         """Where partitions stood when the group left a generation: what came after it there would be done once more."""
@@ -97,12 +97,12 @@ class RefusedRecords:
         """The broker has refused this record of a table: hold what comes after its event."""
         record, message = future.message, future.cause
         changelog = TP(table.changelog_topic_name, record.partition)
-        if isinstance(message, _Event) and (changelog, record.key) not in self.waiting:
+        if isinstance(message, _RecordEvent) and (changelog, record.key) not in self.waiting:
             return  # sent again just before the group has left the generation
         while (origin := getattr(message, "cause", None)) is not None:  # what skipped the broker is read again with it
             message = origin
         in_log = message is not None and message.offset >= 0
-        found = Refused(
+        found = RefusedRecord(
             record=record,
             database=table.data.partition_path(record.partition),
             tp=TP(*message.tp) if in_log else None,  # it is aiokafka's own type
@@ -161,7 +161,7 @@ class RefusedRecords:
                 for key, found in list(self.waiting.items()):
                     if self.waiting.get(key) is found:
                         future = FutureMessage(found.record)
-                        future.cause = _Event(found.tp, found.offset)
+                        future.cause = _RecordEvent(found.tp, found.offset)
                         self._app.producer.buffer.put(future)  # its event is over: nobody asks whether it is late
                         await self._app.producer.flush()
                 wait_s = min(2 * wait_s, LATER_S)
@@ -196,7 +196,7 @@ class RefusedRecords:
             await asyncio.sleep(LOOK_S)
         return False
 
-    def _file(self, found: Refused) -> Path:
+    def _file(self, found: RefusedRecord) -> Path:
         assert found.tp is not None
         return found.database.parent / f"give-up-{found.tp.topic}-{found.tp.partition}-{found.offset}"
 
@@ -212,14 +212,14 @@ class RefusedRecords:
         self._told = frozenset(lines)
 
     @staticmethod
-    def _line(changelog: TP, key: bytes, found: Refused) -> str:
+    def _line(changelog: TP, key: bytes, found: RefusedRecord) -> str:
         where = "" if found.tp is None else f"it stands at {_name(found.tp)} offset {found.offset}: "
         told = f"{where}Kafka refuses key {key[:40]!r} of {_name(changelog)} ({found.why})"
         return printable(told)[:200]
 
 
 @dataclass(frozen=True, slots=True)
-class _Event:
+class _RecordEvent:
     """What a record that is sent again knows of its event."""
 
     tp: TP | None

@@ -44,8 +44,7 @@ from faust.streams import current_event
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.damaged import DAMAGED, UNREADABLE, found_by, mark, replace_damaged
-from trimtab_agent.engines.faust.safety.ending import break_off
-from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off
 from trimtab_agent.engines.faust.safety.refused import RefusedRecords, refusal
 from trimtab_agent.engines.faust.safety.troubles import Repeated, Tell, Trouble
 
@@ -162,7 +161,7 @@ class StoreGuard:
         if message is not None and self._app._consumer.is_late(message):
             raise self._late(f"table {table.name}, key {key!r:.60}{_of(message)}")
         if self._fence.lost or self._fence.broken:
-            raise Fenced(f"table {table.name}: this worker has lost its membership, or its state is broken")
+            raise WorkerFenced(f"table {table.name}: this worker has lost its membership, or its state is broken")
 
     def _refuse_foreign(self, table: Any, message: Any, tp: TP, key: Any) -> None:
         """Raises StateBreach, after which the worker ends; LateWrite where no source partition is of this worker."""
@@ -197,7 +196,7 @@ class StoreGuard:
             if error is None:
                 if self.refused.waiting:
                     self.refused.written(TP(changelog, record.partition), record.key)
-            elif isinstance(error, Exception) and not isinstance(error, Fenced) and not self._fence.broken:
+            elif isinstance(error, Exception) and not isinstance(error, WorkerFenced) and not self._fence.broken:
                 if (why := refusal(error)) is not None:
                     message.exception()  # nobody else asks for it, and asyncio would complain
                     self.refused.refuse(table, message, why)
@@ -213,7 +212,7 @@ class StoreGuard:
         def write_or_end(*arguments: Any) -> None:
             try:
                 write(*arguments)
-            except (AssertionError, TypeError, ValueError, LateWrite, Fenced):  # the app's: no event, not bytes
+            except (AssertionError, TypeError, ValueError, LateWrite, WorkerFenced):  # the app's: no event, not bytes
                 raise
             except Exception as error:
                 self._set_aside(store, error)

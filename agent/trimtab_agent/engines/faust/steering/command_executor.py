@@ -6,14 +6,10 @@ import time
 
 from aiokafka.errors import KafkaError
 
-from trimtab_agent.engines.faust.handover.handover import Denied
-from trimtab_agent.engines.faust.handover.records import by_partition, given_back, released, took
-from trimtab_agent.engines.faust.steering.answers import Answer, Answers
-from trimtab_agent.engines.faust.steering.parts import Parts
-from trimtab_agent.engines.faust.steering.refusals import refused_for
-from trimtab_agent.engines.faust.steering.waiting import POLL_S, wait_until
+from trimtab_agent.engines.faust.handover.handover import Denied, by_partition, given_back, refused_for, released, took
+from trimtab_agent.engines.faust.steering.parts import POLL_S, SteeringParts, wait_until
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_agent.engines.outcomes import Abandoned, Prepared, Rejoined, Released, Report
+from trimtab_agent.engines.outcomes import Abandoned, Answers, CommandOutcomes, Prepared, Rejoined, Released, Report
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, KeyGroup
@@ -27,7 +23,7 @@ WAITS_FOR_REBALANCE = frozenset({CommandKind.PREPARE, CommandKind.ABANDON, Comma
 class FaustCommandExecutor:
     """Implements `outcomes.CommandExecutor`.  Called on the app's event loop."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SteeringParts) -> None:
         self._parts = parts
         self._answers = Answers()
         self._steps = {
@@ -49,7 +45,7 @@ class FaustCommandExecutor:
             log.warning("refused %s %s: %r", command.kind, command.handover or command.id, fault)
             answer.say(refused_for(fault))
 
-    async def _carry_out(self, command: Command, answer: Answer) -> None:
+    async def _carry_out(self, command: Command, answer: CommandOutcomes) -> None:
         await self._check(command)
         await self._steps[command.kind](command, answer)
 
@@ -71,7 +67,7 @@ class FaustCommandExecutor:
 
     # ---- as the target of a hand-over
 
-    async def _prepare(self, command: Command, answer: Answer) -> None:
+    async def _prepare(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.handover is not None
         parts, key_groups = self._parts, command.key_groups
         generation = parts.handover.generation
@@ -108,7 +104,7 @@ class FaustCommandExecutor:
         settings = self._parts.settings
         return max(settings.prepared_lag_records, settings.prepared_lag_s * self._parts.standbys.records_s)
 
-    async def _abandon(self, command: Command, answer: Answer) -> None:
+    async def _abandon(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.handover is not None
         self._parts.pending.drop_prepared(command.handover)
         await self._parts.reconciler.cool()
@@ -116,7 +112,7 @@ class FaustCommandExecutor:
 
     # ---- as the source of a hand-over
 
-    async def _release(self, command: Command, answer: Answer) -> None:
+    async def _release(self, command: Command, answer: CommandOutcomes) -> None:
         assert command.handover is not None
         assert command.generation is not None
         parts, generation, key_groups = self._parts, command.generation, command.key_groups
@@ -183,7 +179,7 @@ class FaustCommandExecutor:
 
     # ---- as a member of the group
 
-    async def _rejoin(self, command: Command, answer: Answer) -> None:
+    async def _rejoin(self, command: Command, answer: CommandOutcomes) -> None:
         parts = self._parts
         # The command may arrive before the placement that it should apply.
         await wait_until(parts.app, lambda: self._epoch >= command.epoch, parts.settings.placement_wait_s)

@@ -12,15 +12,13 @@ from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
 from trimtab_agent.engines.faust.safety.open_files import TooFewFiles, files_doubt, open_files_limit
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.steering.lost_offsets import Again, done_again, set_back, tell_of_reset
-from trimtab_agent.engines.faust.steering.parts import Parts
-from trimtab_agent.engines.faust.steering.waiting import wait_until
+from trimtab_agent.engines.faust.steering.lost_offsets import Again, OwnCommits, done_again, set_back, tell_of_reset
+from trimtab_agent.engines.faust.steering.parts import SteeringParts, wait_until
 from trimtab_agent.engines.faust.tables import other_logs
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
-from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
-from trimtab_agent.engines.outcomes import Refused
+from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, OperatorId
@@ -47,7 +45,7 @@ class GroupWatcher:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: SteeringParts,
         *,
         named_topics: NamedTopics,
         unfit_parts: Callable[[], Iterable[str]],
@@ -131,7 +129,7 @@ class GroupWatcher:
         self._parts.standbys.stop()
         if (routes := self._parts.shared.routes) is not None:
             routes.rebalancing()
-        outcome = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
+        outcome = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
         self._parts.pending.end_all_prepared(outcome)
 
     def stable(self) -> None:

@@ -6,11 +6,8 @@ import time
 
 from aiokafka.errors import KafkaError
 
-from trimtab_agent.engines.faust.handover.handover import Denied
-from trimtab_agent.engines.faust.handover.records import by_partition, given_back, took
-from trimtab_agent.engines.faust.steering.parts import Parts
-from trimtab_agent.engines.faust.steering.refusals import refused_for
-from trimtab_agent.engines.faust.steering.waiting import wait_until
+from trimtab_agent.engines.faust.handover.handover import Denied, by_partition, given_back, refused_for, took
+from trimtab_agent.engines.faust.steering.parts import SteeringParts, wait_until
 from trimtab_agent.engines.outcomes import Took
 from trimtab_protocol.messages.commands import Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
@@ -25,7 +22,7 @@ MAX_UNCONFIRMED = 1_000
 class HandoverReceiver:
     """Receives every hand-over record of the app, in topic order, on the app's event loop."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SteeringParts) -> None:
         self._parts = parts
         self._complaints = RateLimit(rate=1, burst=100)
         self._unconfirmed: list[HandoverRecord] = []

@@ -8,9 +8,8 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from trimtab_agent.engines.faust.handover.records import given_back, took
-from trimtab_agent.engines.faust.steering.answers import Answer
-from trimtab_agent.engines.outcomes import Outcome
+from trimtab_agent.engines.faust.handover.handover import given_back, took
+from trimtab_agent.engines.outcomes import CommandOutcomes, Outcome
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.names import KeyGroup
@@ -22,7 +21,7 @@ class _Prepare:
 
     command: Command
     generation: int
-    answer: Answer
+    answer: CommandOutcomes
     taking: bool = False
 
     def announces(self, record: HandoverRecord) -> bool:
@@ -60,7 +59,7 @@ class PendingHandovers:
 
     # ---- as the target
 
-    def prepare(self, command: Command, generation: int, answer: Answer) -> None:
+    def prepare(self, command: Command, generation: int, answer: CommandOutcomes) -> None:
         """Note a hand-over whose target is this worker."""
         assert command.handover is not None
         self._prepared[command.handover] = _Prepare(command=command, generation=generation, answer=answer)

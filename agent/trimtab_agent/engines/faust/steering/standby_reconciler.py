@@ -7,16 +7,60 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.handover.handover import Handover
-from trimtab_agent.engines.faust.tables.named_here import NamedHere
+from trimtab_agent.engines.faust.handover.handover import KeyGroupHandover
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.thread import GenerationOver
-from trimtab_protocol.messages.names import KeyGroup
+from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.owner_rows import OwnerPart, OwnerTable
+from trimtab_protocol.messages.placement import Placement
 
+NO_TABLE = OwnerTable((), 1)
 log = logging.getLogger(__name__)
 
 WARMED_AT_ONCE = 4
 """Number of key groups opened before a command gets its turn.  Opening one table takes 5 to 70 ms."""
+
+
+class NamedHere:
+    """The key groups that the placement names this worker for, kept up to date with each change of the placement.
+
+    It looks only at the parts that have changed since the placement before.
+    """
+
+    def __init__(self, worker: WorkerId) -> None:
+        self._worker = worker
+        self._seen: dict[OperatorId, OwnerTable] = {}
+        self._named: dict[OperatorId, dict[int, tuple[int, ...]]] = {}
+        """Per operator and part, the partitions that name this worker; parts without any are left out."""
+
+    def follow(self, placement: Placement | None) -> dict[OperatorId, list[int]]:
+        """Per operator, the partitions whose row names this worker, in any role."""
+        tables = dict(placement.owners) if placement is not None else {}
+        for operator in self._seen.keys() - tables.keys():
+            del self._named[operator]
+        for operator, table in tables.items():
+            before = self._seen.get(operator, NO_TABLE)
+            if table is not before:
+                self._follow(operator, before, table)
+        self._seen = tables
+        return {operator: [each for part in named.values() for each in part] for operator, named in self._named.items()}
+
+    def _follow(self, operator: OperatorId, before: OwnerTable, table: OwnerTable) -> None:
+        same = before.size == table.size
+        named = self._named.get(operator, {}) if same else {}
+        old: tuple[OwnerPart, ...] = before.parts if same else ()
+        for index, part in enumerate(table.parts):
+            if index < len(old) and old[index] is part:
+                continue
+            first = index * table.size
+            found = tuple(first + at for at, row in enumerate(part.rows) if self._worker in row)
+            if found:
+                named[index] = found
+            else:
+                named.pop(index, None)
+        for index in range(len(table.parts), len(old)):
+            named.pop(index, None)
+        self._named[operator] = named
 
 
 class StandbyReconciler:
@@ -31,7 +75,7 @@ class StandbyReconciler:
         shared: PluginState,
         ownership: Ownership,
         standbys: Standbys,
-        handover: Handover,
+        handover: KeyGroupHandover,
         *,
         prepared: Callable[[], Iterable[KeyGroup]],
         ready: Callable[[], Awaitable[bool]],

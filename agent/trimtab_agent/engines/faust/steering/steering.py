@@ -1,33 +1,79 @@
 """Assembles the steering part of the plug-in for one app in one worker process."""
 
+import asyncio
 import functools
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.handover.channel import Channel
-from trimtab_agent.engines.faust.handover.handover import Handover
+from trimtab_agent.engines.faust.handover.handover import KeyGroupHandover
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.steering.app_state import is_empty
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher, NamedTopics
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
-from trimtab_agent.engines.faust.steering.parts import Parts
+from trimtab_agent.engines.faust.steering.parts import SteeringParts, wait_until
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
 from trimtab_agent.engines.faust.steering.side_services import SideServices
 from trimtab_agent.engines.faust.steering.standby_reconciler import StandbyReconciler
-from trimtab_agent.engines.faust.steering.waiting import wait_until
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
-from trimtab_agent.engines.faust.tables.copies import Copies
+from trimtab_agent.engines.faust.tables.copies import DiskCopies
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.client import Connection
 from trimtab_protocol.messages.handover import HandoverRecord
 
+log = logging.getLogger(__name__)
+
+STATE_LIMIT_S = 5.0
+"""How long the broker may take to say whether the app has state."""
 SETTLE_LIMIT_S = 10.0
 """How long the reconciliation of standbys waits for a rebalance to end."""
+
+
+async def is_empty(connection: Connection, group: str, changelogs: Collection[str]) -> bool:
+    """Whether the group has committed no offset and no changelog has had a record; False if that cannot be learned.
+
+    A changelog that does not exist yet has had none.  One whose records were all deleted has state: the offsets at
+    which its partitions end are not 0.
+    """
+    try:
+        async with asyncio.timeout(STATE_LIMIT_S):
+            return not await _has_committed(connection, group) and not await _have_records(connection, changelogs)
+    except Exception as error:  # whatever it is, the app then counts as one that runs
+        log.warning("it is not known whether the app has state, so its placement is adopted: %r", error)
+        return False
+
+
+async def _has_committed(connection: Connection, group: str) -> bool:
+    admin = AIOKafkaAdminClient(**connection)
+    try:
+        await admin.start()
+        return any(found.offset >= 0 for found in (await admin.list_consumer_group_offsets(group)).values())
+    finally:
+        await admin.close()
+
+
+async def _have_records(connection: Connection, changelogs: Collection[str]) -> bool:
+    reader = AIOKafkaConsumer(**connection, enable_auto_commit=False)
+    try:
+        await reader.start()
+        existing = await reader.topics()
+        partitions = [
+            TopicPartition(topic, partition)
+            for topic in changelogs
+            if topic in existing
+            for partition in reader.partitions_for_topic(topic) or ()
+        ]
+        return bool(partitions) and any((await reader.end_offsets(partitions)).values())
+    finally:
+        await reader.stop()
 
 
 class FaustSteering:
@@ -47,9 +93,9 @@ class FaustSteering:
         self._shared = shared
         ownership, reader = Ownership(app, shared.app), ChangelogReader(connection)
         self.standbys = Standbys(app, ownership, reader, shared.troubles.tell)
-        self._handover = Handover(app, ownership, self.standbys, settings)
+        self._handover = KeyGroupHandover(app, ownership, self.standbys, settings)
         self._work, pending = BackgroundWork(), PendingHandovers()
-        self._copies = Copies(app, shared, ownership, self._work.start)
+        self._copies = DiskCopies(app, shared, ownership, self._work.start)
         self._reconciler = StandbyReconciler(
             shared,
             ownership,
@@ -61,7 +107,7 @@ class FaustSteering:
         )
         channel = Channel(shared, connection, on_placement=self._on_placement, on_handover=self._on_handover)
         self._side = SideServices(channel, reader)
-        parts = Parts(
+        parts = SteeringParts(
             app=app,
             shared=shared,
             ownership=ownership,

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from trimtab_agent.engines.faust.safety.troubles import Trouble
-from trimtab_agent.engines.faust.steering.parts import Parts
+from trimtab_agent.engines.faust.steering.parts import SteeringParts
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Epoch, KeyGroup, OperatorId
@@ -19,7 +19,7 @@ NOT_WHOLE = "parts of the newest placement are missing: it follows the one befor
 class FaustWorkerStatus:
     """Implements `outcomes.WorkerStatus`."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: SteeringParts) -> None:
         self._app = parts.app
         self._shared = parts.shared
         self._ownership = parts.ownership

@@ -35,7 +35,7 @@ class _Message(NamedTuple):
     value: bytes | None
 
 
-class _Event(NamedTuple):
+class _StoreEvent(NamedTuple):
     """The part of a Faust event that a table's store needs."""
 
     message: _Message
@@ -188,7 +188,7 @@ class ChangelogReader:
             fresh = [record for record in records if record.offset > applied]
             if fresh:
                 self._tables[tp].apply_changelog_batch(
-                    [_Event(_Message(tp, tp.partition, r.offset, r.key, r.value)) for r in fresh]
+                    [_StoreEvent(_Message(tp, tp.partition, r.offset, r.key, r.value)) for r in fresh]
                 )
                 self._applied[tp] = fresh[-1].offset
                 self.records += len(fresh)

@@ -20,10 +20,10 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 from rocksdict import AccessType, Options, Rdict
 
-from trimtab_agent.engines.faust.group.operators import Operator
+from trimtab_agent.engines.faust.group.operators import AppOperator
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.own_threads import in_own_thread
+from trimtab_agent.engines.faust.waiting import in_own_thread
 from trimtab_protocol.messages.copies import Copy, largest
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ REWRITTEN = "rocksdict-config.json"
 """rocksdict writes this file also when it only reads."""
 
 
-class Copies:
+class DiskCopies:
     """Finds the copies and keeps them in the shared state.  `start` runs work beside the app, on its event loop."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Copies:
             ends = await self._app.consumer.highwaters(*self._offsets)
         self._offsets.update({tp: -1 for tp, offset in self._offsets.items() if offset > (ends.get(tp) or 0) - 1})
 
-    def _copies(self, operators: Iterable[Operator]) -> Iterable[Copy]:
+    def _copies(self, operators: Iterable[AppOperator]) -> Iterable[Copy]:
         """The copies of whole key groups; a table without a database has nothing."""
         for operator in operators:
             for partition in {tp.partition for tp in self._offsets if tp.topic in operator.changelogs}:

@@ -1,4 +1,4 @@
-"""Finds databases that have more than their changelog, or were made from another one than the one of that name now.
+"""Finds databases that have more or less than their changelog, or were made from another one of the same name.
 
 Whoever resets an app deletes its changelogs, and easily forgets the disk of a worker that is away.  When the new
 changelog is longer than the offset stored on that disk, the old state would count as the beginning of the new one, and
@@ -6,6 +6,10 @@ nobody would notice.
 
 What a database has was in its changelog when it was written last.  So the first record of the changelog since then has
 a larger offset than the database.  If it has not, the changelog was made anew.
+
+A changelog that is only compacted begins at offset 0 for ever.  If it begins later, its records were deleted by
+retention or by hand.  What a database has not seen of them it lacks: the values of keys that were not written since are
+lost, and Faust goes on with what is left.  The changelog of a windowed table deletes by design.
 
 A database whose offset is at or beyond the end of its changelog needs no such proof: the changelog has lost records (a
 broker's disk, an unclean election, a backup), or was made anew.  Faust would end the worker at each start.  Nobody else
@@ -23,17 +27,17 @@ from typing import Any
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_agent.engines.faust.safety.troubles import Tell, Trouble, minute
 from trimtab_agent.engines.faust.tables.copies import BEHIND, OF_ANOTHER_LOG, written_at
-from trimtab_agent.engines.faust.tables.lost_changes import gap, report, starts_of
+from trimtab_agent.engines.faust.waiting import in_own_thread
+from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 
 SKEW_S = 60.0
 """By how much the clocks of workers may differ.  A larger difference only makes a worker restore state that it has."""
 LIMIT_S = 3.0
-"""How long the broker may take to answer; databases are not checked otherwise."""
+"""How long the broker may take to answer; databases are not checked, and nothing is told, otherwise."""
 
 
 def watch(app: Any, tell: Tell) -> None:
@@ -159,3 +163,38 @@ def _begin_anew(store: Any, partition: int, why: str | None = None) -> Any:
 def _aside(store: Any, partition: int) -> Path:
     path: Path = store.partition_path(partition)
     return path.with_name(f"{path.name}.ahead")
+
+
+def gap(tp: TP, table: Any, start: int | None) -> str | None:
+    """What an open table lacks of its changelog, which begins at offset `start`; None if nothing, or unknown."""
+    at = table.persisted_offset(tp)
+    if start is None or start <= (0 if at is None else at + 1) or table.changelog_topic.deleting:
+        return None
+    return (
+        f"{tp.topic}/{tp.partition} (begins at {start}, read {'from the beginning' if at is None else f'up to {at}'})"
+    )
+
+
+def report(gaps: Collection[str], tell: Tell) -> None:
+    """Log what tables lack, and tell it."""
+    if gaps:
+        lacking, seen = first_few(sorted(gaps), most=1), minute(time.time())
+        tell(Trouble.STATE_LOST, f"state is lost, seen {seen}: changes were deleted of {lacking}")
+        log.warning(
+            "state is lost: records of changelogs were deleted before this worker read them: %s. Keys that were not "
+            "written since lack their values here, and deleted ones may be back. `trimtab doctor` looks at the "
+            "settings of changelogs",
+            first_few(sorted(gaps)),
+        )
+
+
+async def starts_of(consumer: Any, tps: Collection[TP]) -> dict[TP, int]:
+    """Where these changelogs begin; nothing if the broker does not say it in time."""
+    if not tps:
+        return {}
+    try:
+        found: dict[TP, int] = await consumer.thread.beginnings(tps, LIMIT_S)
+    except Exception as fault:  # whatever it is, it must not end the rebalance
+        log.debug("it is not known where %d changelogs begin: %r", len(tps), fault)
+        return {}
+    return found

@@ -8,12 +8,11 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_agent.engines.faust.safety.troubles import Tell
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, open_database
-from trimtab_agent.engines.faust.tables.lost_changes import gap, report
-from trimtab_agent.engines.faust.tables.other_logs import first_since, last_writes
+from trimtab_agent.engines.faust.tables.other_logs import first_since, gap, last_writes, report
+from trimtab_agent.engines.faust.waiting import in_own_thread
 from trimtab_protocol.messages.names import KeyGroup
 
 SIZES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem-tables")

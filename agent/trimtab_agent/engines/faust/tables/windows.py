@@ -21,9 +21,9 @@ from typing import Any
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.ownership import Ownership
-from trimtab_agent.engines.faust.own_threads import in_own_thread
 from trimtab_agent.engines.faust.safety.fence import uptime
 from trimtab_agent.engines.faust.tables.own_partitions import OwnPartitions
+from trimtab_agent.engines.faust.waiting import in_own_thread
 
 log = logging.getLogger(__name__)
 

@@ -1,35 +1,101 @@
-"""Faust's consumer with the patches of `patches.py`.  It can stop and start single partitions inside a generation."""
+"""Faust's consumer and transport with the patches of `patches.py`.
+
+The consumer can stop and start single partitions inside a generation.
+"""
 
 import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Collection, Coroutine, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
+from typing import Any, Protocol
 
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
+from faust.exceptions import ConsumerNotStarted
 from faust.streams import current_event
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
-from faust.transport.drivers.aiokafka import Consumer
+from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
-from mode import Service
+from mode import Service, get_logger
 
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport import log_ends, look_ahead
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
-from trimtab_agent.engines.faust.transport.log_ends import LogEnds
-from trimtab_agent.engines.faust.transport.thread import GenerationOver, SteeredThread
-from trimtab_agent.engines.faust.transport.until import POLL_S, Check, until
-from trimtab_agent.engines.faust.transport.watcher import Watcher
+from trimtab_agent.engines.faust.transport.producer import SteeredProducer
+from trimtab_agent.engines.faust.transport.thread import LOOK_INTERVAL_S, LOOKS, GenerationOver, SteeredThread
+from trimtab_agent.engines.faust.waiting import POLL_S, Check, until
 
+logger = get_logger(__name__)
+
+ENDS_INTERVAL_S = 1.0
+"""How often to ask where logs end, and how long ago the last fetch of a partition must be."""
+ENDS_LIMIT_S = 5.0
+"""How long that answer may take."""
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
 COMMITS_WAIT = "its commits do not get through to the broker of its group"
+
+
+class Watcher(Protocol):
+    """Receives the events of the consumer group, on the app's event loop."""
+
+    async def before_join(self, topics: frozenset[str]) -> None:
+        """The worker is about to subscribe to these topics."""
+
+    def topics_known(self) -> None:
+        """Partition counts are known, and the worker is about to join.  Raises TooFewFiles."""
+
+    async def before_assignment(self, told: Collection[bytes]) -> None:
+        """As leader, this worker is about to assign; `told` = the members' data.  Called in the consumer's thread."""
+
+    def rebalancing(self) -> None:
+        """The group leaves its generation.  From here on only Faust opens and restores state."""
+
+    def stable(self) -> None:
+        """Tables are restored and sources are open."""
+
+    def tell(self, trouble: Trouble, text: str | None) -> None:
+        """Something has gone wrong with inputs or state; None: no more.  Called from any thread."""
+
+    def breached(self) -> None:
+        """The worker ends because a changelog was about to overwrite its state.  Called from any thread."""
+
+
+class LogEnds:
+    """Where the logs end whose partitions are not being fetched, because the worker's queues are full.
+
+    While a batch of a partition waits to be taken, aiokafka does not fetch the partition again, and its high water mark
+    stands still.  So the broker is asked.  A worker that keeps up asks nothing.  Where the leader of a partition is out
+    of reach, nothing is known of what waits there.  The answer is empty when the broker could not be asked.
+    """
+
+    def __init__(self) -> None:
+        self._ends: Mapping[TP, int | None] = {}
+
+    async def refresh(self, thread: SteeredThread, tps: Collection[TP]) -> None:
+        """Ask for the partitions that are not being fetched, and forget all others."""
+        try:
+            self._ends = await thread.ends_not_fetched(tps, ENDS_INTERVAL_S, ENDS_LIMIT_S)
+        except (ConsumerNotStarted, KafkaError, TimeoutError, RuntimeError) as error:  # at the end
+            self._ends = {}
+            logger.debug("the ends of the logs are not known: %r", error)
+
+    def out_of_reach(self) -> frozenset[TP]:
+        """The partitions whose leader has not answered."""
+        return frozenset(tp for tp, end in self._ends.items() if end is None)
+
+    def newest(self, tp: TP, highwater: int | None) -> int | None:
+        """The end of the log: the later one of the high water mark and what the broker answered; None if unknown."""
+        if tp in self._ends and self._ends[tp] is None:
+            return None
+        known = [end for end in (highwater, self._ends.get(tp)) if end is not None]
+        return max(known, default=None)
 
 
 class SteeredConsumer(Consumer):  # type: ignore[misc]
@@ -175,7 +241,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _note_passed(self, active: Collection[TP]) -> None:
         """Note up to where partitions are read.  Between two rounds all that was fetched is delivered."""
         now = time.monotonic()
-        if now - self._passed_at > log_ends.INTERVAL_S:
+        if now - self._passed_at > ENDS_INTERVAL_S:
             self._passed_at = now
             at = {tp: self._thread.position(tp) for tp in active if tp in self._position}
             self._passed = {tp: offset for tp, offset in at.items() if offset is not None}
@@ -596,23 +662,23 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     async def check_leaders(self, tps: Collection[TP]) -> str | None:
         """Ask the leaders of partitions that are not fetched here; why one does not answer, None: all do."""
-        ends = await self._thread.ends_by_leader(tps, log_ends.LIMIT_S)
+        ends = await self._thread.ends_by_leader(tps, ENDS_LIMIT_S)
         silent = [tp for tp, end in ends.items() if end is None]
         return self._thread.silence(min(silent)) if silent else None
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _follow_ends(self) -> None:
         while not self.should_stop:
-            await self.sleep(log_ends.INTERVAL_S)
+            await self.sleep(ENDS_INTERVAL_S)
             self.in_work.see(self._all_begun(), time.monotonic())
             await self._ends.refresh(self._thread, list(self._position))
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _look_ahead(self) -> None:
         while not self.should_stop:
-            await self.sleep(look_ahead.INTERVAL_S)
+            await self.sleep(LOOK_INTERVAL_S)
             self._density.begin_turn()
-            for _ in range(look_ahead.LOOKS):
+            for _ in range(LOOKS):
                 unread = {tp: offsets for tp in list(self._position) if (offsets := self._unread(tp))}
                 places = {tp: self._density.place_to_look(tp, offsets) for tp, offsets in unread.items()}
                 asked = {tp: place for tp, place in places.items() if place is not None}
@@ -661,3 +727,53 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for marked in (self._active_partitions, self._paused_partitions, self._behind, self._closed):
             marked.difference_update(tps)
         self.in_work.forget(tps)
+
+
+def keep_what_waits(flow_control: Any) -> None:
+    """Let `resume()` change nothing while the flow is open (patch standby-records-kept).
+
+    Each call empties all queues.  Faust calls it up to three times for an assignment, the last time when it already
+    reads the changelogs of its standbys.  The first call drops what the assignment before has left, and is enough: the
+    consumer suspends the flow before every assignment.
+    """
+    resume: Callable[[], None] = flow_control.resume
+
+    def resume_if_suspended() -> None:
+        if flow_control._suspend.is_set():
+            resume()
+
+    flow_control.resume = resume_if_suspended
+
+
+class SteeredTransport(Transport):  # type: ignore[misc]
+    """Faust's aiokafka driver with the patched consumer and producer.  They share one fence and one watcher."""
+
+    Consumer = SteeredConsumer
+    Producer = SteeredProducer
+
+    def __init__(self, app: Any, *, fence: Fence, settings: SteeringSettings, watcher: Watcher) -> None:
+        super().__init__(app.conf.broker_consumer, app)
+        self.fence = fence
+        self.settings = settings
+        self.watcher = watcher
+        self.guard = StoreGuard(
+            app, fence, on_breach=lambda: self.watcher.breached(), tell=lambda *told: self.watcher.tell(*told)
+        )
+
+    def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
+        """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
+        self._restore_keys_of_any_type()
+        self.guard.watch()
+        consumer: SteeredConsumer = super().create_consumer(callback, **options)
+        return consumer
+
+    def _restore_keys_of_any_type(self) -> None:
+        """Let Faust's recovery read windowed tables that have a `key_type` (patch windows-closed-once).
+
+        It is the type of the key without its window.  Faust takes it for the type of both, cannot decode a record,
+        leaves it out, and waits for it for ever.  (A string with its window passes for a string.)
+        """
+        for table in self.app.tables.values():
+            if table.window is not None:
+                topic = table.changelog_topic
+                topic.key_type = topic.schema.key_type = None

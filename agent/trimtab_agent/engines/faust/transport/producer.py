@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import aiokafka
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
@@ -21,11 +22,9 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import TopicPartition
 from faust.transport.drivers.aiokafka import Producer
 
-from trimtab_agent.engines.faust.safety.ending import break_off
-from trimtab_agent.engines.faust.safety.fence import Fence, Fenced, uptime
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off, uptime
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
-from trimtab_agent.engines.faust.transport.guarded_socket import guard
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +128,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             else:
                 await asyncio.sleep(POLL_S)
         if self.condemned:
-            raise Fenced("not a member of the group any more, or state could not be written")
+            raise WorkerFenced("not a member of the group any more, or state could not be written")
 
 
 class _Mark:
@@ -251,3 +250,47 @@ def _keys(batch: bytes) -> list[bytes | None]:
 
 def _what(record: Any) -> str:
     return f"a record of {record.channel} with key {record.key!r:.60}"
+
+
+class GuardedSocket:
+    """A socket that looks at the fence directly before each system call that sends.
+
+    The producer looks at the fence before it sends a request.  Between that look and the system call the request is
+    encoded, and whatever the socket's buffer cannot take waits in the process.  A worker that was stopped there would
+    send it when it goes on, long after another worker has taken over (patch fence-after-session).
+    """
+
+    def __init__(self, socket: Any, closed: Callable[[], bool]) -> None:
+        self._socket, self._closed = socket, closed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def send(self, *arguments: Any) -> int:
+        """Like `socket.send`.  Raises ConnectionAbortedError while the fence is closed."""
+        self._look()
+        sent: int = self._socket.send(*arguments)
+        return sent
+
+    def sendmsg(self, *arguments: Any) -> int:
+        """Like `socket.sendmsg`.  Raises ConnectionAbortedError while the fence is closed."""
+        self._look()
+        sent: int = self._socket.sendmsg(*arguments)
+        return sent
+
+    def _look(self) -> None:
+        if self._closed():
+            raise ConnectionAbortedError("the session of this worker's group is over")
+
+
+def guard(connection: AIOKafkaConnection, closed: Callable[[], bool]) -> None:
+    """Make a connection end instead of sending while the fence is closed.
+
+    An event loop that does not use Python's sockets (uvloop) cannot be guarded; the producer's own look remains.
+    """
+    transport: Any = connection._writer.transport if connection._writer is not None else None
+    if (tls := getattr(transport, "_ssl_protocol", None)) is not None:
+        transport = tls._transport
+    socket = getattr(transport, "_sock", None)
+    if socket is not None and not isinstance(socket, GuardedSocket):
+        transport._sock = GuardedSocket(socket, closed)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from aiokafka.consumer.fetcher import READ_COMMITTED
+from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher
 from aiokafka.consumer.group_coordinator import OffsetCommitRequest
-from aiokafka.consumer.subscription_state import TopicPartitionState
+from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import (
     IllegalGenerationError,
@@ -32,7 +32,6 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
-from trimtab_agent.engines.faust.transport.look_ahead import densities_at
 from trimtab_agent.engines.faust.transport.lost_inputs import LostInputs
 from trimtab_agent.engines.faust.transport.metadata import TopicMetadata
 
@@ -47,6 +46,14 @@ COMMITTED_HERE = "trimtab"
 """Metadata of each offset that a worker commits.  Whoever sets offsets by a tool of Kafka writes other metadata."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
 """Error codes of a heartbeat response that confirm membership and extend the session."""
+LOOK_INTERVAL_S = 5.0
+LOOKS = 10
+"""So many at each partition one after another, each where the ones before say that it tells most."""
+LOOK_LIMIT_S, LOOK_WAIT_S = 5.0, 1.0
+"""How long one look may take, at all partitions together, and how long one of them is waited for."""
+LOOK_BYTES = 16_384
+"""Of each partition; a broker sends one batch at least."""
+LOOK_RECORDS = 200
 
 
 class GenerationOver(Exception):
@@ -476,3 +483,29 @@ def _key(tp: TP) -> TopicPartition:
 
 def _keys(values: Mapping[TP, int]) -> dict[TopicPartition, int]:
     return {_key(tp): value for tp, value in values.items()}
+
+
+async def densities_at(consumer: Any, places: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+    """Records per offset from each of these places on; of those that nobody answers for it is missing."""
+    state = SubscriptionState()
+    state.assign_from_user(list(places))
+    for tp, offset in places.items():
+        state.seek(tp, offset)
+    fetcher = Fetcher(
+        consumer._client,
+        state,
+        max_partition_fetch_bytes=LOOK_BYTES,
+        auto_offset_reset="earliest",
+        isolation_level=consumer._isolation_level,
+    )
+    records: dict[TopicPartition, int] = {}
+    try:
+        async with asyncio.timeout(LOOK_LIMIT_S):
+            for tp in places:
+                records[tp] = len((await fetcher.fetched_records([tp], LOOK_WAIT_S, LOOK_RECORDS)).get(tp, ()))
+    except (KafkaError, TimeoutError):
+        pass
+    finally:
+        await fetcher.close()
+    passed = {tp: (state._assigned_state(tp).position or 0) - offset for tp, offset in places.items()}
+    return {tp: count / passed[tp] for tp, count in records.items() if passed[tp] > 0}

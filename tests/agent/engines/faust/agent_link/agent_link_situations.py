@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.outcomes import Report
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
 from trimtab_protocol.messages.copies import Copy
@@ -135,9 +135,11 @@ async def nothing(command: Command, report: Report) -> None:
 
 
 @asynccontextmanager
-async def running(path: Path, execute: Callable[[Command, Report], Awaitable[None]] = nothing) -> AsyncIterator[Link]:
+async def running(
+    path: Path, execute: Callable[[Command, Report], Awaitable[None]] = nothing
+) -> AsyncIterator[AgentConnection]:
     steering, collector = FakeSteering(execute), FakeCollector()
-    link = Link(
+    link = AgentConnection(
         app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=collector, clock=time.time
     )
     await link.start()

@@ -7,7 +7,16 @@ import pytest
 from tests.agent.engines.faust.agent_link.agent_link_situations import WELCOME, WORKER, FakeAgent, command, running
 from trimtab_agent.engines.faust import agent_link as link_module
 from trimtab_agent.engines.faust.agent_link import ack
-from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Rejoined, Released, Report, Took
+from trimtab_agent.engines.outcomes import (
+    Abandoned,
+    CommandRefused,
+    Outcome,
+    Prepared,
+    Rejoined,
+    Released,
+    Report,
+    Took,
+)
 from trimtab_protocol.messages.commands import Ack, Command, Phase, Refusal
 from trimtab_protocol.messages.local import decode_frame, encode_frame
 from trimtab_protocol.messages.names import Epoch, WorkerId
@@ -115,7 +124,7 @@ def test_a_command_that_fails_is_refused_with_the_fault(path: Path):
         (Took(generation=1, pause_s=0.25), Phase.TOOK, {"pause_s": 0.25}),
         (Abandoned(), Phase.ABANDONED, {}),
         (Rejoined(generation=9, epoch=Epoch(1, 2)), Phase.REJOINED, {"generation": 9, "detail": "placement 1.2"}),
-        (Refused(refusal=Refusal.GENERATION, detail=""), Phase.REFUSED, {"refusal": Refusal.GENERATION}),
+        (CommandRefused(refusal=Refusal.GENERATION, detail=""), Phase.REFUSED, {"refusal": Refusal.GENERATION}),
     ],
 )
 def test_each_outcome_has_its_ack(outcome: Outcome, phase: Phase, told: dict[str, Any]):

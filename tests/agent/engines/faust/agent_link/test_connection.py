@@ -16,7 +16,7 @@ from tests.agent.engines.faust.agent_link.agent_link_situations import (
     running,
 )
 from trimtab_agent.engines.faust import agent_link as link_module
-from trimtab_agent.engines.faust.agent_link import Link
+from trimtab_agent.engines.faust.agent_link import AgentConnection
 from trimtab_agent.engines.outcomes import Abandoned, Report
 from trimtab_protocol.messages.commands import Ack, Command, Phase
 from trimtab_protocol.messages.local import Statistics, encode_frame
@@ -119,7 +119,9 @@ def test_it_ends_also_when_the_stop_comes_as_a_write_is_done(path: Path):
 
     async def scenario() -> bool:
         steering = FakeSteering(nothing)
-        link = Link(app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=FakeCollector())
+        link = AgentConnection(
+            app=APP, worker=WORKER, socket=path, executor=steering, status=steering, collector=FakeCollector()
+        )
         writer = Writer()
         task = asyncio.ensure_future(link._write(writer, WELCOME))
         await asyncio.sleep(0)

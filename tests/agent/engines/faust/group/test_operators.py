@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions, Operator
+from trimtab_agent.engines.faust.group.operators import AppOperator, Layout, MixedPartitions
 from trimtab_protocol.messages.names import OperatorId
 
 COUNTS = {"in": 8, "mid": 8, "late": 4, "app-a-changelog": 8, "app-b-changelog": 8}
@@ -16,8 +16,8 @@ def layout(**named: set[str]) -> Layout:
     )
 
 
-def operator(name: str, sources: set[str], changelogs: set[str], partitions: int) -> Operator:
-    return Operator(
+def operator(name: str, sources: set[str], changelogs: set[str], partitions: int) -> AppOperator:
+    return AppOperator(
         id=OperatorId(name), sources=frozenset(sources), changelogs=frozenset(changelogs), partitions=partitions
     )
 

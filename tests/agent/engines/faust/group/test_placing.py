@@ -4,41 +4,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab_agent.engines.faust.group.placing import Reason, place
+from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 
 A, B, C = "a", "b", "c"
 
 
 def test_the_placement_is_followed() -> None:
     assert place([(A,), (B, A), (C,)], partitions=3, previous={0: C}, members=[A, B, C]) == {
-        0: (A, Reason.PLACED),
-        1: (B, Reason.PLACED),
-        2: (C, Reason.PLACED),
+        0: (A, PlacingReason.PLACED),
+        1: (B, PlacingReason.PLACED),
+        2: (C, PlacingReason.PLACED),
     }
 
 
 def test_a_dead_owner_is_replaced_by_its_first_living_standby() -> None:
-    assert place([(None, None, B, A)], partitions=1, previous={0: A}, members=[A, B]) == {0: (B, Reason.STANDBY)}
+    assert place([(None, None, B, A)], partitions=1, previous={0: A}, members=[A, B]) == {0: (B, PlacingReason.STANDBY)}
 
 
 def test_without_a_living_candidate_it_stays() -> None:
     assert place([(None,), ()], partitions=3, previous={0: B, 1: A, 2: B}, members=[A, B]) == {
-        0: (B, Reason.STAYED),
-        1: (A, Reason.STAYED),
-        2: (B, Reason.STAYED),
+        0: (B, PlacingReason.STAYED),
+        1: (A, PlacingReason.STAYED),
+        2: (B, PlacingReason.STAYED),
     }
 
 
 def test_while_a_newer_placement_exists_what_has_an_owner_stays() -> None:
     found = place([(A,), (A,), (B,)], partitions=4, previous={0: B, 1: C, 3: A}, members=[A, B], stay=True)
 
-    assert found == {0: (B, Reason.STAYED), 1: (A, Reason.PLACED), 2: (B, Reason.PLACED), 3: (A, Reason.STAYED)}
+    assert found == {
+        0: (B, PlacingReason.STAYED),
+        1: (A, PlacingReason.PLACED),
+        2: (B, PlacingReason.PLACED),
+        3: (A, PlacingReason.STAYED),
+    }
 
 
 def test_orphans_go_to_those_who_have_least() -> None:
     placed = place([(A,), (A,), (B,)], partitions=6, previous={}, members=[A, B, C])
 
-    assert {p: placed[p] for p in (3, 4, 5)} == {3: (C, Reason.SPREAD), 4: (B, Reason.SPREAD), 5: (C, Reason.SPREAD)}
+    assert {p: placed[p] for p in (3, 4, 5)} == {
+        3: (C, PlacingReason.SPREAD),
+        4: (B, PlacingReason.SPREAD),
+        5: (C, PlacingReason.SPREAD),
+    }
 
 
 def test_orphans_go_to_the_most_complete_copy_until_its_holder_has_enough() -> None:
@@ -46,18 +55,18 @@ def test_orphans_go_to_the_most_complete_copy_until_its_holder_has_enough() -> N
     placed = place([(A,), (A,), (A,)], partitions=8, previous={1: A}, members=[A, B, C], copies={**copies, 0: {B: 9}})
 
     assert {p: placed[p] for p in range(3, 8)} == {
-        3: (B, Reason.COPY),
-        4: (B, Reason.COPY),
-        5: (A, Reason.COPY),
-        6: (C, Reason.COPY),
-        7: (C, Reason.SPREAD),
+        3: (B, PlacingReason.COPY),
+        4: (B, PlacingReason.COPY),
+        5: (A, PlacingReason.COPY),
+        6: (C, PlacingReason.COPY),
+        7: (C, PlacingReason.SPREAD),
     }, "A has three of its share, one more because of a copy, and then enough"
-    assert [placed[p] for p in range(3)] == [(A, Reason.PLACED)] * 3, "whoever has a copy"
+    assert [placed[p] for p in range(3)] == [(A, PlacingReason.PLACED)] * 3, "whoever has a copy"
 
 
 def test_a_copy_takes_nothing_from_who_is_placed_or_was_the_owner() -> None:
     placed = place([(A,)], partitions=2, previous={1: B}, members=[A, B, C], copies={0: {C: 9}, 1: {C: 9}})
-    assert placed == {0: (A, Reason.PLACED), 1: (B, Reason.STAYED)}
+    assert placed == {0: (A, PlacingReason.PLACED), 1: (B, PlacingReason.STAYED)}
 
 
 def test_a_group_without_members_is_a_fault() -> None:
@@ -79,4 +88,4 @@ def test_every_partition_has_one_living_owner_and_placed_ones_theirs(data: st.Da
     assert {owner for owner, _ in placed.values()} <= set(members)
     for partition, row in enumerate(wanted):
         if row and row[0] in members:
-            assert placed[partition] == (row[0], Reason.PLACED)
+            assert placed[partition] == (row[0], PlacingReason.PLACED)

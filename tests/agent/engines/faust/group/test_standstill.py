@@ -1,6 +1,6 @@
 """For how long inputs stand still at rebalances."""
 
-from trimtab_agent.engines.faust.group.standstill import Standstill
+from trimtab_agent.engines.faust.group.shared_state import Standstill
 
 
 def test_each_key_group_owned_afterwards_counts_from_the_first_stop_to_the_flow():

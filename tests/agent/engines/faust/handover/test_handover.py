@@ -10,7 +10,7 @@ import faust
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.handover.handover import Denied, Handover
+from trimtab_agent.engines.faust.handover.handover import Denied, KeyGroupHandover
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork
 from trimtab_agent.engines.faust.transport.thread import CommitRefused
@@ -78,7 +78,7 @@ class Worker:
             prefer=lambda _: None,
             prefer_no_more=lambda _: None,
         )
-        self.handover = Handover(self.app, ownership, standbys, SteeringSettings())
+        self.handover = KeyGroupHandover(self.app, ownership, standbys, SteeringSettings())
 
     def _consumer(self, commit: Exception | None, oldest: Callable[[], InWork | None], longest_s: float) -> Any:
         note, seen = self.told.append, EventsInWork()

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from faust.types import TP
 
-from trimtab_agent.engines.faust.local.circles import Circles
-from trimtab_agent.engines.faust.local.gate import Gate, State
+from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
+from trimtab_agent.engines.faust.local.hop import Circles
 
 
 @pytest.fixture
 def gate() -> Any:
-    async def make() -> Gate:
-        return Gate(TP("regrouped", 3), [], {})
+    async def make() -> LocalGate:
+        return LocalGate(TP("regrouped", 3), [], {})
 
     return asyncio.run(make())
 
@@ -28,7 +28,7 @@ def sent(offset: int | None) -> Any:
     )
 
 
-def test_it_opens_when_the_queues_have_what_the_log_had(gate: Gate) -> None:
+def test_it_opens_when_the_queues_have_what_the_log_had(gate: LocalGate) -> None:
     assert not gate.try_open(given=100)
     gate.need = 10
     assert gate.lag(given=8) == 2
@@ -36,25 +36,25 @@ def test_it_opens_when_the_queues_have_what_the_log_had(gate: Gate) -> None:
     assert gate.try_open(given=10)
 
 
-def test_an_event_by_the_broker_closes_it_until_that_has_reached_the_queues(gate: Gate) -> None:
+def test_an_event_by_the_broker_closes_it_until_that_has_reached_the_queues(gate: LocalGate) -> None:
     gate.need = 10
     assert gate.try_open(given=10)
     gate.begin_send()
-    assert gate.state is State.CLOSED
+    assert gate.state is GateState.CLOSED
     assert not gate.try_open(given=50), "its offset is not known yet"
     gate.end_send(sent(12))
     assert not gate.try_open(given=12)
     assert gate.try_open(given=13)
 
 
-def test_a_refused_record_is_not_waited_for(gate: Gate) -> None:
+def test_a_refused_record_is_not_waited_for(gate: LocalGate) -> None:
     gate.need = 0
     gate.begin_send()
     gate.end_send(sent(None))
     assert gate.try_open(given=0)
 
 
-def test_an_arrival_needs_a_new_barrier_and_a_leaving_key_group_none(gate: Gate) -> None:
+def test_an_arrival_needs_a_new_barrier_and_a_leaving_key_group_none(gate: LocalGate) -> None:
     gate.need = 0
     assert gate.try_open(given=0)
     gate.close()
@@ -62,10 +62,10 @@ def test_an_arrival_needs_a_new_barrier_and_a_leaving_key_group_none(gate: Gate)
     gate.need = 5
     gate.turn_off()
     assert not gate.try_open(given=1000)
-    assert gate.state is State.OFF
+    assert gate.state is GateState.OFF
 
 
-def test_it_knows_which_keys_are_unfinished(gate: Gate) -> None:
+def test_it_knows_which_keys_are_unfinished(gate: LocalGate) -> None:
     for key in (b"a", b"a", b"b"):
         gate.begin(key)
     gate.finish(b"a", 1)

@@ -13,10 +13,9 @@ from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.local.consumer import LocalConsumer, LocalTransport
-from trimtab_agent.engines.faust.local.gate import Gate, State
-from trimtab_agent.engines.faust.local.hop import LocalHop
+from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
+from trimtab_agent.engines.faust.local.hop import LocalHop, LocalSettings
 from trimtab_agent.engines.faust.local.message import DirectMessage
-from trimtab_agent.engines.faust.local.settings import LocalSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 
 TARGET, OTHER = TP("regrouped", 1), TP("regrouped", 2)
@@ -57,8 +56,8 @@ def record(tp: TP, offset: int, key: bytes) -> Any:
 
 
 def direct(consumer: LocalConsumer, tp: TP, key: bytes) -> Any:
-    async def make() -> Gate:
-        return Gate(tp, [], {})
+    async def make() -> LocalGate:
+        return LocalGate(tp, [], {})
 
     gates = consumer.hop.routes["regrouped"].gates
     if tp.partition not in gates:
@@ -112,7 +111,7 @@ def test_blocked_partitions_get_no_direct_events(consumer: LocalConsumer) -> Non
     direct(consumer, TARGET, b"g")
     gate = consumer.hop.routes["regrouped"].gates[TARGET.partition]
     consumer.block({TARGET})
-    assert gate.state is State.OFF
+    assert gate.state is GateState.OFF
 
 
 def test_what_was_given_up_is_dropped_and_its_cause_is_read_again(consumer: LocalConsumer) -> None:

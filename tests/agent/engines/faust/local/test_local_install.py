@@ -9,11 +9,10 @@ import pytest
 from faust.types import TP
 
 from trimtab_agent.engines.faust import install
-from trimtab_agent.engines.faust.local.consumer import LocalTransport
-from trimtab_agent.engines.faust.local.gate import Gate, State
-from trimtab_agent.engines.faust.local.sensor import LocalSensor
+from trimtab_agent.engines.faust.local.consumer import LocalSensor, LocalTransport
+from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
 from trimtab_agent.engines.faust.measure import KeyGroupSensor
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +59,14 @@ def test_a_topic_that_another_group_reads_is_no_longer_direct_and_the_worker_say
     async def check() -> None:
         hop._outside = Outside()
         for name in ("delays", "totals"):
-            gate = hop.routes[name].gates[3] = Gate(TP(name, 3), [], {})
-            gate.state = State.OPEN
+            gate = hop.routes[name].gates[3] = LocalGate(TP(name, 3), [], {})
+            gate.state = GateState.OPEN
         await hop.check_readers()
 
     asyncio.run(check())
     assert {name: route.gates[3].state for name, route in hop.routes.items()} == {
-        "delays": State.CLOSED,
-        "totals": State.OPEN,
+        "delays": GateState.CLOSED,
+        "totals": GateState.OPEN,
     }
     assert plugin.steering.status.waits_for == "delays is not local: consumer group 'analyst' reads it too"
 

@@ -9,9 +9,9 @@ import pytest
 from faust.types import TP
 from faust.types.tuples import ConsumerMessage
 
-from trimtab_agent.engines.faust.local.gate import Gate
+from trimtab_agent.engines.faust.local.gate import LocalGate
 from trimtab_agent.engines.faust.local.message import DirectMessage, FinishedTopic, never_done, root
-from trimtab_agent.engines.faust.local.values import Readers, codecs, readers_of
+from trimtab_agent.engines.faust.local.values import PartitionReaders, codecs, readers_of
 
 SOURCE, TARGET = TP("numbers", 1), TP("regrouped", 2)
 
@@ -39,7 +39,7 @@ def cause() -> ConsumerMessage:
 def direct(of: Any, finished: Any, value: bytes = b"1") -> DirectMessage:
     async def make() -> DirectMessage:
         return DirectMessage(
-            Gate(TARGET, [], {}), key=b"g", headers=(), timestamp=1.0, generation_id=3, encode=lambda: value,
+            LocalGate(TARGET, [], {}), key=b"g", headers=(), timestamp=1.0, generation_id=3, encode=lambda: value,
             cause=of, era=1, finished=finished,
         )  # fmt: skip
 
@@ -132,5 +132,5 @@ def test_readers_with_different_types_get_different_events(app: Any) -> None:
     numbers, texts = (app.topic("t", value_type=kind, value_serializer="json") for kind in (int, str))
     kinds = readers_of(app, [numbers, texts, numbers.clone()])
     assert [len(readers.queues) for readers in kinds] == [2, 1]
-    assert isinstance(kinds[0], Readers)
+    assert isinstance(kinds[0], PartitionReaders)
     assert kinds[0].codecs == codecs(numbers) != codecs(texts)

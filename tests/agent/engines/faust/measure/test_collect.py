@@ -7,7 +7,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.measure.apportion import IDLE_CORES, MESSAGE_S
 from trimtab_agent.engines.faust.measure.collect import Collector
-from trimtab_agent.engines.faust.measure.sensor import Flow, Taken
+from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, MessageCount
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.local import Statistics, decode_frame, encode_frame
@@ -71,24 +71,24 @@ class FakeStatus:
 
 
 class FakeSensor:
-    def __init__(self, *intervals: Taken) -> None:
+    def __init__(self, *intervals: IntervalCounts) -> None:
         self._intervals = list(intervals)
 
-    def take(self) -> Taken:
+    def take(self) -> IntervalCounts:
         return self._intervals.pop(0)
 
 
-def collect(taken: Taken, steering: FakeStatus) -> Statistics:
+def collect(taken: IntervalCounts, steering: FakeStatus) -> Statistics:
     return Collector(FakeSensor(taken), steering, worker=W0).collect(at_ms=5000, interval_s=1.0)
 
 
-BUSY = Taken(
-    received={TP("in", 0): Flow(10, 1000), TP("mid", 0): Flow(10, 400)},
+BUSY = IntervalCounts(
+    received={TP("in", 0): MessageCount(10, 1000), TP("mid", 0): MessageCount(10, 400)},
     sent={
-        (TP("in", 0), TP("mid", 0)): Flow(9, 360),
-        (TP("in", 0), TP("mid", 3)): Flow(1, 40),
-        (TP("mid", 0), TP("outside", 1)): Flow(10, 500),
-        (None, TP("log", 0)): Flow(10, 600),
+        (TP("in", 0), TP("mid", 0)): MessageCount(9, 360),
+        (TP("in", 0), TP("mid", 3)): MessageCount(1, 40),
+        (TP("mid", 0), TP("outside", 1)): MessageCount(10, 500),
+        (None, TP("log", 0)): MessageCount(10, 600),
     },
     agents_ns={None: 1_000_000, TP("in", 0): 50_000_000, TP("mid", 0): 20_000_000},
     process_ns=400_000_000,
@@ -127,7 +127,7 @@ def test_all_of_an_interval_by_key_group():
 )
 def test_what_following_took_is_told_of_the_interval(before: float | None, after: float | None, told: float | None):
     status = FakeStatus({group("sums", 0)}, following_s=before)
-    collector = Collector(FakeSensor(Taken(), Taken(), Taken()), status, worker=W0)
+    collector = Collector(FakeSensor(IntervalCounts(), IntervalCounts(), IntervalCounts()), status, worker=W0)
     collector.skip()
     status.following_s = after
     first = collector.collect(at_ms=5000, interval_s=1.0)
@@ -138,7 +138,9 @@ def test_what_following_took_is_told_of_the_interval(before: float | None, after
 
 def test_standstills_are_told_once_also_those_from_before_the_first_interval():
     status = FakeStatus({group("sums", 0)}, paused=(3.0, 2))
-    collector = Collector(FakeSensor(Taken(), Taken(), Taken(), Taken()), status, worker=W0)
+    collector = Collector(
+        FakeSensor(IntervalCounts(), IntervalCounts(), IntervalCounts(), IntervalCounts()), status, worker=W0
+    )
     collector.skip()
     said = [collector.collect(at_ms=5000, interval_s=1.0)]
     status.paused = (4.5, 5)
@@ -146,7 +148,7 @@ def test_standstills_are_told_once_also_those_from_before_the_first_interval():
     assert [(each.paused_s, each.paused) for each in said] == [(3.0, 2), (1.5, 3), (0.0, 0)]
     assert decode_frame(encode_frame(said[1])) == said[1]
     status.paused = None
-    unknown = Collector(FakeSensor(Taken()), status, worker=W0).collect(at_ms=8000, interval_s=1.0)
+    unknown = Collector(FakeSensor(IntervalCounts()), status, worker=W0).collect(at_ms=8000, interval_s=1.0)
     assert (unknown.paused_s, unknown.paused) == (None, None)
 
 
@@ -154,7 +156,7 @@ def test_a_key_group_whose_broker_is_out_of_reach_has_no_known_load_and_the_othe
     """It does nothing because it gets nothing: 0 would look like a worker with room for more."""
     near, far = group("sums", 0), group("sums", 1)
     why = "broker 2 at kafka-2:9092 does not answer"
-    said = collect(Taken(process_ns=100_000_000), FakeStatus({near, far}, away={far: why}))
+    said = collect(IntervalCounts(process_ns=100_000_000), FakeStatus({near, far}, away={far: why}))
     assert {each.key_group: each.cpu_s is None for each in said.key_groups} == {near: False, far: True}
     assert said.unknown == why
 
@@ -162,7 +164,7 @@ def test_a_key_group_whose_broker_is_out_of_reach_has_no_known_load_and_the_othe
 @pytest.mark.parametrize("trouble", ["reset", "maybe_reset", "lost"])
 def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds(trouble):
     status = FakeStatus({group("sums", 0)}, **{trouble: True})
-    collector = Collector(FakeSensor(Taken(), Taken()), status, worker=W0)
+    collector = Collector(FakeSensor(IntervalCounts(), IntervalCounts()), status, worker=W0)
     said = collector.collect(at_ms=5000, interval_s=1.0)
     setattr(status, trouble, False)
     later = collector.collect(at_ms=6000, interval_s=1.0)
@@ -172,10 +174,13 @@ def test_that_inputs_were_set_back_or_lost_is_said_while_it_holds(trouble):
 
 def test_what_skips_the_broker_counts_as_sent_and_received_and_is_told_by_pair():
     extract, sums = group("extract", 0), group("sums", 0)
-    taken = Taken(
-        received={TP("in", 0): Flow(10, 1000)},
-        sent={(TP("in", 0), TP("mid", 0)): Flow(2, 80), (TP("in", 0), TP("mid", 3)): Flow(1, 40)},
-        direct={(TP("in", 0), TP("mid", 0)): Flow(7, 280), (TP("mid", 0), TP("outside", 1)): Flow(5, 50)},
+    taken = IntervalCounts(
+        received={TP("in", 0): MessageCount(10, 1000)},
+        sent={(TP("in", 0), TP("mid", 0)): MessageCount(2, 80), (TP("in", 0), TP("mid", 3)): MessageCount(1, 40)},
+        direct={
+            (TP("in", 0), TP("mid", 0)): MessageCount(7, 280),
+            (TP("mid", 0), TP("outside", 1)): MessageCount(5, 50),
+        },
         agents_ns={},
         process_ns=400_000_000,
     )
@@ -203,12 +208,12 @@ def test_a_key_group_that_moved_away_pays_its_share_but_is_not_reported():
 
 
 def test_before_the_operators_are_known_nothing_is_complete():
-    statistics = collect(Taken(process_ns=7), FakeStatus(owns=set(), known={}, state=WorkerState.RECOVERING))
+    statistics = collect(IntervalCounts(process_ns=7), FakeStatus(owns=set(), known={}, state=WorkerState.RECOVERING))
 
     assert (statistics.complete, statistics.key_groups, statistics.pairs) == (False, (), ())
 
 
-IDLE = Taken(process_ns=60_000_000)
+IDLE = IntervalCounts(process_ns=60_000_000)
 """0.06 s of CPU: in 2 s a plausible base of 0.03 cores."""
 
 
@@ -223,7 +228,7 @@ def expected_cpu_s(idle_cores: float) -> float:
 
 
 def test_an_idle_interval_is_learned() -> None:
-    sensor = FakeSensor(Taken(), IDLE, replace(BUSY, process_ns=132_500_000))
+    sensor = FakeSensor(IntervalCounts(), IDLE, replace(BUSY, process_ns=132_500_000))
     collector = Collector(sensor, FakeStatus(owns={group("sums", 0)}), worker=W0)
     collector.skip()
     collector.collect(at_ms=2000, interval_s=2.0)
@@ -247,7 +252,9 @@ def test_from_an_interval_in_which_anything_else_went_on_nothing_is_learned(
     began: dict[str, Any], ended: dict[str, Any]
 ) -> None:
     steering = FakeStatus(owns={group("sums", 0)})
-    collector = Collector(FakeSensor(Taken(), IDLE, replace(BUSY, process_ns=132_500_000)), steering, worker=W0)
+    collector = Collector(
+        FakeSensor(IntervalCounts(), IDLE, replace(BUSY, process_ns=132_500_000)), steering, worker=W0
+    )
     told = vars(steering).copy()
     vars(steering).update(told | began)
     collector.skip()
@@ -267,12 +274,12 @@ def test_of_an_interval_whose_beginning_nobody_saw_nothing_is_learned() -> None:
 
 def test_a_worker_that_restored_without_messages_is_not_measured_as_zero_afterwards() -> None:
     """0.35 cores without a message, all the time RUNNING; then 0.30 s of agents' steps in 0.40 s of the process."""
-    restoring = Taken(process_ns=350_000_000)
-    working = Taken(
-        received={TP("in", 0): Flow(130, 13_000)}, agents_ns={TP("in", 0): 300_000_000}, process_ns=400_000_000
+    restoring = IntervalCounts(process_ns=350_000_000)
+    working = IntervalCounts(
+        received={TP("in", 0): MessageCount(130, 13_000)}, agents_ns={TP("in", 0): 300_000_000}, process_ns=400_000_000
     )
     collector = Collector(
-        FakeSensor(Taken(), *[restoring] * 3, working), FakeStatus(owns={group("extract", 0)}), worker=W0
+        FakeSensor(IntervalCounts(), *[restoring] * 3, working), FakeStatus(owns={group("extract", 0)}), worker=W0
     )
     collector.skip()
     for _ in range(3):
@@ -303,7 +310,7 @@ def test_when_the_parts_do_not_add_up_loads_are_unknown_and_counts_are_not(
 
 
 def test_a_skipped_interval_is_not_reported():
-    collector = Collector(FakeSensor(BUSY, Taken()), FakeStatus(owns={group("sums", 0)}), worker=W0)
+    collector = Collector(FakeSensor(BUSY, IntervalCounts()), FakeStatus(owns={group("sums", 0)}), worker=W0)
 
     collector.skip()
     statistics = collector.collect(at_ms=1000, interval_s=1.0)

@@ -7,7 +7,7 @@ import pytest
 from faust.agents import Agent
 from faust.types import TP
 
-from trimtab_agent.engines.faust.measure.meter import CpuMeter, Metered, MeteredAgent, meter_agents
+from trimtab_agent.engines.faust.measure.meter import KeyGroupCpuMeter, Metered, MeteredAgent, meter_agents
 
 A, B = TP("t", 0), TP("t", 1)
 
@@ -31,11 +31,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def meter(clock: Clock) -> CpuMeter:
-    return CpuMeter(clock)
+def meter(clock: Clock) -> KeyGroupCpuMeter:
+    return KeyGroupCpuMeter(clock)
 
 
-def test_a_step_belongs_to_the_event_begun_in_it_and_goes_on_after_a_wait(clock: Clock, meter: CpuMeter):
+def test_a_step_belongs_to_the_event_begun_in_it_and_goes_on_after_a_wait(clock: Clock, meter: KeyGroupCpuMeter):
     async def agent() -> str:
         clock.burn(1)
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ async def run(awaitable: Any) -> Any:
     return await awaitable
 
 
-def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: CpuMeter):
+def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: KeyGroupCpuMeter):
     async def agent(partition: TP, cost: int) -> None:
         meter.current = partition
         for _ in range(5):
@@ -70,7 +70,7 @@ def test_two_agents_at_once_pay_each_for_themselves(clock: Clock, meter: CpuMete
     assert meter.take() == {A: 5, B: 35}
 
 
-def test_an_exception_comes_through_and_its_step_is_charged(clock: Clock, meter: CpuMeter):
+def test_an_exception_comes_through_and_its_step_is_charged(clock: Clock, meter: KeyGroupCpuMeter):
     async def agent() -> None:
         meter.current = A
         clock.burn(3)
@@ -81,7 +81,7 @@ def test_an_exception_comes_through_and_its_step_is_charged(clock: Clock, meter:
     assert meter.take() == {A: 3}
 
 
-def test_an_exception_of_what_is_awaited_reaches_the_agent(clock: Clock, meter: CpuMeter):
+def test_an_exception_of_what_is_awaited_reaches_the_agent(clock: Clock, meter: KeyGroupCpuMeter):
     async def agent() -> str:
         meter.current = A
         future = asyncio.get_running_loop().create_future()
@@ -98,7 +98,7 @@ def test_an_exception_of_what_is_awaited_reaches_the_agent(clock: Clock, meter: 
     assert meter.take() == {A: 5}
 
 
-def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, meter: CpuMeter):
+def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, meter: KeyGroupCpuMeter):
     cleaned = []
 
     async def agent() -> None:
@@ -122,7 +122,7 @@ def test_a_cancelled_agent_cleans_up_and_its_cleaning_is_charged(clock: Clock, m
     assert meter.take() == {A: 9}
 
 
-def test_a_closed_agent_runs_its_finally(meter: CpuMeter):
+def test_a_closed_agent_runs_its_finally(meter: KeyGroupCpuMeter):
     cleaned = []
 
     async def agent() -> None:
@@ -137,7 +137,7 @@ def test_a_closed_agent_runs_its_finally(meter: CpuMeter):
     assert cleaned == [True]
 
 
-def test_an_async_generator_is_metered_through_its_consumer(clock: Clock, meter: CpuMeter):
+def test_an_async_generator_is_metered_through_its_consumer(clock: Clock, meter: KeyGroupCpuMeter):
     async def agent() -> AsyncIterator[int]:
         for number, partition in enumerate((A, B, A)):
             await asyncio.sleep(0)
@@ -157,7 +157,7 @@ class OwnAgent(Agent):
 
 
 @pytest.mark.parametrize("kind", [Agent, OwnAgent])
-def test_agents_defined_before_are_metered_and_stay_what_they_are(kind: type[Agent], meter: CpuMeter):
+def test_agents_defined_before_are_metered_and_stay_what_they_are(kind: type[Agent], meter: KeyGroupCpuMeter):
     agent = object.__new__(kind)
     app = SimpleNamespace(agents={"a": agent})
 
@@ -169,7 +169,7 @@ def test_agents_defined_before_are_metered_and_stay_what_they_are(kind: type[Age
     assert type(agent).__mro__.count(MeteredAgent) == 1
 
 
-def test_a_metered_agent_charges_the_sensor_of_its_app(clock: Clock, meter: CpuMeter):
+def test_a_metered_agent_charges_the_sensor_of_its_app(clock: Clock, meter: KeyGroupCpuMeter):
     async def actor() -> None:
         meter.current = B
         clock.burn(6)

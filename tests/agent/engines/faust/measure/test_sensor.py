@@ -10,7 +10,7 @@ from faust import streams
 from faust.events import Event
 from faust.types import TP, Message
 
-from trimtab_agent.engines.faust.measure.sensor import Flow, KeyGroupSensor, Taken
+from trimtab_agent.engines.faust.measure.sensor import IntervalCounts, KeyGroupSensor, MessageCount
 
 SOURCE, MIDDLE, LOG = TP("in", 3), TP("mid", 5), TP("log", 5)
 APP = faust.App("sensor-test", store="memory://")
@@ -63,20 +63,20 @@ def test_received_messages_count_with_key_and_value(sensor: KeyGroupSensor):
     sensor.on_message_in(SOURCE, 1, message(SOURCE, key=None, value=None))
     sensor.on_message_in(MIDDLE, 0, message(MIDDLE))
 
-    assert sensor.take().received == {SOURCE: Flow(2, 8), MIDDLE: Flow(1, 8)}
+    assert sensor.take().received == {SOURCE: MessageCount(2, 8), MIDDLE: MessageCount(1, 8)}
 
 
 def test_a_send_is_of_the_event_worked_on_and_goes_where_the_broker_put_it(sensor: KeyGroupSensor, at_source: Event):
     send(sensor, MIDDLE)
     send(sensor, MIDDLE, (1, 1))
 
-    assert sensor.take().sent == {(SOURCE, MIDDLE): Flow(2, 12)}
+    assert sensor.take().sent == {(SOURCE, MIDDLE): MessageCount(2, 12)}
 
 
 def test_what_the_buffer_sends_has_no_cause(sensor: KeyGroupSensor):
     send(sensor, LOG)
 
-    assert sensor.take().sent == {(None, LOG): Flow(1, 10)}
+    assert sensor.take().sent == {(None, LOG): MessageCount(1, 10)}
 
 
 def test_a_send_counts_when_it_arrives_also_in_a_later_interval(sensor: KeyGroupSensor, at_source: Event):
@@ -85,7 +85,7 @@ def test_a_send_counts_when_it_arrives_also_in_a_later_interval(sensor: KeyGroup
 
     sensor.on_send_completed(None, state, SimpleNamespace(topic_partition=MIDDLE))
 
-    assert sensor.take().sent == {(SOURCE, MIDDLE): Flow(1, 2)}
+    assert sensor.take().sent == {(SOURCE, MIDDLE): MessageCount(1, 2)}
 
 
 def test_a_failed_send_went_nowhere(sensor: KeyGroupSensor, at_source: Event):
@@ -103,13 +103,13 @@ def test_taking_begins_the_next_interval(sensor: KeyGroupSensor, clock: ProcessC
     first = sensor.take()
     clock.now += 30
 
-    assert first == Taken(
-        received={SOURCE: Flow(1, 8)},
-        sent={(SOURCE, MIDDLE): Flow(1, 10)},
+    assert first == IntervalCounts(
+        received={SOURCE: MessageCount(1, 8)},
+        sent={(SOURCE, MIDDLE): MessageCount(1, 10)},
         agents_ns={SOURCE: 70},
         process_ns=500,
     )
-    assert sensor.take() == Taken(process_ns=30)
+    assert sensor.take() == IntervalCounts(process_ns=30)
 
 
 def test_a_process_clock_that_goes_back_or_is_gone_measures_nothing(sensor: KeyGroupSensor, clock: ProcessClock):

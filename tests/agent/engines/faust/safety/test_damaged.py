@@ -112,7 +112,7 @@ READS: dict[str, Callable[[Any], object]] = {
 def test_a_read_that_finds_damage_ends_the_worker_before_its_commit_and_the_table_is_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
     flip_a_byte(tmp_path)
 
     async def read() -> None:
@@ -138,7 +138,7 @@ def test_a_read_that_finds_damage_ends_the_worker_before_its_commit_and_the_tabl
 def test_a_standby_that_has_taken_over_ends_at_the_damage_and_lets_nothing_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
     flip_a_byte(tmp_path)
 
     async def take_over() -> None:

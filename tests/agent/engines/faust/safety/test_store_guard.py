@@ -16,12 +16,11 @@ from faust.exceptions import PartitionsMismatch
 from faust.streams import _current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.settings import SteeringSettings
-from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 
 SOURCE = TP("events", 0)
 
@@ -29,7 +28,7 @@ SOURCE = TP("events", 0)
 @pytest.fixture(autouse=True)
 def stays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that would end is that of the tests."""
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
 
 
 class FullDisk:
@@ -330,7 +329,7 @@ def test_an_event_whose_key_group_has_left_writes_nothing_and_ends_no_worker(
         app, consumer, sent = writing(tmp_path, active=OWN)
         write(app, SOURCE)
         await leaves(consumer)
-        with pytest.raises((LateWrite, Fenced)) as told:
+        with pytest.raises((LateWrite, WorkerFenced)) as told:
             within(Event(SOURCE, 12), lambda: WRITES[how](app.tables["sums"]))
         await asyncio.sleep(0.1)
         assert (len(sent.records), stored(app)) == (1, {"k": 1})
@@ -484,7 +483,7 @@ def test_a_worker_ends_where_faust_would_count_the_event_as_done(tmp_path: Path)
     ("error", "ends"),
     [
         pytest.param(CorruptRecordException(), True, id="it is not written, and nobody knows why"),
-        pytest.param(Fenced(), False, id="the worker has lost its membership"),
+        pytest.param(WorkerFenced(), False, id="the worker has lost its membership"),
         pytest.param(None, False, id="it is written"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.agent.engines.faust.steering.test_commands_to_worker import Worker
-from trimtab_agent.engines.faust.steering import app_state, worker_status
+from trimtab_agent.engines.faust.steering import steering, worker_status
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher
 
 
@@ -50,6 +50,6 @@ def test_any_other_app_is_not(found: dict[str, bool]) -> None:
 
 
 def test_an_app_is_not_empty_while_the_broker_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_state, "LIMIT_S", 0.5)
+    monkeypatch.setattr(steering, "STATE_LIMIT_S", 0.5)
     nowhere = {"bootstrap_servers": "127.0.0.1:1", "client_id": "t", "request_timeout_ms": 200}
-    assert not asyncio.run(app_state.is_empty(nowhere, "app", ["app-sums-changelog"]))
+    assert not asyncio.run(steering.is_empty(nowhere, "app", ["app-sums-changelog"]))

@@ -13,18 +13,16 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.group.shared_state import PluginState
-from trimtab_agent.engines.faust.handover.handover import Denied, Given
-from trimtab_agent.engines.faust.handover.records import given_back, took
+from trimtab_agent.engines.faust.handover.handover import Denied, Given, given_back, refused_for, took
 from trimtab_agent.engines.faust.steering.background_work import BackgroundWork
 from trimtab_agent.engines.faust.steering.command_executor import FaustCommandExecutor
 from trimtab_agent.engines.faust.steering.group_watcher import GroupWatcher
 from trimtab_agent.engines.faust.steering.handover_receiver import HandoverReceiver
-from trimtab_agent.engines.faust.steering.parts import Parts
+from trimtab_agent.engines.faust.steering.parts import SteeringParts
 from trimtab_agent.engines.faust.steering.pending_handovers import PendingHandovers
-from trimtab_agent.engines.faust.steering.refusals import refused_for
 from trimtab_agent.engines.faust.steering.worker_status import FaustWorkerStatus
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
-from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Refused, Released, Took
+from trimtab_agent.engines.outcomes import Abandoned, CommandRefused, Outcome, Prepared, Released, Took
 from trimtab_protocol.messages.commands import Command, CommandKind, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
@@ -129,7 +127,7 @@ class Worker:
             "reconciler": self.reconciler,
             "side": self,
         }
-        self.parts = Parts(
+        self.parts = SteeringParts(
             app=faust.App("ks", web_enabled=False),
             shared=self.shared,
             work=BackgroundWork(),
@@ -222,7 +220,7 @@ def test_a_release_that_does_not_fit_changes_nothing(changed: dict[str, Any], re
     worker = Worker()
     (said,) = worker.hears(release(**changed))
 
-    assert isinstance(said, Refused)
+    assert isinstance(said, CommandRefused)
     assert (said.refusal, worker.published, worker.rejoins) == (refusal, [], 0)
 
 
@@ -240,7 +238,7 @@ def test_a_step_that_fails_is_refused_with_its_reason(fault: Exception, refusal:
     worker.handover.fault = fault
     (said,) = worker.hears(release())
 
-    assert isinstance(said, Refused)
+    assert isinstance(said, CommandRefused)
     assert (said.refusal, worker.published) == (refusal, [])
 
 
@@ -258,8 +256,8 @@ def test_a_worker_in_a_rebalance_and_one_that_is_not_steered_refuse() -> None:
     busy.handover.is_stable = False
     unsteered.shared.refuse("exactly_once")
 
-    assert busy.hears(release()) == [Refused(refusal=Refusal.GENERATION, detail="the worker is in a rebalance")]
-    assert unsteered.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
+    assert busy.hears(release()) == [CommandRefused(refusal=Refusal.GENERATION, detail="the worker is in a rebalance")]
+    assert unsteered.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="exactly_once")]
 
 
 THEIRS = KeyGroup(APP, SUMS, 1)
@@ -435,7 +433,7 @@ def test_a_prepare_is_answered_with_its_lag_and_a_rebalance_voids_it_once() -> N
     worker.watcher.rebalancing()
     worker.watcher.rebalancing()
 
-    void = Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")
+    void = CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")
     assert worker.said == [Prepared(generation=3, lag_records=2, state_bytes=100), void]
     assert worker.standbys.stopped
 
@@ -449,7 +447,7 @@ def test_a_prepare_that_a_rebalance_interrupts_is_refused_once() -> None:
 
     worker.reconciler.warming = rebalance  # type: ignore[method-assign]
 
-    assert worker.hears(prepare()) == [Refused(refusal=Refusal.GENERATION, detail="a rebalance came between")]
+    assert worker.hears(prepare()) == [CommandRefused(refusal=Refusal.GENERATION, detail="a rebalance came between")]
 
 
 def test_what_was_abandoned_hears_of_no_rebalance() -> None:
@@ -482,4 +480,4 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert worker.status.refusal == "table lost: in memory"
     assert [layout.sources for layout in learnt] == [frozenset({"in"})]
     assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
-    assert worker.hears(release()) == [Refused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
+    assert worker.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]

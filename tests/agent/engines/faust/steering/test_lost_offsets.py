@@ -18,11 +18,11 @@ from trimtab_agent.engines.faust.steering import group_watcher
 from trimtab_agent.engines.faust.steering.lost_offsets import (
     SKEW_S,
     Again,
+    OwnCommits,
     done_again,
     set_back,
     tell_of_reset,
 )
-from trimtab_agent.engines.faust.tables.own_commits import OwnCommits
 from trimtab_agent.engines.faust.transport.thread import FirstRecord
 from trimtab_protocol.messages.names import AppId, OperatorId
 from trimtab_protocol.messages.reason_text import reason_text

@@ -13,9 +13,9 @@ from aiokafka.errors import KafkaConnectionError
 from faust.types import TP
 from rocksdict import Options, Rdict
 
-from trimtab_agent.engines.faust.group.operators import Operator
+from trimtab_agent.engines.faust.group.operators import AppOperator
 from trimtab_agent.engines.faust.tables import copies as copies_module
-from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, Copies, databases, open_database, stored_offset
+from trimtab_agent.engines.faust.tables.copies import MAX_AGE_S, DiskCopies, databases, open_database, stored_offset
 from trimtab_protocol.messages.copies import Copy
 from trimtab_protocol.messages.names import OperatorId
 
@@ -57,7 +57,7 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.stores = {f"{name}-changelog": Store(folder, name) for name in TABLES}
-        operator = Operator(id=SUMS, sources=frozenset({"in"}), changelogs=frozenset(self.stores), partitions=12)
+        operator = AppOperator(id=SUMS, sources=frozenset({"in"}), changelogs=frozenset(self.stores), partitions=12)
         ownership: Any = SimpleNamespace(
             operators=lambda: {SUMS: operator}, table=lambda tp: SimpleNamespace(data=self.stores[tp.topic])
         )
@@ -65,7 +65,7 @@ class Worker:
         self.ends: dict[TP, int] = {}
         self.begun: list[Coroutine[Any, Any, None]] = []
         self.app: Any = SimpleNamespace(consumer=self, should_stop=False)
-        self.copies = Copies(self.app, self.shared, ownership, self.begun.append)
+        self.copies = DiskCopies(self.app, self.shared, ownership, self.begun.append)
 
     def write(self, partition: int, *offsets: int | None) -> None:
         for store, offset in zip(self.stores.values(), offsets, strict=False):

@@ -14,14 +14,14 @@ import pytest
 from faust.streams import _current_event
 from faust.types import TP
 
-from trimtab_agent.engines.faust.group.operators import Operator
+from trimtab_agent.engines.faust.group.operators import AppOperator
 from trimtab_agent.engines.faust.group.ownership import Ownership
 from trimtab_agent.engines.faust.safety.fence import Fence, uptime
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables import windows
 from trimtab_agent.engines.faust.tables.own_partitions import answer_from_own_partitions
 from trimtab_agent.engines.faust.tables.windows import close_each_once
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_protocol.messages.names import AppId, OperatorId
 
 NOW = 1_700_000_000.0
@@ -89,7 +89,7 @@ class Worker:
         self.consumer.backlog = lambda _: self.waiting  # type: ignore[assignment, method-assign]
         self.consumer.log_end = lambda tp: self.consumer.next_offset(tp) + (self.waiting or 0)  # type: ignore[method-assign]
         ownership = Ownership(app, AppId("ks"))
-        operator = Operator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
+        operator = AppOperator(id=SUMS, sources=frozenset({SOURCE}), changelogs=frozenset({LOG}), partitions=4)
         ownership._operators, ownership._by_topic = {SUMS: operator}, {LOG: operator, SOURCE: operator}
         close_each_once(app, ownership, answer_from_own_partitions(app))
 

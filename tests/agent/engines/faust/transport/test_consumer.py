@@ -15,8 +15,7 @@ from faust.types import TP
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
-from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, SteeredConsumer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, SteeredConsumer, SteeredTransport
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
 

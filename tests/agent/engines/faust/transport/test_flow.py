@@ -2,7 +2,7 @@
 
 import faust
 
-from trimtab_agent.engines.faust.transport.flow import keep_what_waits
+from trimtab_agent.engines.faust.transport.consumer import keep_what_waits
 
 
 def test_what_waits_is_kept_while_the_flow_is_open_and_dropped_when_it_opens_again() -> None:

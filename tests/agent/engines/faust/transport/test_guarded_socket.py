@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.security.certificates import make_certificates
-from trimtab_agent.engines.faust.transport.guarded_socket import guard
+from trimtab_agent.engines.faust.transport.producer import guard
 
 LARGE = 32 << 20
 """Bytes: more than the socket buffers of both ends take."""

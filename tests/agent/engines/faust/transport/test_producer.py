@@ -16,8 +16,8 @@ from faust.exceptions import ProducerSendError
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
-from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
 
 class Pending:
@@ -108,7 +108,7 @@ class Unsendable:
 def test_nothing_is_committed_once_a_message_cannot_be_sent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("trimtab_agent.engines.faust.safety.ending.end_process_after", lambda _: None)
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.fence.end_process_after", lambda _: None)
 
     async def send() -> None:
         producer = made()

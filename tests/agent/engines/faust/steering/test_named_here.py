@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimtab_agent.engines.faust.tables.named_here import NamedHere
+from trimtab_agent.engines.faust.steering.standby_reconciler import NamedHere
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from trimtab_models.standbys.bound import orphans_by_domain
-from trimtab_models.standbys.problem import UNPLACED, Ints, Problem
+from trimtab_models.standbys.problem import UNPLACED, Ints, StandbyProblem
 
 
-def fewest_key_groups(problem: Problem) -> Ints:
+def fewest_key_groups(problem: StandbyProblem) -> Ints:
     """After a loss, each orphan goes to the survivor with the fewest key groups.
 
     The fallback of Trimtab's plug-in where no standby is known, and what Faust's assignor does.  Only first standbys.
@@ -22,7 +22,7 @@ def fewest_key_groups(problem: Problem) -> Ints:
     return assignment
 
 
-def rack_aware_standbys(problem: Problem) -> Ints:
+def rack_aware_standbys(problem: StandbyProblem) -> Ints:
     """The standbys of Kafka Streams with rack awareness (ClientTagAwareStandbyTaskAssignor, Kafka 3.2 and later).
 
     Task by task, each standby goes to the client with the fewest tasks (active and standby) relative to its threads, of

@@ -19,11 +19,11 @@ from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
 from trimtab_models.dyndl.evaluate import evaluate
 from trimtab_models.dyndl.local import NOWHERE
 from trimtab_models.dyndl.offline import DECIMALS, solve_offline
-from trimtab_models.dyndl.problem import Problem
+from trimtab_models.dyndl.problem import ScheduleProblem
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.room import RemoteRoom
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 FIRST_SLICE = 0.5
 
@@ -36,7 +36,7 @@ class ExactParams:
 
 
 def solve_exact(
-    problem: Problem, *, stop: Stop, seed: int = 0, params: ExactParams = ExactParams()
+    problem: ScheduleProblem, *, stop: StopRule, seed: int = 0, params: ExactParams = ExactParams()
 ) -> ScheduleResult | Infeasible:
     """The best schedule found, `OPTIMAL` if the effort suffices for a proof; always the same unless stopped."""
     incumbent = solve_offline(problem, stop=stop, seed=seed)
@@ -59,7 +59,7 @@ def solve_exact(
     return replace(incumbent, lower_bound=min(bound, incumbent.score.makespan))
 
 
-def possible_makespans(problem: Problem, low: float, high: float) -> Floats:
+def possible_makespans(problem: ScheduleProblem, low: float, high: float) -> Floats:
     """All times in [low, high) at which a core can end, ascending."""
     found: set[float] = set()
     most = RemoteRoom(problem, problem.core_load).most(high).tolist()
@@ -89,7 +89,7 @@ class _Option:
     cores: tuple[tuple[int, int, int], ...]  # core, local, remote
 
 
-def options(problem: Problem, server: int, deadline: float, most: int) -> list[_Option]:
+def options(problem: ScheduleProblem, server: int, deadline: float, most: int) -> list[_Option]:
     """The options of `server` by `deadline` with 0 to `most` remote tasks, without dominated ones."""
     found: list[_Option] = []
     for remote in range(most, -1, -1):
@@ -99,7 +99,7 @@ def options(problem: Problem, server: int, deadline: float, most: int) -> list[_
     return found
 
 
-def _most_local(problem: Problem, server: int, deadline: float, remote: int) -> _Option | None:
+def _most_local(problem: ScheduleProblem, server: int, deadline: float, remote: int) -> _Option | None:
     """The option with exactly `remote` remote tasks and as many local ones as possible."""
     cost = problem.costs.one(server, remote) if remote else 1.0
     best: dict[int, tuple[int, tuple[tuple[int, int, int], ...]]] = {0: (0, ())}  # by remote tasks so far
@@ -123,7 +123,7 @@ def _most_local(problem: Problem, server: int, deadline: float, remote: int) -> 
 class _Search:
     """Decides whether deadlines can be met, within an effort."""
 
-    def __init__(self, problem: Problem, stop: Stop, seed: int, effort: float) -> None:
+    def __init__(self, problem: ScheduleProblem, stop: StopRule, seed: int, effort: float) -> None:
         self._problem = problem
         self._stop = stop
         self._seed = seed

@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
-from trimtab_models.balance import BalanceResult, Effort, Params, Problem, evaluate, solve
-from trimtab_models.balance.groups import deal, join
+from node_groups import deal, join
+from trimtab_models.balance import BalanceParams, BalanceProblem, BalanceResult, Effort, evaluate, solve
 from trimtab_models.solving import Never
 
-SHORT = Params(effort=Effort(steps=200), polish=Effort(steps=0))
+SHORT = BalanceParams(effort=Effort(steps=200), polish=Effort(steps=0))
 
 
-def cluster(seed: int = 0, nodes: int = 30, per_node: int = 10) -> Problem:
+def cluster(seed: int = 0, nodes: int = 30, per_node: int = 10) -> BalanceProblem:
     """A third of the nodes twice as loaded, some marked, some key groups unplaced, both budgets and a resource."""
     random = np.random.default_rng(seed)
     count = nodes * per_node
     home = np.repeat(np.arange(nodes), per_node)
     load = random.uniform(1, 3, count) * np.where(home % 3, 1, 2)
     home[random.random(count) < 0.03] = -1
-    return Problem(
+    return BalanceProblem(
         load=load, cost_bytes=random.integers(1, 50, count).astype(float), home=home,
         pinned=random.random(count) < 0.05, in_flight=np.zeros(count, bool), capacity=random.choice([1.0, 2.0], nodes),
         removing=np.arange(nodes) % 10 == 7, usage=np.ones((1, count)), limit=np.full((1, nodes), 14.0),

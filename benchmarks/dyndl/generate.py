@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance, Server, Task
+from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance, SchedulingServer, Task
 
 REPLICAS = 3
 
@@ -34,7 +34,9 @@ def generate(experiment: Experiment, *, seed: int) -> SchedulingInstance:
     server_ids, task_ids = _ids("s", servers), _ids("t", experiment.tasks)
     count = min(REPLICAS, servers)
     return SchedulingInstance(
-        servers=tuple(Server(id=id_, cores=tuple(row), g=cost) for id_, row in zip(server_ids, loads, strict=True)),
+        servers=tuple(
+            SchedulingServer(id=id_, cores=tuple(row), g=cost) for id_, row in zip(server_ids, loads, strict=True)
+        ),
         tasks=tuple(
             Task(id=id_, replicas=tuple(server_ids[at] for at in random.choice(servers, count, replace=False)))
             for id_ in task_ids

@@ -4,7 +4,7 @@ Nothing moves between groups, so they can be solved in parallel, and the joined 
 difference between the groups' means.  To keep it small, nodes are distributed in order of their surplus load, one row
 of nodes after the other, the largest of a row to the group with the least total so far.
 
-For users of the library: no command of Trimtab divides a problem.  `examples/spark_solves.py` shows the use.
+No command of Trimtab divides a problem.  `spark_solves.py` shows the use.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.problem import UNPLACED, Floats, Ints, Problem
+from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,10 +21,10 @@ class Group:
 
     nodes: Ints
     key_groups: Ints
-    problem: Problem
+    problem: BalanceProblem
 
 
-def deal(problem: Problem, groups: int) -> list[Group]:
+def deal(problem: BalanceProblem, groups: int) -> list[Group]:
     """At most `groups` groups, each with a node that is not draining; includes the unplaced key groups."""
     groups = max(1, min(groups, int(problem.kept.sum())))
     surplus = problem.node_loads(problem.home) - np.where(problem.kept, problem.mean * problem.capacity, 0.0)
@@ -43,7 +43,7 @@ def deal(problem: Problem, groups: int) -> list[Group]:
     ]
 
 
-def join(problem: Problem, groups: Sequence[Group], allocations: Sequence[Ints]) -> Ints:
+def join(problem: BalanceProblem, groups: Sequence[Group], allocations: Sequence[Ints]) -> Ints:
     """(K,) the plan for `problem` from the plans of all its groups."""
     allocation = problem.home.copy()
     for group, part in zip(groups, allocations, strict=True):
@@ -62,13 +62,13 @@ def _dealt(amounts: Floats, total: Floats) -> Ints:
     return group_of
 
 
-def _group(problem: Problem, nodes: Ints, key_groups: Ints, shares: Floats) -> Group:
+def _group(problem: BalanceProblem, nodes: Ints, key_groups: Ints, shares: Floats) -> Group:
     """One group; its share of the budget is the last of `shares`, rounded so that the groups' moves add up."""
     local = np.full(len(problem.capacity) + 1, UNPLACED, np.int64)  # the last entry is for UNPLACED (-1)
     local[nodes] = np.arange(len(nodes))
     count, cost = problem.max_migrations, problem.max_cost_bytes
     before, until = float(shares[:-1].sum()), float(shares.sum())
-    part = Problem(
+    part = BalanceProblem(
         load=problem.load[key_groups],
         cost_bytes=problem.cost_bytes[key_groups],
         home=local[problem.home[key_groups]],

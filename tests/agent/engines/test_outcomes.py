@@ -1,7 +1,6 @@
 """A repeated command is answered again, not carried out again."""
 
-from trimtab_agent.engines.faust.steering.answers import MAX_REMEMBERED, Answers
-from trimtab_agent.engines.outcomes import Abandoned, Outcome, Prepared, Took
+from trimtab_agent.engines.outcomes import MAX_REMEMBERED, Abandoned, Answers, Outcome, Prepared, Took
 from trimtab_protocol.messages.names import CommandId
 
 PREPARED = Prepared(generation=3, lag_records=0, state_bytes=None)

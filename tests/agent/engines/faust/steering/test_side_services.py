@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from trimtab_agent.engines.faust.transport.side_loop import CLIENT_LOGS, SideLoop
+from trimtab_agent.engines.faust.steering.side_services import CLIENT_LOGS, SideLoop
 
 
 async def say(name: str) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, Demands, Level, level_of, match
+from trimtab_models.elastic.matching import HEAVY_FROM, NOWHERE, NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.instances.reading import check_number
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +56,14 @@ class Allocation:
 
     assignment: Mapping[str, str]
     refused: tuple[str, ...]
-    levels: Mapping[str, Level]
+    levels: Mapping[str, NodeLevel]
 
 
 def allocate(
     nodes: Sequence[WorkerNode],
     operators: Sequence[QueryOperator],
     *,
-    stop: Stop,
+    stop: StopRule,
     operations: int,
     threshold: float = HEAVY_FROM,
 ) -> Allocation:
@@ -76,7 +76,7 @@ def allocate(
         ],
         np.float64,
     )
-    demands = Demands(used=used, demand=demand, per_unit=np.ones_like(used), ceiling=np.full_like(used, np.inf))
+    demands = ResourceDemands(used=used, demand=demand, per_unit=np.ones_like(used), ceiling=np.full_like(used, np.inf))
     matched = match(demands, threshold=threshold, operations=operations, stop=stop)
     placed = [(item, node) for item, node in enumerate(matched.node.tolist()) if node != NOWHERE]
     for item, node in placed:

@@ -23,11 +23,11 @@ from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.local import plan_local
 from trimtab_models.dyndl.offline import Remoting, evaluated
 from trimtab_models.dyndl.online import NEVER, Decision, Start
-from trimtab_models.dyndl.problem import Problem, infeasible
+from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.simulate import simulate
 from trimtab_models.solving.outcome import Infeasible
-from trimtab_models.solving.stop import Stop
+from trimtab_models.solving.stop import StopRule
 
 NO_PREDICTION = "every remote task is predicted to cost infinitely much"
 
@@ -35,7 +35,7 @@ NO_PREDICTION = "every remote task is predicted to cost infinitely much"
 class LongestQueuePolicy:
     """LTFPA; forced tasks form a separate queue, served by cores without other work."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: ScheduleProblem) -> None:
         self._costs = problem.costs
         self._places = float(problem.costs.limit[problem.usable].sum())
         self._replicas = problem.replicas
@@ -90,7 +90,7 @@ class LongestQueuePolicy:
         return self._forced.popleft() if self._forced else None
 
 
-def solve_ltfpa(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+def solve_ltfpa(problem: ScheduleProblem, *, stop: StopRule, seed: int = 0) -> ScheduleResult | Infeasible:
     """A reconstruction of LTFPA, the same for every `seed`."""
     del seed
     if reason := infeasible(problem):
@@ -98,19 +98,21 @@ def solve_ltfpa(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResul
     return simulate(problem, LongestQueuePolicy(problem), stop)
 
 
-def solve_hta(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+def solve_hta(problem: ScheduleProblem, *, stop: StopRule, seed: int = 0) -> ScheduleResult | Infeasible:
     """A reconstruction of HTA, the same for every `seed`; if stopped early, the best n so far."""
     del seed
     return _by_total(problem, stop, goes_on=lambda predicted, best: True)
 
 
-def solve_bar(problem: Problem, *, stop: Stop, seed: int = 0) -> ScheduleResult | Infeasible:
+def solve_bar(problem: ScheduleProblem, *, stop: StopRule, seed: int = 0) -> ScheduleResult | Infeasible:
     """A reconstruction of BAR, the same for every `seed`."""
     del seed
     return _by_total(problem, stop, goes_on=lambda predicted, best: predicted <= best + TOLERANCE)
 
 
-def _by_total(problem: Problem, stop: Stop, goes_on: Callable[[float, float], bool]) -> ScheduleResult | Infeasible:
+def _by_total(
+    problem: ScheduleProblem, stop: StopRule, goes_on: Callable[[float, float], bool]
+) -> ScheduleResult | Infeasible:
     """The schedule with the number of remote tasks that has the earliest predicted makespan, while `goes_on`."""
     if reason := infeasible(problem):
         return Infeasible(reason=reason)
@@ -130,7 +132,7 @@ def _by_total(problem: Problem, stop: Stop, goes_on: Callable[[float, float], bo
     return evaluated(problem, chosen, lower_bound(problem, local), local)
 
 
-def _predicted(problem: Problem, remoting: Remoting, count: int) -> tuple[Ints, float]:
+def _predicted(problem: ScheduleProblem, remoting: Remoting, count: int) -> tuple[Ints, float]:
     """The assignment with the `count` latest tasks remote, and its makespan if each costs g_s(`count`)."""
     cost = problem.costs.at(np.full(problem.servers, count))[problem.server_of].tolist()
     load = remoting.load_without(count)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.problem import Floats, Problem
+from trimtab_models.balance.problem import BalanceProblem, Floats
 
 TUPLES = 50  # units of a key group's load, each sent to the less loaded candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PotcFigure:
+class TwoChoices:
     """Node loads in percent of each node's capacity, load distance in pp; `merging` = load added by merging."""
 
     node_loads: Floats
@@ -24,7 +24,7 @@ class PotcFigure:
     merging: float
 
 
-def potc(problem: Problem, *, merge_share: float, seed: int) -> PotcFigure:
+def two_choices(problem: BalanceProblem, *, merge_share: float, seed: int) -> TwoChoices:
     """The figures of two choices; merging adds `merge_share` of all load, in proportion to state sizes."""
     random = np.random.default_rng(seed)
     nodes, key_groups = len(problem.capacity), len(problem.load)
@@ -40,6 +40,6 @@ def potc(problem: Problem, *, merge_share: float, seed: int) -> PotcFigure:
         loads += np.bincount(first, merging * problem.cost_bytes / state, nodes)
     mean = float(loads.sum() / problem.capacity.sum())
     node_loads = loads / problem.capacity
-    return PotcFigure(
+    return TwoChoices(
         node_loads=node_loads, load_distance=float(np.abs(node_loads - mean).max(initial=0.0)), merging=merging
     )
