@@ -111,10 +111,6 @@ def _remedies(seen: Seen) -> Iterator[Text]:
             "Workers continue with their last placement. Is `trimtab controller run` alive? Is its host's clock right? "
             "What does its log say?"
         )
-    elif seen.is_old:
-        yield Text(
-            "The controller that leads is older than 0.2.0: most requests are refused until it is upgraded.", "yellow"
-        )
     if status.hold:
         yield Text(f"On hold, nothing moves: {status.hold.text}.", "bold red")
         yield Text("A plan may have been in flight. To start over from the placement and the workers' reports:")

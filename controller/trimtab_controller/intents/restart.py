@@ -8,7 +8,6 @@ from trimtab_controller.intents.change import (
     Change,
     Fault,
     Refusal,
-    check_known,
     check_reports,
     check_seen,
     not_now,
@@ -30,7 +29,6 @@ WITHOUT_DRAIN = "without a drain, one worker at a time, since nothing may move"
 
 def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
-    old = check_known(asked, "rolling-restart")
     check_reports(asked, app)
     check_seen(asked)
     if restart_key(app) in asked.in_force:
@@ -69,7 +67,6 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     differ = tuple(f"but {WITHOUT_DRAIN}: {row.reason}" for row in running if is_of_differing(row))[:1]
     notes = (
         *not_now(asked, "it begins", "restarts"),
-        *old,
         *differ,
         *left_out(revoked),
         *told,

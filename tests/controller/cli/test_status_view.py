@@ -200,13 +200,6 @@ def test_after_a_hold_its_runbook_is_not_named_any_more() -> None:
     )
 
 
-def test_a_controller_of_0_1_0_is_named() -> None:
-    told = "The controller that leads is older than 0.2.0: most requests are refused until it is upgraded."
-    assert told in shown(replace(STATUS, intents=None), width=120)
-    assert told not in shown(STATUS, width=120)
-    assert told not in shown(replace(STATUS, intents=None, at=NOW - 65), width=120), "nobody leads now"
-
-
 def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbook() -> None:
     status = replace(STATUS, nodes=(node("orders-1", 3.25, used_pct=110.4), node("orders-2")), concerns=(FULL,))
     lines = shown(status, width=120)
