@@ -4,8 +4,7 @@ import argparse
 import json
 import time
 
-from trimtab_controller.cli.known import CommandError, Target
-from trimtab_controller.cli.operator import DONE, console, print_json, run_with
+from trimtab_controller.cli.operator import DONE, CommandError, Target, console, print_json, run_with
 from trimtab_controller.cli.plan_view import decision_document, show_decision
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.known import CommandError, Target, events_of
-from trimtab_controller.cli.operator import DONE, console, print_json
+from trimtab_controller.cli.operator import DONE, CommandError, Target, console, events_of, print_json
 from trimtab_controller.cli.why_plan import show_plan
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.preview import informed, read_cluster_state

@@ -33,6 +33,7 @@ from trimtab_protocol.messages.intents import (
     Stop,
     Undrain,
     drain_key,
+    restart_key,
     scale_key,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -237,6 +238,12 @@ def scale_auto(asked: Asked, app: AppId) -> Change:
     """Let the size of an app follow its demand again."""
     text = f"the size of {app} follows its demand again, as [scaling] says"
     return take_back(asked, scale_key(app), text, f"nobody has set the size of {app}")
+
+
+def cancel_restart(asked: Asked, app: AppId) -> Change:
+    """End a restart: what is stopped is started again, what is being drained keeps what it still has."""
+    text = f"the restart of {app} is cancelled: workers that are stopped are started, no other one is touched"
+    return take_back(asked, restart_key(app), text, f"{app} is not being restarted")
 
 
 def _running(asked: Asked) -> list[NodeStatus]:

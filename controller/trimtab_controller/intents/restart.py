@@ -12,7 +12,6 @@ from trimtab_controller.intents.change import (
     check_seen,
     not_now,
     one,
-    take_back,
 )
 from trimtab_controller.intents.revoked import left_out, revoked_of
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, drain_key, restart_key
@@ -75,9 +74,3 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
         *frozen_in(asked, {app}),
     )
     return one(intent, text, notes)
-
-
-def cancel(asked: Asked, app: AppId) -> Change:
-    """End a restart: what is stopped is started again, what is being drained keeps what it still has."""
-    text = f"the restart of {app} is cancelled: workers that are stopped are started, no other one is touched"
-    return take_back(asked, restart_key(app), text, f"{app} is not being restarted")

@@ -28,7 +28,8 @@ UNSEEN = "it is not known how many key groups have to move"
 
 
 def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
-    """Keep a rule from the next window on; the text says what follows now."""
+    """Keep a rule, for the reason of the request, from the next window on; the text says what follows now."""
+    rule = replace(rule, reason=asked.reason)
     if rule.ended(asked.at):
         raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
     if rule.until is not None and rule.until > LATEST_END:

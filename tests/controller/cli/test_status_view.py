@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STATUS, node, shown
-from trimtab_controller.cli.status_hosts import SHOWN_NODES
-from trimtab_controller.cli.status_intents import intents_documents
-from trimtab_controller.cli.status_view import LEVELS
+from trimtab_controller.cli.status import LEVELS, SHOWN_NODES, intents_documents
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.elastic import Level
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause

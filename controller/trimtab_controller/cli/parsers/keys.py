@@ -4,7 +4,7 @@ import argparse
 import math
 from pathlib import Path
 
-from trimtab_controller.cli.parsers.config_option import add_config
+from trimtab_controller.cli.parsers.options import add_config
 
 LONGEST_S = 86_400.0
 """How long a token may count."""
