@@ -46,7 +46,7 @@ COMMANDS = {
     ),
     "completion": ("trimtab_controller.cli.completion", "print a completion script for bash, zsh or fish"),
 }
-"""Command -> (module with `add_parser(commands)`, help)."""
+"""Command -> (module with `add_options(parser, command)`, help)."""
 ENTRY_POINTS = "trimtab.commands"
 BLAS_THREADS = "OMP_NUM_THREADS"
 """Environment variable with the number of numpy's threads.  For OpenBLAS, OPENBLAS_NUM_THREADS goes before it."""
@@ -102,14 +102,8 @@ def parser_for(called: str | None, *, complete: bool = False) -> argparse.Argume
     parser.add_argument("--version", action="version", version=f"trimtab {metadata.version('trimtab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     known = all_commands()
-    called_module = known.get(called or "", (None, ""))[0]
-    seen: set[str] = set()
     for name, (module, text) in known.items():
-        if module != called_module and not complete:
-            commands.add_parser(name, help=text)
-        elif module not in seen:
-            seen.add(module)
-            import_module(module).add_parser(commands)
-    if called in known:
-        commands.choices[called].description = known[called][1]
+        command = commands.add_parser(name, help=text, description=text)
+        if name == called or complete:
+            import_module(module).add_options(command, name)
     return parser

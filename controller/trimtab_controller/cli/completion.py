@@ -9,16 +9,14 @@ FILES = ("FILE", "PATH", "INSTANCE")
 """Placeholders in the help of options and arguments whose values are files."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `completion`."""
-    parser = commands.add_parser(
-        "completion",
-        help="print a completion script for bash, zsh or fish",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="bash:  trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab\n"
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `completion`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = (
+        "bash:  trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab\n"
         "zsh:   trimtab completion zsh > DIRECTORY/_trimtab   (a DIRECTORY of $fpath)\n"
         "fish:  trimtab completion fish > ~/.config/fish/completions/trimtab.fish\n"
-        "Then open a new shell.",
+        "Then open a new shell."
     )
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=" | ".join(SHELLS))
     parser.set_defaults(run=run)

@@ -23,25 +23,21 @@ COMMANDS = {name: action.help for name, action in ACTIONS.items() if name not in
 """Command -> help."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the commands."""
-    for name, text in COMMANDS.items():
-        if name != "rule":
-            _add_options(commands.add_parser(name, help=text), ACTIONS[name])
-    _add_rule(commands.add_parser("rule", help=RULE))
-
-
-def _add_rule(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of one of the commands."""
+    if command != "rule":
+        _add_action(parser, ACTIONS[command])
+        return
     functions = parser.add_subparsers(metavar="ACTION", required=True)
     for name in ("add", "remove"):
         action = ACTIONS[f"{name}-rule"]
-        _add_options(functions.add_parser(name, help=action.help), action)
+        _add_action(functions.add_parser(name, help=action.help), action)
     listed = functions.add_parser("list", help="all rules, those of controller.toml too")
     add_cluster(listed)
     listed.set_defaults(run="trimtab_controller.cli.status:run_rules")
 
 
-def _add_options(parser: argparse.ArgumentParser, action: Action) -> None:
+def _add_action(parser: argparse.ArgumentParser, action: Action) -> None:
     add_cluster(parser)
     for field in action.fields:
         if field.name == "for_s":

@@ -26,20 +26,12 @@ RoundCount = tuple[int, int]
 """In which round, how many nodes."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `simulate` and `compare`."""
-    parser = commands.add_parser("simulate", help="rounds of a policy on a generated or recorded workload")
-    parser.add_argument("policy", choices=POLICIES, metavar="POLICY", help=" | ".join(POLICIES))
-    add_options(parser)
-    parser.set_defaults(run="trimtab_controller.cli.simulate:run_simulate")
-    parser = commands.add_parser("compare", help="policies side by side on the same workload and seed")
-    parser.add_argument("policies", nargs="+", choices=POLICIES, metavar="POLICY", help=" | ".join(POLICIES))
-    add_options(parser)
-    parser.set_defaults(run="trimtab_controller.cli.simulate:run_compare")
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What `simulate` and `compare` have in common."""
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `simulate` or `compare`."""
+    one = command == "simulate"
+    name, nargs = ("policy", None) if one else ("policies", "+")
+    parser.add_argument(name, nargs=nargs, choices=POLICIES, metavar="POLICY", help=" | ".join(POLICIES))
+    parser.set_defaults(run=f"trimtab_controller.cli.simulate:run_{command}")
     workload = parser.add_argument_group("workload")
     names = "; ".join(f"{name}: {text}" for name, text in WORKLOADS.items())
     source = workload.add_mutually_exclusive_group()

@@ -20,19 +20,13 @@ MODULES = {"plan": "preview", "snapshot": "preview"}
 """Commands that are not in a module of their own."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register the commands."""
-    for name, text in COMMANDS.items():
-        parser = commands.add_parser(name, help=text)
-        add_cluster(parser)
-        _add_own_options(name, parser)
-        parser.set_defaults(run=f"trimtab_controller.cli.{MODULES.get(name, name)}:run", function=name)
-
-
-def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
-    if name == "status":
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of one of the commands."""
+    add_cluster(parser)
+    parser.set_defaults(run=f"trimtab_controller.cli.{MODULES.get(command, command)}:run", function=command)
+    if command == "status":
         parser.add_argument("--all", action="store_true", help="list every worker, however many there are")
-    if name == "size":
+    if command == "size":
         parser.add_argument("app", metavar="APP", nargs="?", help="the app's id, if there are several")
         text = "how many times the present input (default: 1)"
         parser.add_argument("--rate", type=float, default=1.0, metavar="TIMES", help=text)
@@ -40,20 +34,20 @@ def _add_own_options(name: str, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--state", type=float, default=1.0, metavar="TIMES", help=text)
         text = "share of its CPU capacity that a worker may use then (default: 0.7)"
         parser.add_argument("--target", type=float, default=0.7, metavar="SHARE", help=text)
-    if name == "snapshot":
+    if command == "snapshot":
         parser.add_argument("--app", metavar="ID", help="which app, if there are several")
         parser.add_argument("--out", type=Path, metavar="FILE", help="write to FILE instead of standard output")
-    if name == "events":
+    if command == "events":
         parser.add_argument("--app", metavar="ID", help="only those of this app")
         text = "how far back, such as 90s, 15m, 6h or 7d (default: 1d)"
         parser.add_argument("--since", type=span, default="1d", metavar="SPAN", help=text)
         text = "only events of this kind"
         parser.add_argument("--kind", choices=[str(kind) for kind in EventKind], help=text)
         parser.add_argument("--follow", action="store_true", help="go on with new events, until Ctrl-C")
-    if name == "why":
+    if command == "why":
         text = "a key group, such as orders/sums/17, or a plan, such as 3.17"
         parser.add_argument("about", metavar="APP/OPERATOR/KEYGROUP|PLAN", help=text)
-    if name == "replay":
+    if command == "replay":
         parser.add_argument("--app", metavar="ID", help="only this app")
         text = "how far back, such as 6h or 7d (default: 1d); the topic of snapshots keeps 7 days"
         parser.add_argument("--last", type=span, default="1d", metavar="SPAN", help=text)
