@@ -26,7 +26,6 @@ def cluster_document(name: str, known: Known, now: float) -> Cluster:
         state=str(seen.state),
         runbook=seen.runbook,
         silent_s=seen.silent_s,
-        is_old=seen.is_old,
         snapshot_age_s=seen.snapshot_age_s,
         coverage=status.coverage,
         epoch=str(status.epoch),

@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from trimtab_protocol.actions import ACTIONS
 from trimtab_protocol.console_documents import API, PROBLEM_TYPE
 from trimtab_protocol.messages.intents import MAX_BYTES
 from trimtab_protocol.messages.rate_limit import RateLimits
@@ -24,7 +25,9 @@ MAX_LONG_BODY = MAX_BYTES + MAX_BODY
 """Bytes of the body of a request that names key groups or workers: what the largest intent needs."""
 MAX_PASSED, PASSED_S = 8_000_000, 10.0
 """Bytes of a body that is too long, and seconds, that are passed over before the answer."""
-LONG_BODIES = frozenset({f"{API}/intents/move", f"{API}/intents/add-rule"})
+LONG_BODIES = frozenset(
+    f"{API}/intents/{name}" for name, action in ACTIONS.items() if any(each.many for each in action.fields)
+)
 PER_S, AT_ONCE = 30.0, 150.0
 """Requests per second from one address, and in one burst.
 

@@ -6,13 +6,11 @@ from pathlib import Path
 ROLES = ("viewer", "operator")
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `console`."""
-    parser = commands.add_parser(
-        "console",
-        help="serve the browser console and the HTTP API",
-        epilog="Exit code 0: ended by a signal; 1: Kafka does not answer, or the address is in use; "
-        "2: bad configuration, or a package is not installed.",
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `console`."""
+    parser.epilog = (
+        "Exit code 0: ended by a signal; 1: Kafka does not answer, or the address is in use; "
+        "2: bad configuration, or a package is not installed."
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="console.toml; needed")
     parser.set_defaults(run="trimtab_console.command:run", extra="console")

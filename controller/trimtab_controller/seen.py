@@ -77,11 +77,6 @@ class Seen:
         return self.status.paused if PAUSE_KEY in self.intents else None
 
     @property
-    def is_old(self) -> bool:
-        """Whether the controller is older than 0.2.0: it tells no intents, and refuses most of them."""
-        return self.status.intents is None and bool(self.status.nodes)
-
-    @property
     def silent_s(self) -> float:
         """Seconds since the controller last published a status."""
         return max(0.0, self.now - self.status.at)

@@ -10,9 +10,8 @@ from textwrap import indent
 
 from confluent_kafka import KafkaException
 
-from trimtab_controller.cli.known import CommandError
-from trimtab_controller.cli.operator import look, target_of
-from trimtab_controller.cli.status_brief import brief_status
+from trimtab_controller.cli.operator import CommandError, target_of
+from trimtab_controller.cli.status import brief_status, look
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.jars.fetching import JarError
 from trimtab_controller.jars.java import JavaMissingError

@@ -7,9 +7,8 @@ FOLDER = Path("out", "sandbox")
 FLIGHTS_APP = "flights.app:app"
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `sandbox` and its subcommands."""
-    parser = commands.add_parser("sandbox", help="run a complete cluster on this machine")
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `sandbox`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="up | status | down")
     up = actions.add_parser("up", help="start broker, topics, workers, agents and controller")
     up.add_argument(

@@ -61,7 +61,6 @@ class Cluster:
 
     `state` = silent, hold, paused, acting or dry run; `runbook` = what to open first; `rejected` = refused messages by
     `topic.fault`; `refused_hosts` = which hosts such messages name, which are not proven to have sent them;
-    `is_old`: the controller is older than 0.2.0 and knows few requests.
     `fault` = why the console cannot read Kafka now.  `version` grows with each change of anything.
     """
 
@@ -73,7 +72,6 @@ class Cluster:
     state: str | None = None
     runbook: str | None = None
     silent_s: float | None = None
-    is_old: bool = False
     snapshot_age_s: float | None = None
     coverage: float | None = None
     epoch: str | None = None

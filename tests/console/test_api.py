@@ -64,13 +64,6 @@ def test_an_unknown_value_is_null_and_never_zero() -> None:
     assert first[-1]["worker"] == "orders-0"
 
 
-def test_a_controller_of_0_1_0_is_said() -> None:
-    watch = watching(FLEET)
-    assert get(client_of(watch), "cluster")["is_old"] is False
-    watch.take(status_record(FLEET.status(intents=None)))
-    assert get(client_of(watch), "cluster")["is_old"] is True
-
-
 def test_a_silent_controller_is_said() -> None:
     watch = Watch(TOPICS, lambda: NOW)
     watch.take(status_record(replace(FLEET.status(), at=NOW - 60)))

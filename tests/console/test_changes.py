@@ -317,20 +317,6 @@ def test_the_largest_request_to_move_goes_through_the_server_and_no_larger_one(t
     assert len(setup.topic.written) == 1
 
 
-def test_what_a_controller_of_0_1_0_does_not_know_is_refused(setup: Setup) -> None:
-    setup.watch.take(status_record(FLEET.status(intents=None)))
-    asked: dict[str, dict[str, object]] = {
-        "stop": {}, "scale": {"app": APP, "workers": 3}, "approve": {"plan": "3.16"},
-    }  # fmt: skip
-    for what, body in asked.items():
-        refused = told(setup.ask(what, body, key=what), 409)
-        assert refused.startswith(f"the controller that leads is older than 0.2.0 and does not know {what}, so nothing")
-    assert setup.topic.written == []
-    assert setup.ask("pause", {}, key="pause").json()["written"]
-    setup.watch.take(status_record(replace(FLEET.status(), at=NOW)))
-    assert setup.ask("stop", {}, key="again").json()["written"]
-
-
 def test_the_line_of_the_log_has_a_limit(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
     names = [f"{APP}/by-customer/{at}" for at in range(500)]
     with caplog.at_level(logging.INFO):

@@ -8,15 +8,15 @@ from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import make_socket_folder
 from trimtab_sandbox.command import LOG_LINES, UsageError, read_settings, run
 from trimtab_sandbox.marks import WORKER, end_marked
-from trimtab_sandbox.parser import add_parser
+from trimtab_sandbox.parser import add_options
 from trimtab_sandbox.processes import Processes
 from trimtab_sandbox.state import SandboxState, StartedProcess, load_state
 
 
 def parse(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers(dest="command"))
-    return parser.parse_args(["sandbox", *arguments])
+    add_options(parser, "sandbox")
+    return parser.parse_args(arguments)
 
 
 def trimtab(*arguments: str) -> int:

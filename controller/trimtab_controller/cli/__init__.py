@@ -10,12 +10,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
-from trimtab_controller.cli.parsers.events import COMMANDS as EVENT_COMMANDS
-from trimtab_controller.cli.parsers.maintenance import HELP as MAINTENANCE
-from trimtab_controller.cli.parsers.operator import COMMANDS as OPERATOR_COMMANDS
-from trimtab_controller.cli.parsers.plans import COMMANDS as PLAN_COMMANDS
-from trimtab_controller.cli.parsers.restart import HELP as RESTART
-from trimtab_controller.cli.parsers.rule import HELP as RULE
+from trimtab_controller.cli.parsers.actions import COMMANDS as ACTION_COMMANDS
+from trimtab_controller.cli.parsers.views import COMMANDS as VIEW_COMMANDS
 from trimtab_process.extras import explain_missing
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
@@ -23,14 +19,12 @@ INTERRUPTED, CUT_OFF = 130, 141
 """The exit codes that shells use for SIGINT and SIGPIPE."""
 PARSERS = "trimtab_controller.cli.parsers"
 COMMANDS = {
-    **{name: (f"{PARSERS}.operator", text) for name, text in OPERATOR_COMMANDS.items()},
-    **{name: (f"{PARSERS}.plans", text) for name, text in PLAN_COMMANDS.items()},
-    "scale": (f"{PARSERS}.scale", "say how many workers an app should have, whatever its demand is"),
-    "rolling-restart": (f"{PARSERS}.restart", RESTART),
-    "maintenance": (f"{PARSERS}.maintenance", MAINTENANCE),
-    "rule": (f"{PARSERS}.rule", RULE),
-    **{name: (f"{PARSERS}.events", text) for name, text in EVENT_COMMANDS.items()},
-    "doctor": (f"{PARSERS}.doctor", "check this host, Kafka and the agents, and say how to fix what is wrong"),
+    **{name: (f"{PARSERS}.views", text) for name, text in VIEW_COMMANDS.items()},
+    **{name: (f"{PARSERS}.actions", text) for name, text in ACTION_COMMANDS.items()},
+    "doctor": (
+        "trimtab_controller.cli.doctor",
+        "check this host, Kafka and the agents, and say how to fix what is wrong",
+    ),
     "health": (
         "trimtab_controller.cli.health",
         "ask the controller on this host whether windows come, or whether it could take over",
@@ -49,9 +43,9 @@ COMMANDS = {
         "trimtab_controller.cli.shipped",
         "print a runbook: what an alert or a reason means, and what to do",
     ),
-    "completion": (f"{PARSERS}.completion", "print a completion script for bash, zsh or fish"),
+    "completion": ("trimtab_controller.cli.completion", "print a completion script for bash, zsh or fish"),
 }
-"""Command -> (module with `add_parser(commands)`, help)."""
+"""Command -> (module with `add_options(parser, command)`, help)."""
 ENTRY_POINTS = "trimtab.commands"
 BLAS_THREADS = "OMP_NUM_THREADS"
 """Environment variable with the number of numpy's threads.  For OpenBLAS, OPENBLAS_NUM_THREADS goes before it."""
@@ -107,14 +101,8 @@ def parser_for(called: str | None, *, complete: bool = False) -> argparse.Argume
     parser.add_argument("--version", action="version", version=f"trimtab {metadata.version('trimtab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     known = all_commands()
-    called_module = known.get(called or "", (None, ""))[0]
-    seen: set[str] = set()
     for name, (module, text) in known.items():
-        if module != called_module and not complete:
-            commands.add_parser(name, help=text)
-        elif module not in seen:
-            seen.add(module)
-            import_module(module).add_parser(commands)
-    if called in known:
-        commands.choices[called].description = known[called][1]
+        command = commands.add_parser(name, help=text, description=text)
+        if name == called or complete:
+            import_module(module).add_options(command, name)
     return parser

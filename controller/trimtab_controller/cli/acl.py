@@ -12,11 +12,8 @@ from trimtab_protocol.messages.names import AppId, Topics
 DONE, BAD_USAGE = 0, 2
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `acl`."""
-    parser = commands.add_parser(
-        "acl", help="the least-privilege rules for agent, worker, controller, reader and operator"
-    )
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `acl`."""
     parser.add_argument("--cluster", required=True, metavar="NAME", help="the name of the cluster")
     parser.add_argument("--role", action="append", choices=list(Role), help="only this role (repeat for more)")
     for role in Role:

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.known import Target
-from trimtab_controller.cli.operator import DONE, console, print_json
+from trimtab_controller.cli.operator import DONE, Target, console, print_json
 from trimtab_controller.kafka.events import follow_events, read_events
 from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.events import Event, EventKind

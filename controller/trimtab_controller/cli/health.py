@@ -4,7 +4,7 @@ import argparse
 import sys
 import tomllib
 
-from trimtab_controller.cli.parsers.config_option import add_config, config_of
+from trimtab_controller.cli.parsers.options import add_config, config_of
 from trimtab_process.health import LIVE, READY, ask
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.settings.listen import read_listen
@@ -12,13 +12,11 @@ from trimtab_protocol.settings.listen import read_listen
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `health`."""
-    parser = commands.add_parser(
-        "health",
-        help="ask the controller on this host whether windows come, or whether it could take over",
-        epilog="For health checks of containers and services. It asks the port of [metrics] listen. "
-        "Exit code 0: the controller does its work; 1: it does not, or does not answer; 2: wrong usage or file.",
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `health`."""
+    parser.epilog = (
+        "For health checks of containers and services. It asks the port of [metrics] listen. "
+        "Exit code 0: the controller does its work; 1: it does not, or does not answer; 2: wrong usage or file."
     )
     add_config(parser)
     parser.add_argument("--live", action="store_true", help="only ask whether its loop turns; if not, start it again")

@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Message
 
 from trimtab_controller.cli.operator import who
-from trimtab_controller.cli.parsers.config_option import CONFIG_VARIABLE, named_config
+from trimtab_controller.cli.parsers.options import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError, StoppedError
 from trimtab_controller.kafka.host_keys import read_keys

@@ -4,18 +4,12 @@ import argparse
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from trimtab_controller.jars.fetching import cache_folder, main
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-
-def add_parser(commands: "Commands") -> None:
-    """Register `jars`."""
-    parser = commands.add_parser("jars", help="download the jars that Spark and the sandbox's broker need (54 MB)")
-    parser.description = "Downloads the jars, and prepares Spark's classes, with which it starts in half the time."
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `jars`."""
     parser.set_defaults(run=run)
 
 

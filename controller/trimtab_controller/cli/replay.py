@@ -12,8 +12,16 @@ from rich.table import Table
 from rich.text import Text
 
 from trimtab_controller.cli import operator
-from trimtab_controller.cli.known import CommandError, Target, events_of
-from trimtab_controller.cli.operator import DONE, console, print_json, read_document, read_intents
+from trimtab_controller.cli.operator import (
+    DONE,
+    CommandError,
+    Target,
+    console,
+    events_of,
+    print_json,
+    read_document,
+    read_intents,
+)
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.kafka.reader import passing, reading, since
 from trimtab_controller.loop.inbox import Inbox

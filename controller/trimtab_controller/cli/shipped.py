@@ -29,19 +29,19 @@ UNIT_BIN = "/opt/trimtab/bin"
 SUMMARY_WIDTH = 96
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `sample` and `runbook`."""
-    sample = commands.add_parser(
-        "sample",
-        help="print a sample configuration, a systemd unit, the alerts or a dashboard",
-        epilog="trimtab sample agent.toml > /etc/trimtab/agent.toml\nUnits name the programs of this installation.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    sample.add_argument("name", nargs="?", metavar="NAME", help=f"{' | '.join(SAMPLES)} (default: list them)")
-    sample.set_defaults(run=run_sample)
-    runbook = commands.add_parser("runbook", help="print a runbook: what an alert or a reason means, and what to do")
-    runbook.add_argument("name", nargs="?", metavar="NAME", help="as `trimtab status` names it (default: list them)")
-    runbook.set_defaults(run=run_runbook)
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `sample` or `runbook`."""
+    if command == "sample":
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        parser.epilog = (
+            "trimtab sample agent.toml > /etc/trimtab/agent.toml\nUnits name the programs of this installation."
+        )
+        parser.add_argument("name", nargs="?", metavar="NAME", help=f"{' | '.join(SAMPLES)} (default: list them)")
+        parser.set_defaults(run=run_sample)
+    else:
+        text = "as `trimtab status` names it (default: list them)"
+        parser.add_argument("name", nargs="?", metavar="NAME", help=text)
+        parser.set_defaults(run=run_runbook)
 
 
 def run_sample(args: argparse.Namespace) -> int:

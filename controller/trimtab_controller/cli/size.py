@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.known import CommandError, Target
-from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
+from trimtab_controller.cli.operator import BAD_USAGE, DONE, CommandError, Target, console, print_json, refuse, run_with
 from trimtab_controller.cli.preview import read_decider, view_of
 from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 from trimtab_protocol.wording import counted, first_few

@@ -8,7 +8,6 @@ from trimtab_controller.intents.change import (
     Change,
     Fault,
     Refusal,
-    check_known,
     check_reports,
     check_seen,
     not_now,
@@ -34,6 +33,7 @@ from trimtab_protocol.messages.intents import (
     Stop,
     Undrain,
     drain_key,
+    restart_key,
     scale_key,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -133,10 +133,9 @@ def undrain(asked: Asked, node: Node) -> Change:
         return found
     leaving = [app.size.leaving for app in asked.status.apps if app.size is not None] if asked.status else []
     if any(name in workers for workers in leaving) and key not in asked.in_force:
-        old = check_known(asked, "undrain of a worker that leaves")
         intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
         text = f"{name} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
-        return one(intent, text, (*without_leader(asked, "it happens"), *old))
+        return one(intent, text, without_leader(asked, "it happens"))
     text, idle = f"the drain of {name} is cancelled: it takes key groups again", f"{name} is not being drained"
     return take_back(asked, key, text, idle)
 
@@ -152,20 +151,18 @@ def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | 
 
 def forget_app(asked: Asked, app: AppId) -> Change:
     """Drop an app that no longer runs."""
-    old = check_known(asked, "forget")
     _check_gone([row for row in _running(asked) if row.app == app], f"app {app}")
     intent = ForgetApp(app=app, by=asked.by, at=asked.at, reason=asked.reason)
     unknown = bool(asked.apps) and app not in asked.apps
     told = (f"but no app {app!r} is known; {what_there_is(asked.apps)}",) if unknown else ()
-    return _forgotten(intent, f"app {app}", (*without_leader(asked, "it happens"), *old, *told))
+    return _forgotten(intent, f"app {app}", (*without_leader(asked, "it happens"), *told))
 
 
 def forget_worker(asked: Asked, worker: WorkerId) -> Change:
     """Drop a worker that no longer runs."""
-    old = check_known(asked, "forget")
     _check_gone([row for row in _running(asked) if row.worker == worker], f"worker {worker}")
     intent = ForgetWorker(worker=worker, by=asked.by, at=asked.at, reason=asked.reason)
-    return _forgotten(intent, f"worker {worker}", (*without_leader(asked, "it happens"), *old))
+    return _forgotten(intent, f"worker {worker}", without_leader(asked, "it happens"))
 
 
 def pause(asked: Asked) -> Change:
@@ -180,7 +177,6 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
 
     Moves that operators asked for and that wait are taken back, or they would begin as soon as the plan has ended.
     """
-    old = check_known(asked, "stop")
     if app is not None:
         check_reports(asked, app)
     stopping = Stop(app=app, by=asked.by, at=asked.at, reason=asked.reason)
@@ -202,7 +198,7 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
             (stopping.key, stopping),
         ),
         text=f"{what}: released key groups arrive, all others stay where they are{back}; {then}",
-        caveats=(*without_leader(asked, "it happens"), *old),
+        caveats=without_leader(asked, "it happens"),
     )
 
 
@@ -230,19 +226,24 @@ def accept_journal(asked: Asked, expected: str | None = None) -> Change:
 
 def scale(asked: Asked, app: AppId, workers: int) -> Change:
     """Set how many workers an app should have, whatever its demand is."""
-    old = check_known(asked, "scale")
     check_reports(asked, app)
     if not 1 <= workers <= MAX_WORKERS:
         raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
     intent = Scale(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"{app} will have {counted(workers, 'worker')}; `trimtab scale {app} auto` ends that"
-    return one(intent, text, (*not_now(asked, "it happens", "changes"), *old, *_out_of_reach(asked, app, workers)))
+    return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, app, workers)))
 
 
 def scale_auto(asked: Asked, app: AppId) -> Change:
     """Let the size of an app follow its demand again."""
     text = f"the size of {app} follows its demand again, as [scaling] says"
     return take_back(asked, scale_key(app), text, f"nobody has set the size of {app}")
+
+
+def cancel_restart(asked: Asked, app: AppId) -> Change:
+    """End a restart: what is stopped is started again, what is being drained keeps what it still has."""
+    text = f"the restart of {app} is cancelled: workers that are stopped are started, no other one is touched"
+    return take_back(asked, restart_key(app), text, f"{app} is not being restarted")
 
 
 def _running(asked: Asked) -> list[NodeStatus]:

@@ -14,8 +14,6 @@ from trimtab_protocol.wording import what_there_is
 Record = tuple[str, Intent | TakenBack | None]
 """Key of an intent and the intent, or who takes it back; None takes away what is over."""
 NO_REASON = "no reason given"
-KNOWN_BEFORE = "it knows only drain and undrain of a worker, pause, resume and the acceptance of a lost journal"
-"""What a controller of 0.1.0 can be asked for."""
 
 
 class Fault(StrEnum):
@@ -114,19 +112,6 @@ def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:
     if key not in asked.in_force:
         return Change(key=key, records=(), text=f"nothing to do: {idle}")
     return Change(key=key, records=((key, asked.takes_back),), text=text)
-
-
-def check_known(asked: Asked, what: str) -> tuple[str, ...]:
-    """Raises Refusal if the controller that leads is older than 0.2.0: it would refuse `what`, where nobody sees it.
-
-    Returns what to say if none leads, but the last one was so old.
-    """
-    if asked.seen is None or not asked.seen.is_old:
-        return ()
-    if asked.state is State.SILENT:
-        return (f"but the last controller was older than 0.2.0: if such a one leads again, it does not know {what}",)
-    text = f"the controller that leads is older than 0.2.0 and does not know {what}, so nothing was written"
-    raise Refusal(Fault.CONFLICT, f"{text}: {KNOWN_BEFORE}; upgrade the controllers first")
 
 
 def without_leader(asked: Asked, what: str) -> tuple[str, ...]:

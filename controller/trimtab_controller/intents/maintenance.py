@@ -1,20 +1,18 @@
 """Maintenance of a host: its workers are drained and stay off until a time.  All raise Refusal."""
 
 from trimtab_controller.intents.actions import drain, undrain
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_known, check_seen, several
+from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_seen, several
 from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_dropped
+from trimtab_protocol.actions import LONGEST_MAINTENANCE_S
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import counted, first_few, what_there_is
-
-LONGEST_S = 30 * 86_400.0
 
 
 def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
     check_span(for_s)
-    old = check_known(asked, "maintenance")
     check_seen(asked)
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
@@ -35,7 +33,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
         f"budget of each round allows, then stopped, and started again at its end: {first_few(workers)}; "
         f"`trimtab maintenance {host} --end` ends it earlier"
     )
-    return several(drains, text, (*drain(asked, Node(host)).caveats, *old, *_stay_off(kept)))
+    return several(drains, text, (*drain(asked, Node(host)).caveats, *_stay_off(kept)))
 
 
 def _stay_off(kept: list[WorkerId]) -> tuple[str, ...]:
@@ -49,8 +47,10 @@ def is_lasting(intent: Intent | None) -> bool:
 
 def check_span(for_s: float) -> None:
     """Raises Refusal if a maintenance cannot be so long."""
-    if not 0.0 < for_s <= LONGEST_S:
-        raise Refusal(Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_S:g} s")
+    if not 0.0 < for_s <= LONGEST_MAINTENANCE_S:
+        raise Refusal(
+            Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_MAINTENANCE_S:g} s"
+        )
 
 
 def end(asked: Asked, host: HostId) -> Change:

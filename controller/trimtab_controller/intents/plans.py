@@ -14,7 +14,6 @@ from trimtab_controller.intents.change import (
     Change,
     Fault,
     Refusal,
-    check_known,
     not_now,
     one,
     several,
@@ -57,28 +56,25 @@ class Looked:
 
 def approve(asked: Asked, plan: str) -> Change:
     """Carry out a plan that waits for approval."""
-    old = check_known(asked, "approve")
     row = _waiting(asked, plan)
     text = f"plan {row.plan} of {row.app} begins: {cost_of(asked, row)}"
     intent = Approve(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason)
-    return one(intent, text, (*not_now(asked, "it begins, if it fits then,", "moves"), *old))
+    return one(intent, text, not_now(asked, "it begins, if it fits then,", "moves"))
 
 
 def reject(asked: Asked, plan: str) -> Change:
     """Do not carry out a plan that waits for approval."""
-    old = check_known(asked, "reject")
     row = _waiting(asked, plan)
     text = (
         f"plan {row.plan} of {row.app} is not carried out; no other one is proposed for balance during "
         "`[plans] approval_s`, unless loads change by more than the band"
     )
     intent = Reject(plan=row.plan, by=asked.by, at=asked.at, reason=asked.reason)
-    return one(intent, text, (*without_leader(asked, "it is heard"), *old))
+    return one(intent, text, without_leader(asked, "it is heard"))
 
 
 def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
     """Move key groups of one app to one worker, in a plan of their own."""
-    old = check_known(asked, "move")
     wish, target = _wish(asked, moves), moves[0].worker
     known = [row.worker for row in asked.nodes]
     if known and target not in known:
@@ -86,8 +82,7 @@ def move(asked: Asked, moves: Sequence[Placing], looked: Looked) -> Change:
         raise Refusal(Fault.UNKNOWN, told)
     what = f"{counted(len(moves), 'key group')} of {wish.app} to {target}"
     stay = "what moves stays there for `[plans] keep_moved_s`, unless its worker is drained or lost"
-    change = _wanted(asked, [wish], looked, what, f"; {stay}")
-    return replace(change, caveats=(*change.caveats, *old))
+    return _wanted(asked, [wish], looked, what, f"; {stay}")
 
 
 def placings(key_groups: Sequence[str], worker: str) -> list[Placing]:
@@ -98,7 +93,6 @@ def placings(key_groups: Sequence[str], worker: str) -> list[Placing]:
 
 def undo(asked: Asked, plan: str, looked: Looked, *, partly: bool = False) -> Change:
     """Move back what a plan has moved, in a plan of its own: all of it or nothing, or `partly` what can go back."""
-    old = check_known(asked, "undo")
     done, app, unlisted = _done_by(plan, looked)
     if unlisted and not partly:
         text = f"plan {plan} cannot be undone as a whole: the events list its first moves, and not {unlisted} more"
@@ -125,7 +119,7 @@ def undo(asked: Asked, plan: str, looked: Looked, *, partly: bool = False) -> Ch
             raise
         text = f"{refusal}; {some} of {counted(len(moves), 'key group')} can go back: `trimtab undo {plan} --partly`"
         raise Refusal(refusal.fault, text) from refusal
-    return replace(change, caveats=(*change.caveats, *old, *staying, *lost))
+    return replace(change, caveats=(*change.caveats, *staying, *lost))
 
 
 def _some_can(asked: Asked, app: AppId, moves: Sequence[Placing], looked: Looked) -> int | None:

@@ -8,12 +8,10 @@ from trimtab_controller.intents.change import (
     Change,
     Fault,
     Refusal,
-    check_known,
     check_reports,
     check_seen,
     not_now,
     one,
-    take_back,
 )
 from trimtab_controller.intents.revoked import left_out, revoked_of
 from trimtab_protocol.messages.intents import MAX_WORKERS, RollingRestart, drain_key, restart_key
@@ -30,7 +28,6 @@ WITHOUT_DRAIN = "without a drain, one worker at a time, since nothing may move"
 
 def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
-    old = check_known(asked, "rolling-restart")
     check_reports(asked, app)
     check_seen(asked)
     if restart_key(app) in asked.in_force:
@@ -69,7 +66,6 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     differ = tuple(f"but {WITHOUT_DRAIN}: {row.reason}" for row in running if is_of_differing(row))[:1]
     notes = (
         *not_now(asked, "it begins", "restarts"),
-        *old,
         *differ,
         *left_out(revoked),
         *told,
@@ -78,9 +74,3 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
         *frozen_in(asked, {app}),
     )
     return one(intent, text, notes)
-
-
-def cancel(asked: Asked, app: AppId) -> Change:
-    """End a restart: what is stopped is started again, what is being drained keeps what it still has."""
-    text = f"the restart of {app} is cancelled: workers that are stopped are started, no other one is touched"
-    return take_back(asked, restart_key(app), text, f"{app} is not being restarted")

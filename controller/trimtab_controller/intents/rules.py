@@ -14,7 +14,6 @@ from trimtab_controller.intents.change import (
     Fault,
     Record,
     Refusal,
-    check_known,
     not_now,
     one,
     take_back,
@@ -29,8 +28,8 @@ UNSEEN = "it is not known how many key groups have to move"
 
 
 def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
-    """Keep a rule from the next window on; the text says what follows now."""
-    old = check_known(asked, "rules")
+    """Keep a rule, for the reason of the request, from the next window on; the text says what follows now."""
+    rule = replace(rule, reason=asked.reason)
     if rule.ended(asked.at):
         raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
     if rule.until is not None and rule.until > LATEST_END:
@@ -56,7 +55,7 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
     return replace(
         change,
         records=(*change.records, *over),
-        caveats=(*not_now(asked, "it is kept", "moves"), *old, *caveats),
+        caveats=(*not_now(asked, "it is kept", "moves"), *caveats),
     )
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from rich.console import Console
 
-from trimtab_controller.cli.status_view import show_status
+from trimtab_controller.cli.status import show_status
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.seen import Seen
 from trimtab_protocol.messages.intents import Intent

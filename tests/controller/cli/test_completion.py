@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.cli import all_commands, main
-from trimtab_controller.cli.parsers.completion import SHELLS
+from trimtab_controller.cli.completion import SHELLS
 
 ASK = """
 source "$1"; shift

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from tests.controller.loop.inbox_records import Headers, Record
 from trimtab_controller.cli import main
 from trimtab_controller.cli.host_keys import _await_request, _says_yes
-from trimtab_controller.cli.status_signatures import signatures_text
+from trimtab_controller.cli.status import signatures_text
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
 from trimtab_protocol.messages.names import NO_EPOCH, HostId, Topics
 from trimtab_protocol.messages.status import Status, decode_status, encode_status

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trimtab_controller.cli.known import CommandError
+from trimtab_controller.cli.operator import CommandError
 from trimtab_controller.cli.preview import view_of
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.view import NotReady

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.cli.status_examples import APP, STATUS, node, shown
-from trimtab_controller.cli.status_collocation import FEW, NO_TUPLES, collocation_line
+from trimtab_controller.cli.status import FEW, NO_TUPLES, collocation_line
 from trimtab_models.albic.fit import Unknown
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.cli.status_examples import LEADER, NOW, ROUND, STATUS
-from trimtab_controller.cli.status_brief import SHOWN_APPS, brief_status
+from trimtab_controller.cli.status import BRIEF_APPS, brief_status
 from trimtab_controller.seen import Seen
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import DecisionStatus
@@ -21,14 +21,14 @@ def test_in_brief_it_is_what_the_long_status_says() -> None:
 
 
 def test_in_brief_a_plan_in_flight_a_fault_and_many_apps() -> None:
-    apps = tuple(replace(STATUS.apps[0], app=AppId(f"a{n}"), not_ready="no windows") for n in range(SHOWN_APPS + 2))
+    apps = tuple(replace(STATUS.apps[0], app=AppId(f"a{n}"), not_ready="no windows") for n in range(BRIEF_APPS + 2))
     flying = replace(ROUND, ended_at=None, handovers={"done": 2, "waiting": 2})
     skip = DecisionStatus(at=NOW - 4, kind="skip", reason="stale_snapshot", text="nothing: old")
     status = replace(STATUS, apps=apps, rounds=(flying,), decisions=(skip,), window_end=None)
     lines = brief_status(Seen(status=status, controllers=(LEADER,), now=NOW))
     assert lines[0].endswith("no snapshot yet")
-    assert lines[SHOWN_APPS : SHOWN_APPS + 3] == [
-        f"a{SHOWN_APPS - 1}: not ready: no windows",
+    assert lines[BRIEF_APPS : BRIEF_APPS + 3] == [
+        f"a{BRIEF_APPS - 1}: not ready: no windows",
         "and 2 more apps",
         "plan in flight 3.14 of orders, started 90 s ago: load distance 8.6 above 5.0",
     ]

@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.cli.status_examples import APP, LEADER, NOW, STANDBY, STATUS, node, shown
-from trimtab_controller.cli.status_hosts import SHOWN_NODES
-from trimtab_controller.cli.status_intents import intents_documents
-from trimtab_controller.cli.status_view import LEVELS
+from trimtab_controller.cli.status import LEVELS, SHOWN_NODES, intents_documents
 from trimtab_controller.seen import Seen, State, summary
 from trimtab_models.elastic import NodeLevel
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent, Pause
@@ -198,13 +196,6 @@ def test_after_a_hold_its_runbook_is_not_named_any_more() -> None:
     assert Seen(status=replace(held, hold=HoldStatus(id="h", text="no entry")), controllers=(), now=NOW).runbook == (
         "journal"
     )
-
-
-def test_a_controller_of_0_1_0_is_named() -> None:
-    told = "The controller that leads is older than 0.2.0: most requests are refused until it is upgraded."
-    assert told in shown(replace(STATUS, intents=None), width=120)
-    assert told not in shown(STATUS, width=120)
-    assert told not in shown(replace(STATUS, intents=None, at=NOW - 65), width=120), "nobody leads now"
 
 
 def test_what_is_wrong_though_balancing_goes_on_stands_at_the_top_with_its_runbook() -> None:

@@ -138,8 +138,8 @@ def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     change = restart.rolling_restart(asked(partly), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running[1:]))]  # type: ignore[arg-type]
     assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
-    assert restart.cancel(asked(**{key: None}), APP).records == ((key, BACK),)
-    assert restart.cancel(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
+    assert actions.cancel_restart(asked(**{key: None}), APP).records == ((key, BACK),)
+    assert actions.cancel_restart(asked(), APP).text == f"nothing to do: {APP} is not being restarted"
 
 
 def test_a_drain_says_which_rules_keep_key_groups() -> None:

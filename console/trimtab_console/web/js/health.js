@@ -92,7 +92,6 @@ function missing(summary, concerns, apps) {
   if (summary.fault) rows.push(["broker_away", `The console cannot read Kafka: ${summary.fault}`]);
   if (!summary.state) rows.push(["no_leader", summary.read ? "No controller has reported on this cluster yet." : "The topics are being read."]);
   if (summary.state === "silent") rows.push(["no_leader", `No status from the controller for ${ago(summary.silent_s)}; what is shown is that old.`]);
-  else if (summary.is_old) rows.push([null, "The controller that leads is older than 0.2.0: most requests are refused until it is upgraded."]);
   if (summary.hold) rows.push(["journal", `On hold, nothing moves: ${summary.hold}`]);
   if (summary.paused) rows.push(["paused", summary.paused]);
   if (summary.state && summary.snapshot_age_s === null) rows.push(["no_snapshot", "No window has come yet."]);

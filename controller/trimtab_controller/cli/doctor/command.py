@@ -26,7 +26,7 @@ from trimtab_controller.cli.doctor.cluster_checks import BrokersSeen, judge_brok
 from trimtab_controller.cli.doctor.findings import Check, Finding, Level, fault, not_checked, ok
 from trimtab_controller.cli.doctor.host import see_checkpoint, see_jars, see_java, see_keys, see_port
 from trimtab_controller.cli.doctor.host_checks import judge_checkpoint, judge_jars, judge_java, judge_keys, judge_port
-from trimtab_controller.cli.parsers.config_option import config_of
+from trimtab_controller.cli.parsers.options import config_of
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError

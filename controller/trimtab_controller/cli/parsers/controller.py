@@ -4,9 +4,8 @@ import argparse
 from pathlib import Path
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `controller run`."""
-    parser = commands.add_parser("controller", help="run the controller")
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `controller run`."""
     actions = parser.add_subparsers(metavar="run", required=True)
     run = actions.add_parser(
         "run",

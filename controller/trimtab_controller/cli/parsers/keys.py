@@ -4,16 +4,15 @@ import argparse
 import math
 from pathlib import Path
 
-from trimtab_controller.cli.parsers.config_option import add_config
+from trimtab_controller.cli.parsers.options import add_config
 
 LONGEST_S = 86_400.0
 """How long a token may count."""
 STEPS = ("begin", "switch", "finish")
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `keys` and its subcommands."""
-    parser = commands.add_parser("keys", help="the key that signs commands, and the keys of the hosts")
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `keys`."""
     metavar = "init | show | rotate | enroll | approve | revoke | hosts"
     actions = parser.add_subparsers(metavar=metavar, required=True)
     init = actions.add_parser("init", help="create the first key and its trust file")

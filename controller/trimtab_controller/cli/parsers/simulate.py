@@ -26,9 +26,8 @@ RoundCount = tuple[int, int]
 """In which round, how many nodes."""
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `simulate`."""
-    parser = commands.add_parser("simulate", help="rounds of policies on a generated or recorded workload")
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `simulate`."""
     parser.add_argument(
         "policies",
         nargs="+",

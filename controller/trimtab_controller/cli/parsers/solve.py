@@ -6,13 +6,9 @@ from pathlib import Path
 from trimtab_models.solving import FAMILIES
 
 
-def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Register `solve`."""
-    parser = commands.add_parser(
-        "solve",
-        help="solve one instance file and print the plan as JSON",
-        epilog="Exit code 0: a plan; 2: wrong usage or file; 3: proven infeasible.",
-    )
+def add_options(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add those of `solve`."""
+    parser.epilog = "Exit code 0: a plan; 2: wrong usage or file; 3: proven infeasible."
     parser.add_argument("method", choices=sorted(FAMILIES), metavar="METHOD", help=" | ".join(FAMILIES))
     text = "a JSON file: for milp, flux, albic, cola, elastic as `trimtab snapshot` writes it"
     parser.add_argument("instance", type=Path, metavar="INSTANCE", help=text)
