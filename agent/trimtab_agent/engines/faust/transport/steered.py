@@ -1,7 +1,9 @@
 """Transport that gives an app the patched consumer and producer."""
 
+import copy
 from typing import Any
 
+from faust.stores.rocksdb import Store
 from faust.transport.drivers.aiokafka import Transport
 
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -29,18 +31,32 @@ class SteeredTransport(Transport):  # type: ignore[misc]
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
-        self._restore_keys_of_any_type()
+        for table in self.app.tables.values():
+            if isinstance(table.data, Store):
+                _restore_as_stored(table)
         self.guard.watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer
 
-    def _restore_keys_of_any_type(self) -> None:
-        """Let Faust's recovery read windowed tables that have a `key_type` (patch windows-closed-once).
 
-        It is the type of the key without its window.  Faust takes it for the type of both, cannot decode a record,
-        leaves it out, and waits for it for ever.  (A string with its window passes for a string.)
-        """
-        for table in self.app.tables.values():
-            if table.window is not None:
-                topic = table.changelog_topic
-                topic.key_type = topic.schema.key_type = None
+def _restore_as_stored(table: Any) -> None:
+    """Let Faust's recovery apply a table's records as they are, once (patch restored-as-stored).
+
+    A database has the bytes of its changelog, so nothing need be decoded.  Faust decodes each record all the same, by
+    the types that the app has now (of a window: by the type of its key), and leaves out what it cannot decode.
+    """
+    if table._on_changelog_event is None:  # it gets the events, and only an app that is not steered has it
+        schema = table.changelog_topic.schema = copy.copy(table.changelog_topic.schema)  # the app may use it elsewhere
+        schema.loads_key, schema.loads_value = _key_as_stored, _value_as_stored
+    if not table.is_global:  # with a buffer of one record, Faust goes on to apply the worker's own ones
+        table.recovery_buffer_size = max(2, table.recovery_buffer_size)
+
+
+def _key_as_stored(_: Any, message: Any, **__: Any) -> bytes | None:
+    key: bytes | None = message.key
+    return key
+
+
+def _value_as_stored(_: Any, message: Any, **__: Any) -> bytes | None:
+    value: bytes | None = message.value
+    return value
