@@ -225,6 +225,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _note_delivery(self, tp: TP, offset: int) -> None:
         self._density.read(tp, offset)
         delivered = self._delivered.get(tp)
+        if offset < self._position.get(tp, 0):
+            return  # the app has gone back: Faust acknowledges nothing that is committed already
         if delivered is None:
             self._delivered[tp] = deque([offset])
         elif not delivered or offset > delivered[-1]:
@@ -337,8 +339,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Read these partitions from their start; returns the offsets that each has."""
         starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
         for tp in tps:
-            await self.seek(tp, starts[tp])
+            await super().seek(tp, starts[tp])
         return {tp: range(starts[tp], max(starts[tp], ends.get(tp) or 0)) for tp in tps}
+
+    async def seek(self, partition: TP, offset: int) -> None:
+        """Read on elsewhere, because the app says so: its events may write, wherever they are."""
+        await super().seek(partition, offset)
+        if (start := self._writes_from.get(partition)) is not None:
+            self._writes_from[partition] = min(start, offset)
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
         """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""
