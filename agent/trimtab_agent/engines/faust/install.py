@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +147,7 @@ def unfit_agents(app: Any) -> Iterator[str]:
 
 def unfit_tables(app: Any) -> Iterator[str]:
     """The app's tables that make steering impossible, each with the reason."""
+    readers = Counter(topic for channel in app.topics for topic in channel.topics)
     for name, table in app.tables.items():
         if table.is_global:
             yield f"table {name}: a global table is on every worker"
@@ -157,6 +159,10 @@ def unfit_tables(app: Any) -> Iterator[str]:
             yield f"table {name}: on_changelog_event is called at rebalances only, and not for standbys"
         elif not getattr(table.data, "use_rocksdict", False):
             yield f"table {name}: store {table.data.url}, expected rocksdb:// with rocksdict (state on disk)"
+        elif table.data.rocksdb_options.ttl is not None:
+            yield f"table {name}: with the option ttl, rows expire on each disk alone, and not in the changelog"
+        elif readers[table.changelog_topic_name] > 1:
+            yield f"table {name}: its changelog is read by an agent, or is another table's, too"
 
 
 def _steer(

@@ -74,13 +74,15 @@ broker's metadata. | `transport/metadata.py` |
 | `recovery-ends-at-position` | A recovery ends with a changelog's last record. Where a transaction's marker, an \
 aborted or a removed record is the last, it waits for ever. | It ends when the consumer's position has reached the \
 end. | `transport/consumer.py` |
+| `restored-as-stored` | A recovery decodes each record, by the types that the app has now, and leaves out what it \
+cannot decode. With `recovery_buffer_size=1` a worker applies its own records, and overwrites newer values. | It \
+applies the bytes, once. | `transport/consumer.py` |
 | `no-aborted-state` | An app that was `exactly_once` restores records of aborted transactions. | It leaves them out. \
 | `transport/thread.py` |
 | `windows-closed-once` | A worker expires the windows that it has written itself, in the first open database that has \
 the key, and not in the changelog. Restored windows stay for ever, and `on_window_close` is called only for windows \
-that begin after all that were closed before, of whatever partition. A recovery hangs if keys have another type than \
-`str`. | The owner of a partition closes each of its windows once, in its database and changelog. | \
-`tables/windows.py`, `transport/consumer.py` |
+that begin after all that were closed before, of whatever partition. | The owner of a partition closes each of its \
+windows once, in its database and changelog. | `tables/windows.py` |
 | `own-partitions-answer` | Deletions, and reads outside of an event, take any open database that has the key: that of \
 another partition, of a standby, or of what was given away. `keys()` and `items()` fail when one is opened or closed \
 meanwhile. | An event deletes in its own partition, and active partitions answer. | `tables/own_partitions.py` |
@@ -119,6 +121,7 @@ class Patch(StrEnum):
     AWAITED = "brokers-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
+    AS_STORED = "restored-as-stored"
     NOT_ABORTED = "no-aborted-state"
     WINDOWS_CLOSED = "windows-closed-once"
     OWN_PARTITIONS = "own-partitions-answer"

@@ -199,10 +199,17 @@ PRIVATES: tuple[Private, ...] = (
         ),
     ),
     Private(
+        faust.Schema,
+        (Patch.AS_STORED,),
+        "",
+        (),
+        (("loads_key", ("app", "message")), ("loads_value", ("app", "message"))),
+    ),
+    Private(
         faust.tables.table.Table,
-        (Patch.FOREIGN_STATE, Patch.WINDOWS_CLOSED),
+        (Patch.FOREIGN_STATE, Patch.AS_STORED, Patch.WINDOWS_CLOSED),
         "asked for the partition before each write; telling the app",
-        ("_partition_latest_timestamp", "_on_changelog_event"),
+        ("_partition_latest_timestamp", "_on_changelog_event", "recovery_buffer_size"),
         (
             ("_should_expire_keys", ()),
             ("_maybe_set_key_ttl", ("key", "partition")),

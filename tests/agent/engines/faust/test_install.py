@@ -124,6 +124,21 @@ def test_tables_that_cannot_move_are_named() -> None:
     assert [reason.split(" is ")[0] for reason in unfit_tables(indexed)] == ["table orders: on_changelog_event"]
 
 
+def test_a_table_whose_rows_or_changelog_have_another_life_is_named() -> None:
+    strange = app()
+    strange.Table("fine")
+    strange.Table("fading", options={"ttl": 60})
+    both = strange.topic("rates", compacting=True)
+    strange.Table("rates", changelog_topic=both)
+    for table in strange.tables.values():  # as when the worker starts
+        strange.topics.add(table.changelog_topic.clone_using_queue(strange.tables.changelog_queue))
+    assert [reason.split(":")[0] for reason in unfit_tables(strange)] == ["table fading"]
+
+    strange.topics.add(both)
+
+    assert [reason.split(":")[0] for reason in unfit_tables(strange)] == ["table fading", "table rates"]
+
+
 def test_a_windowed_table_is_named_with_the_index_of_its_keys() -> None:
     """The agents of the operator write both."""
     indexed = app().Table("sums", default=int).tumbling(10.0, expires=60.0, key_index=True)

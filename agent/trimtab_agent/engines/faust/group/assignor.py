@@ -22,6 +22,7 @@ from yarl import URL
 
 from trimtab_agent.engines.faust.group.copartition import CoPartitioned, co_partitioned, difference
 from trimtab_agent.engines.faust.group.member_data import (
+    JSON_HERE,
     MAX_DIFFERENCE,
     MemberData,
     check_held,
@@ -117,6 +118,7 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
             signatures=[signature.decode("latin-1") for signature in signatures],
             layout=write_layout(layout) if layout else None,
             copies=write_copies(self._shared.copies),
+            json=JSON_HERE,
         )
         return ConsumerProtocolMemberMetadata(self.version, sorted(topics), data.dumps())
 
@@ -254,7 +256,8 @@ class PlacementAssignor(PartitionAssignor):  # type: ignore[misc]
         return topic == leader_topic or topic.startswith(self.app.conf.reply_to_prefix)
 
     def _difference(self, layouts: Mapping[Member, Layout], members: Members) -> str | None:
-        found = difference(layouts, {member: step(data.worker) for member, data in members.items() if data.worker})
+        names = {member: step(data.worker) for member, data in members.items() if data.worker}
+        found = difference(layouts, names, {member: data.json or JSON_HERE for member, data in members.items()})
         if found is not None:
             log.warning("no hand-overs until all workers run the same version of the app: %s", found)
         return found and found[:MAX_DIFFERENCE]

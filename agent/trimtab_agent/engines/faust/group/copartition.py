@@ -78,19 +78,22 @@ def _lacks_changelog(layout: Layout, operator: OperatorId, partitions_of: Partit
     return any(partitions_of(topic) is None for topic in topics & layout.changelogs)
 
 
-def difference(layouts: Mapping[Member, Layout], names: Mapping[Member, str]) -> str | None:
+def difference(layouts: Mapping[Member, Layout], names: Mapping[Member, str], json: Mapping[Member, str]) -> str | None:
     """Message that says which members run different versions of the app; None if all run the same.
 
-    `names` = the workers' names by member.
+    `names` = the workers' names by member, `json` = how they write JSON.
     """
     versions: dict[tuple[object, ...], list[str]] = {}
+    layouts_seen = set()
     for member, layout in layouts.items():
-        key = (layout.sources, layout.changelogs, tuple(sorted(layout.named.items())))
-        versions.setdefault(key, []).append(names.get(member) or member)
+        topics = (layout.sources, layout.changelogs, tuple(sorted(layout.named.items())))
+        layouts_seen.add(topics)
+        versions.setdefault((topics, json.get(member)), []).append(names.get(member) or member)
     if len(versions) <= 1:
         return None
     sides = sorted(versions.values(), key=lambda side: (-len(side), sorted(side)))
-    return f"{WORKERS_DIFFER}: " + " against ".join(map(_first, sides[:MAX_NAMED]))
+    what = WORKERS_DIFFER if len(layouts_seen) > 1 else f"{WORKERS_DIFFER}, or in how they write JSON (orjson)"
+    return f"{what}: " + " against ".join(map(_first, sides[:MAX_NAMED]))
 
 
 def _first(workers: list[str]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from faust.assignor.client_assignment import ClientAssignment, ClientMetadata
+from faust.serializers.codecs import dumps
 
 from trimtab_agent.engines.faust.group.operators import Layout
 from trimtab_protocol.messages.codec import converted, document
@@ -31,6 +32,9 @@ MAX_TOPICS = 10_000
 MAX_DIFFERENCE = 500
 """Largest length, in characters, of the leader's message on how the members differ."""
 
+JSON_HERE = dumps("json", ["\u00e4", 1e16]).decode()
+"""Faust takes orjson where it is installed, and that writes the same key in other bytes: no other worker finds it."""
+
 
 class MemberData(ClientMetadata, serializer="json", include_metadata=False, namespace="@ClientMetadata"):  # type: ignore[misc, call-arg]
     """Faust's JoinGroup and SyncGroup data with the plug-in's fields; stock Faust ignores fields it does not know."""
@@ -43,6 +47,8 @@ class MemberData(ClientMetadata, serializer="json", include_metadata=False, name
     """The member's topics: `{"named": {operator: topics}, "sources": topics, "changelogs": topics}`."""
     copies: dict[str, Any] | None = None
     """State on the member's disk of key groups that it neither owns nor follows, as `CopyTable` is written."""
+    json: str = ""
+    """How the member writes JSON: `JSON_HERE`; empty = unknown."""
     differs: str | None = None
     """Set by the leader: why nobody hands anything over in this generation.
 
@@ -66,7 +72,7 @@ def read_member(user_data: bytes) -> MemberData:
         data: MemberData = MemberData.loads(user_data)
         held = (data.assignment.actives, data.assignment.standbys)
         Epoch(*(check_integer(part, "epoch", 0, MAX_COUNT) for part in data.epoch))
-        texts = [data.url, data.worker, *data.signatures, *(topic for each in held for topic in each)]
+        texts = [data.url, data.worker, data.json, *data.signatures, *(topic for each in held for topic in each)]
         texts += [text for text in (data.placement, data.differs) if text is not None]
         texts += [text for each in data.addresses.items() for text in each]
         sound = all(isinstance(text, str) for text in texts) and all(isinstance(each, dict) for each in held)

@@ -276,7 +276,8 @@ class StoreGuard:
     def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
             # Faust applies a late record of a partition that it has just given away to the table of the record before.
-            own = [event for event in batch if event.message.tp.topic == changelog]
+            # A record without a key is no state; it would hold up all others.
+            own = [each for each in batch if each.message.tp.topic == changelog and each.message.key is not None]
             if own and not self._restoring():
                 active = self._app.assignor._active_tps
                 if touched := sorted({event.message.tp for event in own if event.message.tp in active}):

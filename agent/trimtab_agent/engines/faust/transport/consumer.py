@@ -5,6 +5,7 @@ The consumer can stop and start single partitions inside a generation.
 
 import asyncio
 import contextlib
+import copy
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, MutableMapping
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from faust.exceptions import ConsumerNotStarted
+from faust.stores.rocksdb import Store
 from faust.streams import current_event
 from faust.transport.consumer import CONSUMER_PARTITIONS_REVOKED
 from faust.transport.drivers.aiokafka import Consumer, Transport
@@ -291,6 +293,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
     def _note_delivery(self, tp: TP, offset: int) -> None:
         self._density.read(tp, offset)
         delivered = self._delivered.get(tp)
+        if offset < self._position.get(tp, 0):
+            return  # the app has gone back: Faust acknowledges nothing that is committed already
         if delivered is None:
             self._delivered[tp] = deque([offset])
         elif not delivered or offset > delivered[-1]:
@@ -403,8 +407,14 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Read these partitions from their start; returns the offsets that each has."""
         starts, ends = await asyncio.gather(self.earliest_offsets(*tps), self.highwaters(*tps))
         for tp in tps:
-            await self.seek(tp, starts[tp])
+            await super().seek(tp, starts[tp])
         return {tp: range(starts[tp], max(starts[tp], ends.get(tp) or 0)) for tp in tps}
+
+    async def seek(self, partition: TP, offset: int) -> None:
+        """Read on elsewhere, because the app says so: its events may write, wherever they are."""
+        await super().seek(partition, offset)
+        if (start := self._writes_from.get(partition)) is not None:
+            self._writes_from[partition] = min(start, offset)
 
     async def _stay_if_overtaken(self, rebalances: int) -> None:
         """Hold a recovery that a rebalance overtook until Faust cancels it: its end would open the next one's flow."""
@@ -762,18 +772,32 @@ class SteeredTransport(Transport):  # type: ignore[misc]
 
     def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
         """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
-        self._restore_keys_of_any_type()
+        for table in self.app.tables.values():
+            if isinstance(table.data, Store):
+                _restore_as_stored(table)
         self.guard.watch()
         consumer: SteeredConsumer = super().create_consumer(callback, **options)
         return consumer
 
-    def _restore_keys_of_any_type(self) -> None:
-        """Let Faust's recovery read windowed tables that have a `key_type` (patch windows-closed-once).
 
-        It is the type of the key without its window.  Faust takes it for the type of both, cannot decode a record,
-        leaves it out, and waits for it for ever.  (A string with its window passes for a string.)
-        """
-        for table in self.app.tables.values():
-            if table.window is not None:
-                topic = table.changelog_topic
-                topic.key_type = topic.schema.key_type = None
+def _restore_as_stored(table: Any) -> None:
+    """Let Faust's recovery apply a table's records as they are, once (patch restored-as-stored).
+
+    A database has the bytes of its changelog, so nothing need be decoded.  Faust decodes each record all the same, by
+    the types that the app has now (of a window: by the type of its key), and leaves out what it cannot decode.
+    """
+    if table._on_changelog_event is None:  # it gets the events, and only an app that is not steered has it
+        schema = table.changelog_topic.schema = copy.copy(table.changelog_topic.schema)  # the app may use it elsewhere
+        schema.loads_key, schema.loads_value = _key_as_stored, _value_as_stored
+    if not table.is_global:  # with a buffer of one record, Faust goes on to apply the worker's own ones
+        table.recovery_buffer_size = max(2, table.recovery_buffer_size)
+
+
+def _key_as_stored(_: Any, message: Any, **__: Any) -> bytes | None:
+    key: bytes | None = message.key
+    return key
+
+
+def _value_as_stored(_: Any, message: Any, **__: Any) -> bytes | None:
+    value: bytes | None = message.value
+    return value

@@ -42,6 +42,26 @@ def test_when_all_are_upgraded_everything_is_assigned_and_nobody_differs() -> No
     assert [w.shared.differs for w in workers.values()] == [None] * 3
 
 
+def test_nothing_moves_between_workers_that_write_the_same_key_in_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Faust uses orjson where it is installed: a new owner without it would not find the rows."""
+    workers = {f"m{n}": Worker(n) for n in range(3)}
+    workers["m0"].shared.offer(placement(1, [("w0",), ("w1",), ("w2",)] * 2, [("w0",)] * 6))
+    metadata = workers["m1"].assignor.metadata
+
+    def with_orjson(topics: set[str]) -> Any:
+        with monkeypatch.context() as patched:
+            patched.setattr("trimtab_agent.engines.faust.group.assignor.JSON_HERE", '["\u00e4",1e16]')
+            return metadata(topics)
+
+    monkeypatch.setattr(workers["m1"].assignor, "metadata", with_orjson)
+
+    rejoin(workers, leader="m0")
+
+    told = "workers differ in their topics, tables or operators, or in how they write JSON (orjson): w0, w2 against w1"
+    assert [w.shared.differs for w in workers.values()] == [told] * 3
+    assert [w.owns("in") for w in workers.values()] == [[0, 3], [1, 4], [2, 5]]
+
+
 def test_nothing_of_an_operator_goes_to_a_worker_whose_changelog_is_not_there_yet() -> None:
     workers = {"m0": Worker(0), "m1": Worker(1, layout=UPGRADED)}
     workers["m0"].shared.offer(placement(1, [("w0",), ("w1",)] * 3, [("w1",)] * 6))

@@ -93,11 +93,11 @@ def test_a_missing_changelog_of_another_operator_holds_nobody_up() -> None:
 def test_the_difference_names_the_workers_on_each_side() -> None:
     names = {"x": "w1", "y": "w2", "z": "w3"}
 
-    assert difference({"x": NEW, "y": NEW, "z": NEW}, names) is None
-    assert difference({"x": NEW, "y": OLD, "z": NEW}, names) == (
+    assert difference({"x": NEW, "y": NEW, "z": NEW}, names, {}) is None
+    assert difference({"x": NEW, "y": OLD, "z": NEW}, names, {}) == (
         "workers differ in their topics, tables or operators: w1, w3 against w2"
     )
     many = {f"m{n}": OLD for n in range(6)} | {"z": NEW}
-    assert difference(many, {f"m{n}": f"w{n}" for n in range(6)}) == (
+    assert difference(many, {f"m{n}": f"w{n}" for n in range(6)}, {}) == (
         "workers differ in their topics, tables or operators: w0, w1, w2 and 3 more against z"
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import uuid
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -193,6 +194,78 @@ def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: 
         assert (database.batches, consumer.fence.broken) == (1, False)
 
     asyncio.run(follow())
+
+
+class Grown(faust.Record):
+    """What a table's values are since the last deployment."""
+
+    amount: int
+    currency: str
+
+
+@pytest.mark.parametrize(
+    ("types", "key", "value"),
+    [
+        ({"value_type": Grown}, b'"a"', b'{"amount": 7}'),  # Faust: "missing field", and the key is gone
+        ({"key_type": uuid.UUID}, b'"5b1d2a0e-6f0c-4c55-9f5e-0d1c3a8c9b11"', b"1"),
+        ({"key_type": Grown}, b"null", b"1"),
+        ({}, b'"a"', b"not JSON"),
+        ({"schema": faust.Schema(value_type=Grown)}, b'"a"', b"{}"),
+    ],
+)
+def test_a_recovery_leaves_out_nothing_that_the_app_cannot_decode(
+    types: dict[str, Any], key: bytes, value: bytes, tmp_path: Path
+) -> None:
+    async def restore() -> bytes | None:
+        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("grown", partitions=1, **types))
+        table = app.tables["grown"]
+        channel = table.changelog_topic.clone_using_queue(asyncio.Queue())
+        message = SimpleNamespace(
+            tp=TP("ks-grown-changelog", 0), partition=0, offset=7, key=key, value=value, headers=None
+        )
+        table.apply_changelog_batch([await channel.decode(message, propagate=True)])
+        stored: bytes | None = table.data._dbs[0].get(key)
+        return stored
+
+    assert asyncio.run(restore()) == value
+
+
+def test_a_topic_that_shares_its_schema_with_a_table_is_decoded(tmp_path: Path) -> None:
+    async def shared() -> object:
+        schema = faust.Schema(key_type=str, value_type=int, value_serializer="json")
+        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("other", schema=schema))
+        topic = app.topic("events", schema=schema)
+        return (await topic.decode(SimpleNamespace(key=b'"a"', value=b"7", headers=None))).value
+
+    assert asyncio.run(shared()) == 7
+
+
+def test_a_record_without_a_key_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    """A tool may have written it while the changelog was not compacted.  There is no state that it could be."""
+
+    async def follow() -> tuple[bytes | None, int | None]:
+        app, _, _ = worker(tmp_path, None)
+        table = app.tables["sums"]
+        events = [
+            SimpleNamespace(message=SimpleNamespace(tp=SUMS, partition=0, offset=offset, key=key, value=b"1"))
+            for offset, key in enumerate((b"a", None, b"b"))
+        ]
+        app.assignor._active_tps = set()
+        table.apply_changelog_batch(events)
+        return table.data._dbs[0].get(b"b"), table.persisted_offset(SUMS)
+
+    assert asyncio.run(follow()) == (b"1", 2)
+
+
+def test_after_a_recovery_faust_applies_no_records_of_the_worker_itself(tmp_path: Path) -> None:
+    """With a buffer of one record it would: `Recovery._restart_recovery` goes on to read the changelogs."""
+
+    async def sizes() -> int:
+        app, _, _ = worker(tmp_path, None, lambda table: setattr(table, "recovery_buffer_size", 1))
+        size: int = app.tables["sums"].recovery_buffer_size
+        return size
+
+    assert asyncio.run(sizes()) == 2
 
 
 class Sent:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import faust
@@ -101,6 +102,26 @@ def test_holes_in_the_log_hold_nothing_up(consumer: SteeredConsumer) -> None:
 
     finish(consumer, ONE, 40)
     assert consumer._new_offset(ONE) == 41
+
+
+def test_an_app_that_goes_back_is_done_again_and_holds_up_no_commit(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`app.consumer.seek`: Faust acknowledges nothing again that is committed, so nothing may wait for it."""
+    monkeypatch.setattr(consumer, "_thread", SimpleNamespace(seek=lambda *_: None))
+    message = SimpleNamespace(tp=ONE, offset=3)
+    give(consumer, ONE, 10, 11)
+    finish(consumer, ONE, 10, 11)
+    assert consumer._new_offset(ONE) == 12
+    assert consumer.is_late(message)
+
+    asyncio.get_event_loop().run_until_complete(consumer.seek(ONE, 3))
+    give(consumer, ONE, 3, 4, 11, 12)
+
+    assert not consumer.is_late(message)
+    finish(consumer, ONE, 12)
+    assert consumer._new_offset(ONE) == 13
+    assert consumer.next_offset(ONE) == 13
 
 
 def test_what_a_hand_over_commits_is_left_out_and_not_forgotten(consumer: SteeredConsumer) -> None:
