@@ -19,7 +19,7 @@ from trimtab_controller.decider.observing.fixed import (
     runs_and_steers,
 )
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.decider.observing.view import FixedWorker, MeasuredView, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
@@ -139,7 +139,7 @@ def observe(
     needs: Requirements,
     older: Collection[WorkerId] | None = None,
     zones: Mapping[HostId, str] = MappingProxyType({}),
-) -> AppView | NotReady:
+) -> MeasuredView | NotReady:
     """The view of one app, from its part of a snapshot that has passed `check_cluster`.
 
     `older` = the workers for whose sake its placement has to be one record; None: it is published in parts.
@@ -174,7 +174,7 @@ def observe(
         return found
     fixed = tuple(_with_worker(each, rows, liveness, draining, zones) for each in found.fixed)
     free = {row.worker for row in rows} - {each.id for each in fixed}
-    return AppView(
+    return MeasuredView(
         app=app,
         start_s=snapshot.start_ms / 1000.0,
         end_s=end_s,
