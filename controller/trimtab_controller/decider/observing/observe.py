@@ -24,7 +24,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
 from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
@@ -116,17 +116,6 @@ def parts_of(snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> dict[
 def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
     """All owners in the placements."""
     return {row[0] for placement in placements for rows in placement.owners.values() for row in rows if row}
-
-
-def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
-    """The owner of each key group, as reported by the running workers."""
-    running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
-    return {
-        KeyGroup(block.app, block.operator, partition): block.workers[worker]
-        for block in snapshot.blocks
-        for partition, worker in zip(block.partition, block.worker, strict=True)
-        if block.workers[worker] in running
-    }
 
 
 def observe(
