@@ -11,7 +11,7 @@ from itertools import product
 
 from trimtab_controller.decider.first import candidates
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP = AppId("pages")
@@ -20,7 +20,7 @@ CASES = ((4, 8), (8, 3), (12, 5), (64, 6))
 """(partitions, workers); the first is the paper's."""
 
 
-def view_of(partitions: int, workers: int) -> AppView:
+def view_of(partitions: int, workers: int) -> PlannableView:
     """The app as stock Faust starts it."""
     names = [WorkerId(f"w{place}") for place in range(workers)]
     flows = {}
@@ -29,7 +29,7 @@ def view_of(partitions: int, workers: int) -> AppView:
         if here == there:
             flows[KeyGroup(APP, SOURCE, here), KeyGroup(APP, VIEW, here)] = 1.0
             flows[KeyGroup(APP, COUNT, here), KeyGroup(APP, SINK, here)] = 1.0
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,

@@ -20,8 +20,9 @@ import numpy as np
 
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker
+from trimtab_controller.decider.observing.demand import Demands
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import MeasuredView, SmoothedView, Worker
 from trimtab_controller.solver.answer import Answer, Copies, Hosts, Question
 from trimtab_controller.solver.balance import answer, limits_of, problem_of
 from trimtab_protocol.messages.key_group_table import KeyGroupTable
@@ -153,7 +154,7 @@ def follow(workers: int, key_groups: int) -> str:
             for name in names
         ),
     )  # fmt: skip
-    view = AppView(
+    view = MeasuredView(
         app=app, start_s=0.0, end_s=10.0, key_groups=OwnedTable.of_blocks(app, table.blocks), flows={},
         workers=tuple(Worker(id=name, host=host_of[name], capacity=1.0, draining=False) for name in names),
     )  # fmt: skip
@@ -161,7 +162,7 @@ def follow(workers: int, key_groups: int) -> str:
     for _ in range(5):
         begun = time.perf_counter()
         tracker.see(snapshot, {})
-        capacity_of({app: tracker.of_view(view)}, tracker)
+        capacity_of({app: SmoothedView.of(tracker.of_view(view, Demands(key_groups={}, workers={})))}, tracker)
         times.append(time.perf_counter() - begun)
     return f"hosts, costs and headroom of a window, {workers} workers, {key_groups} key groups: " + (
         f"{1000 * statistics.median(times):.0f} ms"

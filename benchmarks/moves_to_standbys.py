@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab_controller.decider.decision import SolveWanted
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.restoring import onto_copies
 from trimtab_controller.decider.planning.instance import question_of
@@ -48,7 +48,7 @@ class Row:
     load_distance: float
 
 
-def balanced(workers: int, key_groups: int, seed: int) -> tuple[AppView, Placement]:
+def balanced(workers: int, key_groups: int, seed: int) -> tuple[PlannableView, Placement]:
     """An app at 50 % of its workers, and its placement with standbys."""
     random = np.random.default_rng(seed)
     loads = random.lognormal(0.0, 0.7, key_groups)
@@ -61,7 +61,7 @@ def balanced(workers: int, key_groups: int, seed: int) -> tuple[AppView, Placeme
         filled[owner] += loads[place]
         rows.append((place, owner))
     names = [WorkerId(f"w{number}") for number in range(workers)]
-    view = AppView(
+    view = PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -82,19 +82,19 @@ def balanced(workers: int, key_groups: int, seed: int) -> tuple[AppView, Placeme
     return view, bare.changed(Epoch(1, 2), choose_standbys(view, bare, 1, StandbyBudget()).rows)
 
 
-def drained(view: AppView) -> AppView:
+def drained(view: PlannableView) -> PlannableView:
     """The first worker is to be emptied."""
     first, *others = view.workers
     return replace(view, workers=(replace(first, draining=True), *others))
 
 
-def shifted(view: AppView, seed: int) -> AppView:
+def shifted(view: PlannableView, seed: int) -> PlannableView:
     """The loads of a fifth of the key groups have doubled."""
     chosen = np.random.default_rng(seed).random(len(view.owned)) < 0.2
     return replace(view, key_groups=view.owned.with_load(np.where(chosen, 2.0, 1.0) * view.owned.load))
 
 
-def measured(view: AppView, placement: Placement, settings: Settings) -> tuple[Row, Row]:
+def measured(view: PlannableView, placement: Placement, settings: Settings) -> tuple[Row, Row]:
     """The plan as the solver makes it, and with standbys preferred."""
     found = answer(question_of(view, settings, SOLVER_S))
     if not isinstance(found, Answer):
@@ -107,7 +107,7 @@ def measured(view: AppView, placement: Placement, settings: Settings) -> tuple[R
     )
 
 
-def row_of(view: AppView, placement: Placement, found: Answer) -> Row:
+def row_of(view: PlannableView, placement: Placement, found: Answer) -> Row:
     """What the plan costs."""
     moved = 0
     restored: Counter[int] = Counter()

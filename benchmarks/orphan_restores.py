@@ -26,7 +26,7 @@ import numpy as np
 
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import OPERATIONS as IN_THE_LOOP
@@ -56,7 +56,7 @@ SLOW = 2.0
 class Case:
     """One loss: what the decider sees, and which hosts are slow."""
 
-    view: AppView
+    view: PlannableView
     orphaned: Orphaned
     held: Held
     slow: frozenset[HostId]
@@ -100,7 +100,7 @@ def case(seed: int, *, copied: bool, slow_links: bool) -> Case:
     }
     slow = frozenset(survivors[at].host for at in random.choice(WORKERS - 1, 2, replace=False))
     return Case(
-        view=AppView(app=APP, start_s=0.0, end_s=10.0, workers=survivors, key_groups=kept, flows={}),
+        view=PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=survivors, key_groups=kept, flows={}),
         orphaned=Orphaned(table=orphans, owners=names[-1:], inherited={}, state={}),
         held=Held(on_disk=copies if copied else {}),
         slow=slow if slow_links else frozenset(),

@@ -17,7 +17,7 @@ import numpy as np
 from trimtab_agent.engines.faust.group.placing import place
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 
@@ -54,7 +54,7 @@ def measure(workers: int, key_groups: int, seed: int) -> tuple[int, float, float
     lost = owner == workers - 1
     survivors = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in names[:-1])
     kept = table(np.flatnonzero(~lost), owner[~lost], load[~lost], names[:-1])
-    view = AppView(app=APP, start_s=0.0, end_s=10.0, workers=survivors, key_groups=kept, flows={})
+    view = PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=survivors, key_groups=kept, flows={})
     orphans = table(np.flatnonzero(lost), np.zeros(int(lost.sum()), np.int64), load[lost], names[-1:])
     before = np.bincount(owner[~lost], load[~lost], workers - 1)
 

@@ -22,13 +22,13 @@ from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.windows import ownership
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -191,7 +191,7 @@ class Controller:
         while (wake_at := self._execution.wake_at) is not None and wake_at <= now:
             self._perform(now, self._execution.on_tick(wake_at))
         if self._execution.state.busy(APP):
-            seen = executing.OwnershipSeen(start_s=now - WINDOW_S, owners=ownership(snapshot))
+            seen = executing.WindowSeen(start_s=now - WINDOW_S, end_s=now, owners=ownership(snapshot))
             self._perform(now, self._execution.on_event(now, seen))
         self._decide(now, deciding.SnapshotArrived(snapshot=snapshot))
 

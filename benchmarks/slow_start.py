@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trimtab_controller.execution.events import AckSeen, Action, JobsSeen, Limits, PlanDecided, Publish
+from trimtab_controller.execution.events import AckSeen, Action, Limits, PlanDecided, Publish, WindowSeen
 from trimtab_controller.execution.lags import JobWindow, Waiting
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import PRIOR
@@ -98,7 +98,7 @@ class Cluster:
             workers={name: Waiting(backlog=0.0, rate=25.0) for name in NAMES},
             measured=frozenset(NAMES),
         )
-        seen = JobsSeen(start_s=end_s - self.windows, end_s=end_s, jobs={APP: job})
+        seen = WindowSeen(start_s=end_s - self.windows, end_s=end_s, jobs={APP: job})
         self._perform(self.machine.on_event(self.now, seen))
 
     def _perform(self, actions: list[Action]) -> None:

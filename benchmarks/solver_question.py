@@ -17,7 +17,7 @@ import numpy as np
 
 from trimtab_controller.decider.decision import SolveWanted
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.planning.judgement import judge
 from trimtab_controller.decider.settings import Settings
@@ -35,7 +35,7 @@ SETTINGS = {
 }
 
 
-def view_of(key_groups: int, workers: int, *, flows: bool) -> AppView:
+def view_of(key_groups: int, workers: int, *, flows: bool) -> PlannableView:
     """Uneven loads; every worker owns as many key groups as the others."""
     random = np.random.default_rng(1)
     partitions = key_groups // OPERATORS
@@ -56,7 +56,7 @@ def view_of(key_groups: int, workers: int, *, flows: bool) -> AppView:
         (table[place].key_group, KeyGroup(APP, table.operators[place // partitions + 1], place * 7 % partitions)): rate
         for place, rate in enumerate(rates[: count - partitions] if flows else ())
     }
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -69,7 +69,7 @@ def view_of(key_groups: int, workers: int, *, flows: bool) -> AppView:
     )
 
 
-def measure(view: AppView, method: Method, runs: int) -> None:
+def measure(view: PlannableView, method: Method, runs: int) -> None:
     """Print one line of the table."""
     settings = SETTINGS[method]
     answered = answer_greedily(question_of(view, settings, 60.0))
@@ -95,7 +95,7 @@ def measure(view: AppView, method: Method, runs: int) -> None:
     print(f"{method:6} {len(view.key_groups):10,} {len(view.flows):8,} {parts} {len(pickled):12,}")
 
 
-def solve(view: AppView, method: Method, limit_s: float) -> None:
+def solve(view: PlannableView, method: Method, limit_s: float) -> None:
     """Print what a method finds in the time."""
     began, used = time.monotonic(), time.process_time()
     found = answer(question_of(view, SETTINGS[method], limit_s))

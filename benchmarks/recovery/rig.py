@@ -18,7 +18,7 @@ from statistics import median
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.standbys.choice import choose_standbys
 from trimtab_controller.decider.standbys.rounds import ROUND
 from trimtab_controller.execution.state import placement_of
@@ -80,7 +80,7 @@ class Job:
     def with_standbys(self) -> Placement:
         """The same with the standbys of the controller's first adoption, with one host per worker."""
         bare = self.placement
-        view = AppView(
+        view = PlannableView(
             app=APP,
             start_s=0.0,
             end_s=10.0,

@@ -20,7 +20,7 @@ from trimtab_console import desk as desk_module
 from trimtab_console.desk import Desk
 from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
 from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, encode_intent
 from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.status import HoldStatus
@@ -296,7 +296,7 @@ def test_the_largest_request_to_move_goes_through_the_server_and_no_larger_one(t
     fleet = Fleet(workers=4, key_groups=2_400, operators=(OperatorId(f"by-customer-{'x' * 100}"),))
     setup = Setup(tmp_path, fleet)
     view = explainer_of(setup.watch, fleet).looked().known.views[APP]
-    assert isinstance(view, AppView)
+    assert isinstance(view, SmoothedView)
     names = [str(view.owned[row].key_group) for row in range(MAX_MOVES + 1)]
     with serving(setup.client.app) as address:
         move = f"{address}/api/v1/intents/move"

@@ -182,7 +182,7 @@ class Controller:
         )
         owners = dict(self.owners)
         if self.execution.state.in_flight:
-            self.execute(executing.OwnershipSeen(start_s=self.now - 10.0, owners=owners))
+            self.execute(executing.WindowSeen(start_s=self.now - 10.0, end_s=self.now, owners=owners))
         self.decide(deciding.RestoresLearned(learned=self.execution.learned()))
         self.decide(deciding.SnapshotArrived(snapshot=seen))
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Planned, Resized, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import to_stop
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.execution.budget import Budget, BudgetUse
@@ -47,7 +47,7 @@ def held(use: BudgetUse, wanted: str, key_groups: int = 1) -> Skip:
 
 def change_of_workers(
     now: float,
-    view: AppView,
+    view: SmoothedView,
     use: BudgetUse,
     sizes: SizeRounds,
     execution: Execution,
@@ -74,13 +74,13 @@ def budget_concerns(
     now: float,
     budget: Budget,
     execution: Execution,
-    views: Mapping[AppId, AppView | NotReady],
+    views: Mapping[AppId, SmoothedView | NotReady],
     draining: frozenset[WorkerId],
 ) -> Iterator[Concern]:
     """A concern for each app whose budget has no room for one more key group, or for the stop of a drained worker."""
     for app, view in sorted(views.items()):
         use = budget.use(now, execution, app)
-        stop = to_stop(view, execution, draining) if use.holds_changes and isinstance(view, AppView) else None
+        stop = to_stop(view, execution, draining) if use.holds_changes and isinstance(view, SmoothedView) else None
         workers: tuple[WorkerId, ...] = ()
         if use.fits == 0:
             detail = f"nothing moves, except after a loss: {use.text}; {use.room_text()}"

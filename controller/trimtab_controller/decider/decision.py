@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, PlannableView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.execution.state import SizeChange
@@ -272,7 +272,7 @@ Decision = (
 class SolveWanted:
     """A plan is worth looking for.  `balancing`: the load distance alone would justify one, whatever `reason` is."""
 
-    view: AppView
+    view: PlannableView
     reason: PlanReason
     detail: str
     balancing: bool

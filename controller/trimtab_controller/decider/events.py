@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Decision, Skip
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.execution.events import ReadersSeen
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
@@ -89,7 +89,7 @@ Event = (
 class Solve:
     """Ask the solver about this view."""
 
-    view: AppView
+    view: PlannableView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

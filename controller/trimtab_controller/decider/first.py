@@ -22,7 +22,7 @@ from trimtab_controller.decider.decision import Adopted, Planned
 from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, SmoothedView, Worker
 from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.settings import First
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -84,7 +84,7 @@ class FirstPlacements:
         self._first = first
         self._waiting: dict[AppId, _Waiting] = {}
 
-    def decide(self, view: AppView, placement: Placement | None) -> Adopted | Planned | None:
+    def decide(self, view: SmoothedView, placement: Placement | None) -> Adopted | Planned | None:
         """The adoption or first placement that the app needs; None if neither."""
         adopted = drift(view, placement)
         if adopted is not None:
@@ -108,7 +108,7 @@ class FirstPlacements:
         """Note that the first placement of an app is decided and carried out, or not wanted any more."""
         self._waiting.pop(app, None)
 
-    def _is_due(self, view: AppView, waiting: _Waiting) -> bool:
+    def _is_due(self, view: SmoothedView, waiting: _Waiting) -> bool:
         """Whether all workers are there: none has come or gone since the last window, and none is away."""
         waiting.windows, waiting.seen_s = waiting.windows + 1, view.end_s
         workers = tuple(worker.id for worker in view.workers)
@@ -120,7 +120,7 @@ class FirstPlacements:
         return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)
 
 
-def candidates(view: AppView) -> list[Candidate]:
+def candidates(view: SmoothedView) -> list[Candidate]:
     """What runs, even, and L/F if it is known who sends to whom."""
     owners = view.owners
     named: list[tuple[str, Owners]] = [("as started", owners)]
@@ -141,7 +141,7 @@ def candidates(view: AppView) -> list[Candidate]:
     return [_rated(view, name, within_rules(view, placed)) for name, placed in named]
 
 
-def within_rules(view: AppView, placed: Owners) -> Owners:
+def within_rules(view: SmoothedView, placed: Owners) -> Owners:
     """The same placement with other workers for the key groups that rules keep off theirs, the least filled ones."""
     if not view.rules:
         return placed
@@ -165,7 +165,7 @@ def within_rules(view: AppView, placed: Owners) -> Owners:
     return found
 
 
-def topology_of(view: AppView) -> Topology:
+def topology_of(view: SmoothedView) -> Topology:
     """The operators of an app, its workers as slots, and who sends to whom; an edge that closes a cycle is left out."""
     rates: defaultdict[tuple[str, str], float] = defaultdict(float)
     sizes = {str(name): count for name, count in view.sizes.items()}
@@ -185,11 +185,11 @@ def topology_of(view: AppView) -> Topology:
     )
 
 
-def _sorted(view: AppView) -> list[Worker]:
+def _sorted(view: SmoothedView) -> list[Worker]:
     return sorted(view.workers, key=lambda worker: (worker.host, worker.id))
 
 
-def _rate(view: AppView, edge: Edge) -> float:
+def _rate(view: SmoothedView, edge: Edge) -> float:
     return sum(
         rate
         for (source, target), rate in view.flows.items()
@@ -197,7 +197,7 @@ def _rate(view: AppView, edge: Edge) -> float:
     )
 
 
-def _renamed(view: AppView, placed: Owners, now: Owners) -> Owners:
+def _renamed(view: SmoothedView, placed: Owners, now: Owners) -> Owners:
     """The same placement with workers of equal capacity exchanged, so that more key groups stay where they are."""
     capacity = {worker.id: worker.capacity for worker in view.workers}
     common = Counter((target, now[each]) for each, target in placed.items())
@@ -212,7 +212,7 @@ def _renamed(view: AppView, placed: Owners, now: Owners) -> Owners:
     return {each: names[target] for each, target in placed.items()}
 
 
-def _rated(view: AppView, name: str, owners: Owners) -> Candidate:
+def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
     known = {pair: rate for pair, rate in view.flows.items() if pair[0] in owners and pair[1] in owners}
     total = sum(known.values())
     far = sum(rate for (source, target), rate in known.items() if owners[source] != owners[target])
@@ -229,7 +229,7 @@ def _rated(view: AppView, name: str, owners: Owners) -> Candidate:
     )
 
 
-def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Planned | None:
+def _placed(view: SmoothedView, found: list[Candidate], first: First) -> Adopted | Planned | None:
     """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
 
     def cost(each: Candidate) -> float:
@@ -252,6 +252,7 @@ def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Pl
     moved = replace(view, key_groups=[replace(row, owner=name) for row, name in zip(after, owner, strict=True)])
     planned = evaluate(moved).load_distance or 0.0
     moves = {place: name for place, name in enumerate(owner) if after[place].owner != name}
+    plannable = PlannableView.of(view)
     return Planned(
         plan=Plan(
             app=view.app,
@@ -267,6 +268,6 @@ def _placed(view: AppView, found: list[Candidate], first: First) -> Adopted | Pl
             planned=planned,
             lower_bound=0.0,
             status="feasible",
-            why=why_of(view, moves, PlanReason.FIRST, filled_by(view, moves)),
+            why=why_of(plannable, moves, PlanReason.FIRST, filled_by(plannable, moves)),
         )
     )

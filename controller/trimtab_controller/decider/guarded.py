@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.planning.chosen_moves import plan_for
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
@@ -42,7 +42,7 @@ def guard_concerns(now: float, guarded: Mapping[AppId, GuardStop]) -> tuple[Conc
     )
 
 
-def roll_back(now: float, view: AppView, stop: GuardStop | None) -> Planned | None:
+def roll_back(now: float, view: PlannableView, stop: GuardStop | None) -> Planned | None:
     """The plan that moves back what made a worker fall behind; None if there is nothing that can go back."""
     wanted = () if stop is None else stop.to_move_back(now)
     moves = _rows(view, wanted)
@@ -55,7 +55,7 @@ def roll_back(now: float, view: AppView, stop: GuardStop | None) -> Planned | No
     return Planned(plan=plan_for(view, moves, filled, PlanReason.ROLL_BACK, detail))
 
 
-def _rows(view: AppView, wanted: Iterable[Moved]) -> dict[int, WorkerId]:
+def _rows(view: PlannableView, wanted: Iterable[Moved]) -> dict[int, WorkerId]:
     """The moves back as row -> target, without those that do not fit any more."""
     rows, table = tuple(wanted), view.owned
     free = {worker.id for worker in view.workers if not worker.draining}

@@ -10,7 +10,7 @@ from trimtab_controller.decider.hosts.headroom import NO_CAPACITY, Capacity
 from trimtab_controller.decider.hosts.levels import Levels, levels_of
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.standbys.choice import Survival
@@ -36,7 +36,7 @@ class Known:
     """
 
     snapshot: Snapshot | None = None
-    views: dict[AppId, AppView | NotReady] = field(default_factory=dict)
+    views: dict[AppId, SmoothedView | NotReady] = field(default_factory=dict)
     evaluations: dict[AppId, Evaluation] = field(default_factory=dict)
     use: ClusterUse = NO_USE
     concerns: tuple[Concern, ...] = ()

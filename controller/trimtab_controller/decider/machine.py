@@ -35,7 +35,7 @@ from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
 from trimtab_controller.decider.known import NOTHING_SEEN, Known
 from trimtab_controller.decider.observations import Observations, Recalled
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.planning.judgement import blocked_drains, noted
 from trimtab_controller.decider.policies import CLUSTER, REST, Policies, Policy
@@ -288,7 +288,7 @@ class Decider:
 
     # --- for those who ask what would be --------------------------------------------------------------------------
 
-    def preview(self, now: float, solve: Callable[[AppView], Answer | NoAnswer]) -> Decision:
+    def preview(self, now: float, solve: Callable[[PlannableView], Answer | NoAnswer]) -> Decision:
         """What a dry run would decide now; `solve` is called when a plan is wanted.  The decider does not change."""
         if self._situation.acting:
             raise ValueError("only a dry run has a preview: the decisions of an acting decider are carried out")
@@ -297,11 +297,11 @@ class Decider:
         found = self._decide(now)
         return self._policies.conclude(now, found, solve(found.view)) if isinstance(found, SolveWanted) else found
 
-    def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
+    def view_to_plan(self, now: float, view: SmoothedView, *wishes: Intent) -> PlannableView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
         return self._policies.view_to_plan(now, view, *wishes)
 
-    def followed(self, view: AppView) -> dict[WorkerId, float] | None:
+    def followed(self, view: SmoothedView) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""
         present = self._situation
         return present.seen.standbys.followed(view, present.execution.placements.get(view.app))

@@ -34,7 +34,14 @@ from trimtab_controller.decider.observing.observe import check_cluster, held_app
 from trimtab_controller.decider.observing.readers import Readers
 from trimtab_controller.decider.observing.rule import in_force
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
-from trimtab_controller.decider.observing.view import AppView, NotReady, RestoreCost
+from trimtab_controller.decider.observing.view import (
+    AppView,
+    DemandView,
+    NotReady,
+    PlannableView,
+    RestoreCost,
+    SmoothedView,
+)
 from trimtab_controller.decider.operators.maintenance import in_maintenance
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.orphans.orphans import Orphans
@@ -132,12 +139,13 @@ class Observations:
             or self._observe(app, part, demands, execution, draining)
             for app, part in apps.items()
         }
-        views = self.history.smoothed(raw)
-        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        smoothed = self.history.smoothed(raw)
+        known = {app: view for app, view in smoothed.items() if isinstance(view, DemandView)}
         filled = fill_gaps(known, self.history.last, self._needs.max_unknown)
         workers, revoked = demands.workers, self.known.revoked
         self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, workers, revoked)
-        raw, views = {**raw, **filled.refused}, {**views, **filled.views, **filled.refused}
+        raw = {**raw, **filled.refused}
+        views = {app: view if isinstance(view, NotReady) else filled.of(app) for app, view in smoothed.items()}
         evaluations = self.history.evaluated(views)
         self.standbys.see(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
         use = follow_use(snapshot, self.known.use, demands.workers)
@@ -201,9 +209,9 @@ class Observations:
             forecasts=self.sizes.forecasts.told(),
         )
 
-    def _together(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, Together]:
+    def _together(self, views: Mapping[AppId, SmoothedView | NotReady]) -> dict[AppId, Together]:
         """What collocation can bring, of each app."""
-        found = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        found = {app: view for app, view in views.items() if isinstance(view, SmoothedView)}
         return {app: together_in(view, self.remote_costs.of(app)) for app, view in found.items()}
 
     def _concerns(
@@ -211,7 +219,7 @@ class Observations:
         now: float,
         snapshot: Snapshot,
         execution: Execution,
-        views: Mapping[AppId, AppView | NotReady],
+        views: Mapping[AppId, SmoothedView | NotReady],
         draining: frozenset[WorkerId],
         *,
         off: set[WorkerId],
@@ -254,8 +262,8 @@ class Observations:
             self.sizes.forecasts.forget(app)
 
     def to_plan(
-        self, now: float, view: AppView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores
-    ) -> AppView:
+        self, now: float, view: SmoothedView, execution: Execution, intents: Iterable[Intent], learned: LearnedRestores
+    ) -> PlannableView:
         """The view as plans are made with it: what may not move, where state is already, and the room that is left.
 
         `intents` = those in force; an operator may move more key groups at once than a plan for balance.  `learned` =
@@ -264,23 +272,26 @@ class Observations:
         view = with_arrivals(view, execution.in_flight, self.known.views, self.standbys.promised(now))
         wished = (len(each.moves) for each in intents if isinstance(each, MoveKeyGroups) and each.app == view.app)
         most = max(self._settings.max_migrations, *wished, 0)
-        view = self.standbys.with_copies(view, execution.placements.get(view.app), self.known.snapshot, most)
-        restore = RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s)
-        pinned = pinned_in(now, view, execution.hand_moved) | self.left_alone.pinned(now, view.app)
-        return replace(view, pinned=pinned, restore=restore)
+        found = PlannableView.of(
+            view,
+            copies=self.standbys.copies(view, execution.placements.get(view.app), self.known.snapshot, most),
+            restore=RestoreCost(unit_s=learned.unit_s, bytes_s=learned.bytes_per_s),
+        )
+        pinned = pinned_in(now, found, execution.hand_moved) | self.left_alone.pinned(now, view.app)
+        return replace(found, pinned=pinned)
 
-    def note(self, now: float, view: AppView | NotReady) -> str:
+    def note(self, now: float, view: SmoothedView | NotReady) -> str:
         """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
         notes = why_not_used(self._settings, view), self.left_alone.told(now, view.app) if view.app is not None else ""
         return "; ".join(filter(None, notes))
 
     def trial(
-        self, now: float, view: AppView, execution: Execution, idle: Skip, draining: Collection[WorkerId]
+        self, now: float, view: PlannableView, execution: Execution, idle: Skip, draining: Collection[WorkerId]
     ) -> Planned | None:
         """Trial moves in an app for which there is nothing else to do, as `idle` says; None if there are none."""
         newest, together = self.known.views.get(view.app), self.known.together.get(view.app)
         held = self.predictions.holds(view.app) or backs_off(now, self._unforgiven(execution).get(view.app))
-        if together is None or not isinstance(newest, AppView) or held:
+        if together is None or not isinstance(newest, SmoothedView) or held:
             return None
         found = trial_in(now, view, together.fits, execution, self._settings, idle)
         if found is None or still_free(found, newest, draining) is not None:
@@ -316,7 +327,8 @@ class Observations:
 
     def _observe(
         self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
-    ) -> AppView | NotReady:
+    ) -> DemandView | NotReady:
+        """What the window shows of an app, with what is known from earlier ones."""
         view = observe(
             snapshot,
             app,
@@ -331,9 +343,12 @@ class Observations:
             return view
         if (early := self.too_early(view, execution)) is not None:
             return early
-        costs, rules = end_costs(self.remote_costs.of(app)), in_force(self._rules, app, view.end_s)
-        view = replace(self.hosts.of_view(demands.of_view(view)), remote_costs=costs, rules=rules)
-        share = self.standbys.costs.of(app)
-        view = replace(view, by_broker=self.remote_costs.by_broker(app), following_share=share)
-        view = replace(view, none_direct=self.remote_costs.none_direct(app))
-        return with_stated_costs(self._settings, view)
+        known = replace(
+            self.hosts.of_view(view, demands),
+            rules=in_force(self._rules, app, view.end_s),
+            remote_costs=end_costs(self.remote_costs.of(app)),
+            by_broker=self.remote_costs.by_broker(app),
+            none_direct=self.remote_costs.none_direct(app),
+            following_share=self.standbys.costs.of(app),
+        )
+        return with_stated_costs(self._settings, known)

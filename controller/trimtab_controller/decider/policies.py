@@ -25,7 +25,7 @@ from trimtab_controller.decider.drift import any_drift
 from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.hosts.revoked import in_vain
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, PlannableView, SmoothedView
 from trimtab_controller.decider.operators.plan_times import PlanTimes
 from trimtab_controller.decider.operators.proposals import as_mode_says, told
 from trimtab_controller.decider.planning.admission import admit
@@ -69,14 +69,14 @@ class AppTurn:
         self.app = app
 
     @cached_property
-    def view(self) -> AppView:
+    def view(self) -> SmoothedView:
         """What the window has shown of it.  Only behind the policy that answers where that is not known."""
         view = self._policies.situation.known.views[self.app]
-        assert isinstance(view, AppView)
+        assert isinstance(view, SmoothedView)
         return view
 
     @cached_property
-    def to_plan(self) -> AppView:
+    def to_plan(self) -> PlannableView:
         """The same as plans are made with it."""
         return self._policies.view_to_plan(self.now, self.view)
 
@@ -176,14 +176,14 @@ class Policies:
         waits = frozen(now, times, app, found.reason, found.detail) or present.seen.hold(now, found, present.execution)
         return waits or within(found, turn.use, present.settings.max_migrations)
 
-    def view_to_plan(self, now: float, view: AppView, *wishes: Intent) -> AppView:
+    def view_to_plan(self, now: float, view: SmoothedView, *wishes: Intent) -> PlannableView:
         """The view as plans are made with it; `wishes` = intents that are not in force yet."""
         present = self.situation
         intents = (*present.operators.in_force, *wishes)
-        view = present.seen.to_plan(now, view, present.execution, intents, present.learned)
+        found = present.seen.to_plan(now, view, present.execution, intents, present.learned)
         # Where those of the highest priority could not leave in the last round, others may go before them.
-        waiting = () if view.app in self._turns.in_vain else later(view, present.settings.max_migrations)
-        return replace(view, later=waiting) if waiting else view
+        waiting = () if view.app in self._turns.in_vain else later(found, present.settings.max_migrations)
+        return replace(found, later=waiting) if waiting else found
 
     def conclude(self, now: float, wanted: SolveWanted, answer: Answer | NoAnswer) -> Decision:
         """The decision that an answer of the solver leads to."""
@@ -200,10 +200,10 @@ class Policies:
         views = {app: view for app, view in present.known.views.items() if self._may_get_standbys(app, view)}
         return present.seen.standbys.place(now, views, present.execution.placements)
 
-    def _may_get_standbys(self, app: AppId, view: AppView | NotReady) -> bool:
+    def _may_get_standbys(self, app: AppId, view: SmoothedView | NotReady) -> bool:
         """Whether the placement of an app has been compared with this view, so that its rows name the same owners."""
         present = self.situation
-        early = isinstance(view, AppView) and present.seen.too_early(view, present.execution) is not None
+        early = isinstance(view, SmoothedView) and present.seen.too_early(view, present.execution) is not None
         return not present.is_only_told(app) and present.admit_app(app) is None and not early
 
     # --- decisions that need no solver ----------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Policies:
             return skip
         return skip if any_drift(present.known.views, present.execution) else self.place_standbys(now) or skip
 
-    def _as_mode_says(self, now: float, view: AppView, planned: Planned) -> Decision:
+    def _as_mode_says(self, now: float, view: PlannableView, planned: Planned) -> Decision:
         """What becomes of a plan: a dry run only shows it."""
         present, plan = self.situation, planned.plan
         # The solver may have begun before a time in which none begins, and trials need no solver.
@@ -282,7 +282,7 @@ class Policies:
         found = as_mode_says(now, planned, present.plans) if present.acting else planned
         return self._begun(now, view, found) if present.acting and isinstance(found, Planned) else found
 
-    def _begun(self, now: float, view: AppView, planned: Planned) -> Planned:
+    def _begun(self, now: float, view: PlannableView, planned: Planned) -> Planned:
         """A plan that is carried out, with standbys; what it predicts is remembered."""
         present = self.situation
         present.seen.predictions.plan(now, view.app, planned.plan.collocation)

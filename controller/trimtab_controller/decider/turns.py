@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from trimtab_controller.decider.observing.evaluate import Evaluation
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_protocol.messages.names import AppId
 
 
@@ -46,7 +46,7 @@ class Turns:
         self.spoken = True
 
     def by_urgency(
-        self, views: Mapping[AppId, AppView | NotReady], evaluations: Mapping[AppId, Evaluation]
+        self, views: Mapping[AppId, SmoothedView | NotReady], evaluations: Mapping[AppId, Evaluation]
     ) -> list[AppId]:
         """The apps without a decision from this window.
 
@@ -56,7 +56,7 @@ class Turns:
 
         def rank(app: AppId) -> tuple[bool, float, AppId]:
             view, evaluation = views[app], evaluations.get(app)
-            if evaluation is None or not isinstance(view, AppView):
+            if evaluation is None or not isinstance(view, SmoothedView):
                 return False, -1.0, app
             return bool(view.to_empty) or bool(view.misplaced.any()), evaluation.load_distance or 0.0, app
 

@@ -194,14 +194,6 @@ class AckSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnershipSeen:
-    """The reported owner of each key group in a window that began at `start_s` (epoch seconds)."""
-
-    start_s: float
-    owners: Mapping[KeyGroup, WorkerId]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadersSeen:
     """Whether all workers of each app read placements in parts; an app of which that is not known is left out."""
 
@@ -221,30 +213,20 @@ class HostReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostsSeen:
-    """The hosts in a window that began at `start_s` (epoch seconds), and where workers run."""
+class WindowSeen:
+    """What a window from `start_s` to `end_s` (epoch seconds) shows; None = it is not looked at for this."""
 
     start_s: float
-    hosts: Mapping[HostId, HostReport]
+    end_s: float
+    owners: Mapping[KeyGroup, WorkerId] | None = None
+    """The reported owner of each key group."""
+    hosts: Mapping[HostId, HostReport] | None = None
     sites: Sites = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobsSeen:
-    """How much waits in each app in a window from `start_s` to `end_s` (epoch seconds)."""
-
-    start_s: float
-    end_s: float
-    jobs: Mapping[AppId, JobWindow]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PausesSeen:
-    """For how long key groups paused, by the reports of a window that ended at `end_s` (epoch seconds)."""
-
-    start_s: float
-    end_s: float
-    apps: Mapping[AppId, AppPauses]
+    """Where workers run; looked at together with `hosts`."""
+    jobs: Mapping[AppId, JobWindow] | None = None
+    """How much waits in each app."""
+    pauses: Mapping[AppId, AppPauses] | None = None
+    """For how long key groups of each app paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +256,7 @@ Event = (
     | ResizeWanted
     | ForgetWanted
     | AckSeen
-    | OwnershipSeen
-    | HostsSeen
-    | JobsSeen
-    | PausesSeen
+    | WindowSeen
     | ReadersSeen
     | PlacementsLost
     | Resumed

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from trimtab_controller.execution import handovers
-from trimtab_controller.execution.events import Action, GuardActed, JobsSeen, Limits
+from trimtab_controller.execution.events import Action, GuardActed, Limits, WindowSeen
 from trimtab_controller.execution.guarding import GUARDED, GuardMode, GuardStop, Moved
-from trimtab_controller.execution.lags import Lag, Lags
+from trimtab_controller.execution.lags import JobWindow, Lag, Lags
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
@@ -48,12 +48,12 @@ class Guard:
         self._windows: dict[AppId, int] = {}
         self._pauses: dict[AppId, int] = {}
 
-    def see(self, step: Step, seen: JobsSeen, pace: Pace) -> list[Action]:
+    def see(self, step: Step, seen: WindowSeen, jobs: Mapping[AppId, JobWindow], pace: Pace) -> list[Action]:
         """Take a window: it sets the pace, ends plans, and shows what ended ones have done."""
         self.window_s = seen.end_s - seen.start_s
         rounds = {row.app: row for row in step.execution.in_flight}
         self._windows = {app: count for app, count in self._windows.items() if app in rounds}
-        lags = self._lags.see(seen.end_s, seen.jobs, rounds.values())
+        lags = self._lags.see(seen.end_s, jobs, rounds.values())
         self.lags_s = {app: lag.lag_s for app, lag in lags.items() if lag.lag_s is not None}
         actions: list[Action] = []
         for app, lag in lags.items():
@@ -125,7 +125,7 @@ class Guard:
         _remember(step, stop)
         return [GuardActed(stop=stop)]
 
-    def _judge(self, step: Step, seen: JobsSeen, lags: dict[AppId, Lag]) -> list[Action]:
+    def _judge(self, step: Step, seen: WindowSeen, lags: dict[AppId, Lag]) -> list[Action]:
         """What has to go back of the plans that were ended, as far as this window shows it."""
         actions: list[Action] = []
         for app, stop in step.execution.guarded.items():

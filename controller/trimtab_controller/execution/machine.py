@@ -7,7 +7,7 @@ is published together with the new state, so a new leader that reads the journal
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.execution import guard, handovers, proposing, resizing, scalings, standstills
+from trimtab_controller.execution import guard, handovers, pauses, proposing, resizing, scalings
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
 from trimtab_controller.execution.events import (
@@ -15,13 +15,9 @@ from trimtab_controller.execution.events import (
     Action,
     Event,
     ForgetWanted,
-    HostsSeen,
     IntentsAnswered,
-    JobsSeen,
     Lacking,
     Limits,
-    OwnershipSeen,
-    PausesSeen,
     PlacementsLost,
     PlacementWanted,
     PlanDecided,
@@ -33,6 +29,7 @@ from trimtab_controller.execution.events import (
     ScalingWanted,
     StandbysWanted,
     StopWanted,
+    WindowSeen,
 )
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.placement_forms import PlacementForms, publish_again
@@ -84,6 +81,8 @@ class ExecutionMachine:
 
     def on_event(self, now: float, event: Event) -> list[Action]:
         """Process an event and return the actions that follow; none if the event no longer matters."""
+        if isinstance(event, WindowSeen):
+            return self._on_window(now, event)
         step = self._step(now)
         match event:
             case PlanDecided(plan=plan, standbys=rows, lacking=lacking):
@@ -113,15 +112,6 @@ class ExecutionMachine:
                 self._forget(step, event)
             case AckSeen(ack=ack):
                 self._hear(step, ack)
-            case OwnershipSeen():
-                self._resolve(step, event)
-            case HostsSeen(start_s=start_s, sites=sites):
-                self._sites.see(start_s, sites)
-                self._restores.see_hosts(now, self.state, event)
-            case JobsSeen():
-                self._told += self._guard.see(step, event, self._pace)
-            case PausesSeen():
-                standstills.count(step, event)
             case ReadersSeen(in_parts=in_parts):
                 self._forms.see_readers(step, in_parts)
             case PlacementsLost():
@@ -145,6 +135,31 @@ class ExecutionMachine:
             if (give_up_at := scalings.give_up_at(scaling)) is not None and give_up_at <= now:
                 scalings.time_out(step, scaling)
         return self._close(step)
+
+    def _on_window(self, now: float, seen: WindowSeen) -> list[Action]:
+        """Process what a window shows, in this order; each part goes on from the state that the one before has left.
+
+        Hand-overs that the window decides come first, so that the pace and the guard judge what is left in flight.
+        """
+        actions: list[Action] = []
+        if seen.owners is not None:
+            step = self._step(now)
+            self._resolve(step, seen.start_s, seen.owners)
+            actions += self._close(step)
+        if seen.hosts is not None:
+            step = self._step(now)
+            self._sites.see(seen.start_s, seen.sites)
+            self._restores.see_hosts(now, self.state, seen.start_s, seen.hosts)
+            actions += self._close(step)
+        if seen.jobs is not None:
+            step = self._step(now)
+            self._told += self._guard.see(step, seen, seen.jobs, self._pace)
+            actions += self._close(step)
+        if seen.pauses is not None:
+            step = self._step(now)
+            pauses.count(step, seen, seen.pauses)
+            actions += self._close(step)
+        return actions
 
     def _step(self, now: float) -> Step:
         return Step(now, self._cluster, self._limits, self.state, self._sites.known)
@@ -258,15 +273,16 @@ class ExecutionMachine:
         """The hosts on which new standbys wait since the foreground fills their links."""
         return self._standbys.full_links
 
-    def _resolve(self, step: Step, seen: OwnershipSeen) -> None:
+    def _resolve(self, step: Step, start_s: float, owners: Mapping[KeyGroup, WorkerId]) -> None:
+        """Decide hand-overs by who owns their key groups in a window that began at `start_s`."""
         for row in self.state.in_flight:
-            if row.lost and seen.start_s >= row.started_at:
+            if row.lost and start_s >= row.started_at:
                 for handover in row.handovers:
                     if handover.phase in (HandoverPhase.WAITING, HandoverPhase.PREPARING):
-                        handovers.look(step, handover, seen.owners)
+                        handovers.look(step, handover, owners)
         for handover in self._handovers():
-            if handover.phase is HandoverPhase.RESOLVING and seen.start_s >= handover.since:
-                handovers.resolve(step, handover, seen.owners)
+            if handover.phase is HandoverPhase.RESOLVING and start_s >= handover.since:
+                handovers.resolve(step, handover, owners)
 
     def _stop(self, step: Step, wanted: StopWanted) -> None:
         """End the rounds of an app, or of all apps: released hand-overs go on, all others are abandoned."""

@@ -21,7 +21,7 @@ before.  Nothing of this is journalled: a new leader begins a plan slowly again.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from trimtab_controller.execution.events import JobsSeen, Limits, PaceChanged
+from trimtab_controller.execution.events import Limits, PaceChanged, WindowSeen
 from trimtab_controller.execution.lags import Lag
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Handover, Round
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -128,7 +128,7 @@ class Pace:
             return None
         return PaceChanged(app=app, before=before, after=after, pause_s=handover.pause_s)
 
-    def see_window(self, now: float, app: AppId, seen: JobsSeen, lag: Lag, row: Round | None) -> PaceChanged | None:
+    def see_window(self, now: float, app: AppId, seen: WindowSeen, lag: Lag, row: Round | None) -> PaceChanged | None:
         """Learn from a window; `row` = the plan in flight.  What is unknown says nothing."""
         if not self._limits.adapt_pace:
             return None
@@ -153,7 +153,7 @@ class Pace:
         worker = lag.worst if lag_s is not None else lag.silent[0]
         return PaceChanged(app=app, before=before, after=after, lag_s=lag_s, worker=worker)
 
-    def _rest(self, now: float, app: AppId, seen: JobsSeen, lag: Lag) -> None:
+    def _rest(self, now: float, app: AppId, seen: WindowSeen, lag: Lag) -> None:
         """Let the workers rest that are behind or silent, and no others."""
         if (known := self._restores.get(app)) is None:
             return
@@ -166,7 +166,7 @@ class Pace:
         if (known := self._restores.get(app)) is not None:
             known.resting.pop(worker, None)
 
-    def _raise(self, now: float, app: AppId, seen: JobsSeen, lag: Lag, row: Round | None) -> None:
+    def _raise(self, now: float, app: AppId, seen: WindowSeen, lag: Lag, row: Round | None) -> None:
         """Allow more restores, if the window shows that the job is calm with as many as are allowed."""
         known = self._restores.get(app)
         if known is None or lag.grown_s is None or not lag.whole or app in self._behind:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.intents.change import (
@@ -135,7 +135,7 @@ def _what_can(
 ) -> tuple[Sequence[Placing], tuple[str, ...]]:
     """The moves that can be made now, and why the others cannot."""
     view = looked.known.views.get(app)
-    if not isinstance(view, AppView):
+    if not isinstance(view, SmoothedView):
         text = f"nothing is planned for {app} now, so it is not known which moves can be undone"
         raise Refusal(Fault.CONFLICT, f"{text}; `trimtab status` shows why")
     wish = MoveKeyGroups(moves=tuple(moves[:MAX_MOVES]), by=asked.by, at=asked.at, reason=asked.reason)
@@ -196,7 +196,7 @@ def _wanted(asked: Asked, wishes: Sequence[MoveKeyGroups], looked: Looked, what:
         there = what_there_is(sorted(looked.known.views))
         raise Refusal(Fault.UNKNOWN, f"no app {wish.app!r} reports; {there}")
     waits = f"but nothing is planned for {wish.app} now: it waits for at most {VALID_S / 60:.0f} minutes: "
-    if not isinstance(view, AppView):
+    if not isinstance(view, SmoothedView):
         why = looked.known.not_ready if view is None else view
         told = f"{why.reason}: {why.detail}" if isinstance(why, NotReady) else "nothing is known of it"
         return several(wishes, f"{what}{then}", (*caveats, waits + told))

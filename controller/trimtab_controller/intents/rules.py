@@ -5,7 +5,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from trimtab_controller.decider.observing.rule import covers, in_force
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import DemandView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
 from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.intents.change import (
@@ -94,11 +94,11 @@ def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float)
         return "no key group has to move", (f"but no app that reports matches {rule.app!r}; {there}",)
     found = list(_each(rule, rules, views.items(), now))
     caveats = [each for _, told in found for each in told]
-    known = [view for view in views.values() if isinstance(view, AppView)]
+    known = [view for view in views.values() if isinstance(view, DemandView)]
     return "; ".join(moves for moves, _ in found), (*caveats, *(_unmatched(rule, known) if known else ()))
 
 
-def _unmatched(rule: Rule, views: Sequence[AppView]) -> Iterator[str]:
+def _unmatched(rule: Rule, views: Sequence[DemandView]) -> Iterator[str]:
     """The patterns that no worker matches now: they may be misspelt."""
     workers = [worker for view in views for worker in view.all_workers]
     zones = {worker.zone for worker in workers if worker.zone is not None}
@@ -113,7 +113,7 @@ def _unmatched(rule: Rule, views: Sequence[AppView]) -> Iterator[str]:
 
 
 def _each(
-    rule: Rule, rules: Sequence[Rule], views: Iterable[tuple[AppId, AppView | NotReady]], now: float
+    rule: Rule, rules: Sequence[Rule], views: Iterable[tuple[AppId, DemandView | NotReady]], now: float
 ) -> Iterator[tuple[str, list[str]]]:
     for app, view in views:
         if isinstance(view, NotReady):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trimtab_controller.decider.observing.rule import is_about, spreads
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import DemandView, Worker
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.rules import RuleKind
@@ -12,7 +12,7 @@ from trimtab_protocol.messages.rules import RuleKind
 class BarredStandbys:
     """What the rules about one key group say of each worker; `row` = its owner and standbys now."""
 
-    def __init__(self, view: AppView, key_group: KeyGroup, row: Owners) -> None:
+    def __init__(self, view: DemandView, key_group: KeyGroup, row: Owners) -> None:
         self._rules = [
             rule
             for rule in view.rules
@@ -33,7 +33,7 @@ class BarredStandbys:
         return "; ".join(found) or None
 
 
-def _taken(view: AppView, row: Owners) -> Iterator[tuple[str, WorkerId, str]]:
+def _taken(view: DemandView, row: Owners) -> Iterator[tuple[str, WorkerId, str]]:
     """The zones that take no standby more, and who is there: the owner first.
 
     Standbys may share a zone where there are more copies than zones; no standby is in the owner's where there is

@@ -11,16 +11,13 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.job_windows import JobWindows
-from trimtab_controller.decider.observing.observe import ownership
-from trimtab_controller.decider.observing.standstills import Standstills
-from trimtab_controller.decider.orphans.restores import hosts_seen
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.journal import JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.windows import WindowReader
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher, Record
 from trimtab_controller.loop.events.log import EventLog
@@ -117,8 +114,7 @@ class ControlLoop:
         self._telemetry = Telemetry(
             configuration.cluster, metrics, acting=acting, previous=recovered.status, health=health
         )
-        self._job_windows = JobWindows()
-        self._standstills = Standstills()
+        self._windows = WindowReader(configuration.balance.max_link)
         self._acks_read: dict[int, int] = {}
         self._begun = False
         self._stopped: set[Stop] = set()
@@ -190,13 +186,8 @@ class ControlLoop:
                 if self._acting:
                     self._execute(event)
             case deciding.SnapshotArrived(snapshot=snapshot):
-                if self._acting and self._execution.state.in_flight:
-                    start_s = snapshot.start_ms / 1000.0
-                    self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
                 if self._acting:
-                    self._execute(hosts_seen(snapshot, self._configuration.balance.max_link))
-                    self._execute(self._job_windows.see(snapshot))
-                    self._execute(self._standstills.see(snapshot))
+                    self._execute(self._windows.read(snapshot, owners=bool(self._execution.state.in_flight)))
                     self._telemetry.lags(self._execution.lags_s, self._execution.restores_allowed)
                     self._telemetry.full_links(self._execution.full_links)
                 self._decide(deciding.RestoresLearned(learned=self._execution.learned()))

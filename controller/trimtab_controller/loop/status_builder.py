@@ -11,13 +11,13 @@ from trimtab_controller.decider.decision import Decision, SizeVerdict, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.standstills import unmeasured
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule, still_wanted
 from trimtab_controller.execution.inheritance import Hold
+from trimtab_controller.execution.pauses import unmeasured
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round, ScalingPhase
 from trimtab_controller.loop.status_disruption import disruption_status
 from trimtab_controller.loop.status_forecast import forecast_status

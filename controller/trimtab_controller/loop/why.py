@@ -1,13 +1,13 @@
 """Where a key group is and why, and what moving it to each worker would do.  Pure: by what was read."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.rule import is_about, names
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, PlannableView, SmoothedView
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
@@ -77,7 +77,7 @@ def why_here(
     came = _came(key_group, owner, execution.rounds.get(key_group.app), past, cut=_cut(key_group.app, events))
     reported, load, size = _reported(view, place)
     held = state_held(known.snapshot, key_group.app, placement)
-    targets, found = _targets(view, place, row, held) if isinstance(view, AppView) else ([], None)
+    targets, found = _targets(view, place, row, held) if isinstance(view, SmoothedView) else ([], None)
     return KeyGroupWhy(
         key_group=str(key_group),
         owner=owner,
@@ -95,13 +95,13 @@ def why_here(
         targets=targets[:MAX_TARGETS],
         targets_total=len(targets),
         moves=[_told(event, move) for event, move in past[:MAX_MOVES]],
-        rules=list(_rules(key_group, view, owner or reported)) if isinstance(view, AppView) else [],
+        rules=list(_rules(key_group, view, owner or reported)) if isinstance(view, SmoothedView) else [],
     )
 
 
-def _place(view: AppView | NotReady | None, key_group: KeyGroup) -> tuple[bool, int] | None:
+def _place(view: SmoothedView | NotReady | None, key_group: KeyGroup) -> tuple[bool, int] | None:
     """Whether the key group is fixed, and its row; None if the last window does not have it."""
-    if not isinstance(view, AppView):
+    if not isinstance(view, SmoothedView):
         return None
     for kept, table in ((False, view.owned), (True, view.kept_table)):
         at = int(table.places_of([key_group])[0])
@@ -118,7 +118,7 @@ def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> s
         return f"found no app {key_group.app!r}, {what_there_is(apps)}"
     view, placement = known.views.get(key_group.app), execution.placements.get(key_group.app)
     sizes = {name: len(rows) for name, rows in placement.owners.items()} if placement else {}
-    if isinstance(view, AppView):
+    if isinstance(view, SmoothedView):
         sizes |= view.sizes
     if key_group.operator not in sizes:
         return f"found no operator {key_group.operator!r} of {key_group.app}, {what_there_is(sorted(sizes))}"
@@ -167,10 +167,10 @@ def _story(plan: str | None, source: WorkerId, why: str | None) -> str:
 
 
 def _reported(
-    view: AppView | NotReady | None, place: tuple[bool, int] | None
+    view: SmoothedView | NotReady | None, place: tuple[bool, int] | None
 ) -> tuple[WorkerId | None, float | None, int | None]:
     """Owner, load and state by the last window."""
-    if not isinstance(view, AppView) or place is None:
+    if not isinstance(view, SmoothedView) or place is None:
         return None, None, None
     kept, at = place
     row = (view.kept_table if kept else view.owned)[at]
@@ -178,7 +178,7 @@ def _reported(
 
 
 def _stays(
-    key_group: KeyGroup, view: AppView | NotReady | None, place: tuple[bool, int] | None, execution: Execution
+    key_group: KeyGroup, view: SmoothedView | NotReady | None, place: tuple[bool, int] | None, execution: Execution
 ) -> str | None:
     """Why it cannot be moved now; None if it can."""
     if view is None:
@@ -194,7 +194,7 @@ def _stays(
     row = execution.rounds.get(key_group.app)
     if row is not None and row.ended_at is None:
         return f"plan {row.plan} of the app is in flight"
-    if key_group in pinned_in(view.end_s, view, execution.hand_moved):
+    if key_group in pinned_in(view.end_s, PlannableView.of(view), execution.hand_moved):
         left = time_span(execution.hand_moved[key_group].until - view.end_s)
         return f"an operator moved it here: it stays for another {left} ([plans] keep_moved_s)"
     return None
@@ -210,12 +210,12 @@ def _waits(app: AppId, status: Status | None) -> str | None:
 
 
 def _targets(
-    view: AppView, place: tuple[bool, int] | None, row: Owners, held: Held
+    view: SmoothedView, place: tuple[bool, int] | None, row: Owners, held: Held
 ) -> tuple[list[WhyTarget], SingleMoves]:
     """What moving it to each worker would do, the best first; then the workers that take no part."""
     if place is None or place[0]:
-        return [], SingleMoves(view)
-    moves = SingleMoves(replace(view, copies=copies_of_one(view, place[1], held)))
+        return [], SingleMoves(PlannableView.of(view))
+    moves = SingleMoves(PlannableView.of(view, copies=copies_of_one(view, place[1], held)))
     barred = BarredStandbys(view, view.owned[place[1]].key_group, row)
     found = [*_free(view, place[1], row, moves, barred), *_not_free(view, row, barred)]
 
@@ -226,7 +226,7 @@ def _targets(
     return sorted(found, key=rank), moves
 
 
-def _free(view: AppView, at: int, row: Owners, moves: SingleMoves, barred: BarredStandbys) -> Iterator[WhyTarget]:
+def _free(view: SmoothedView, at: int, row: Owners, moves: SingleMoves, barred: BarredStandbys) -> Iterator[WhyTarget]:
     now, distances = moves.load_distance, moves.distances(np.array([at]))[0].tolist()
     source = int(moves.owner[at])
     for target, worker in enumerate(view.workers):
@@ -246,7 +246,7 @@ def _free(view: AppView, at: int, row: Owners, moves: SingleMoves, barred: Barre
         )
 
 
-def _by_rule(view: AppView, at: int, target: int, source: int) -> str | None:
+def _by_rule(view: SmoothedView, at: int, target: int, source: int) -> str | None:
     """The rules that keep a key group off a worker, or where it is."""
     if not view.rules or target == source:
         return None
@@ -254,7 +254,7 @@ def _by_rule(view: AppView, at: int, target: int, source: int) -> str | None:
     return f"{names(by)}: {'; '.join(rule.reason for rule in by)}" if by else None
 
 
-def _rules(key_group: KeyGroup, view: AppView, owner: WorkerId | None) -> Iterator[str]:
+def _rules(key_group: KeyGroup, view: SmoothedView, owner: WorkerId | None) -> Iterator[str]:
     """The rules about a key group, and which of them its owner breaks."""
     site = next((each for each in view.all_workers if each.id == owner), None)
     for rule in view.rules:
@@ -266,7 +266,7 @@ def _rules(key_group: KeyGroup, view: AppView, owner: WorkerId | None) -> Iterat
         yield f"{told}; it may not be on {owner}" if broken else told
 
 
-def _not_free(view: AppView, row: Owners, barred: BarredStandbys) -> Iterator[WhyTarget]:
+def _not_free(view: SmoothedView, row: Owners, barred: BarredStandbys) -> Iterator[WhyTarget]:
     for fixed in view.fixed:
         yield WhyTarget(
             worker=fixed.id,

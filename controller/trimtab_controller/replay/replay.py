@@ -14,13 +14,12 @@ from trimtab_controller.configuration import Configuration
 from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Resized, Skip
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.operators.modes import PlanSettings
-from trimtab_controller.decider.orphans.restores import hosts_seen
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.windows import host_reports, ownership, sites_of
 from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.replay.cluster import Pace, ReplayedCluster, Taken
 from trimtab_controller.replay.outcome import Outcome, Tally
@@ -73,10 +72,14 @@ class Replay:
         window = placed(present, self.owners)
         for app, evenness in evenness_of(window).items():
             self._tally(app).see(evenness)
-        if self._execution.state.in_flight:
-            start_s = window.start_ms / 1000.0
-            self._execute(now, executing.OwnershipSeen(start_s=start_s, owners=ownership(window)))
-        self._execute(now, hosts_seen(window, self._configuration.balance.max_link))
+        seen = executing.WindowSeen(
+            start_s=window.start_ms / 1000.0,
+            end_s=window.end_ms / 1000.0,
+            owners=ownership(window) if self._execution.state.in_flight else None,
+            hosts=host_reports(window, self._configuration.balance.max_link),
+            sites=sites_of(window),
+        )
+        self._execute(now, seen)
         self._decide(now, deciding.IntentsChanged(intents=self._rules.at(now)))
         self._decide(now, deciding.RestoresLearned(learned=self._execution.learned()))
         self._decide(now, deciding.SnapshotArrived(snapshot=window))

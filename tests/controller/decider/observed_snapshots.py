@@ -12,7 +12,7 @@ from trimtab_controller.decider.observing.unknown_load import (
     too_much_unknown,
     with_assumed_loads,
 )
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import MeasuredView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements
 from trimtab_controller.execution.state import placement_of
@@ -90,7 +90,7 @@ def look(
     draining: frozenset[WorkerId] = frozenset(),
     liveness: Liveness | None = None,
     older: Collection[WorkerId] | None = None,
-) -> AppView | NotReady:
+) -> MeasuredView | NotReady:
     view = observe(
         seen,
         APP,
@@ -105,11 +105,11 @@ def look(
     return too_much_unknown(view, known_gaps(view, LastLoads.of(view)), NEEDS.max_unknown) or view
 
 
-def known_gaps(view: AppView, last: LastLoads) -> Gaps:
+def known_gaps(view: MeasuredView, last: LastLoads) -> Gaps:
     """What is not known of an app whose last known loads are these."""
     return gaps_of(view, with_assumed_loads(view, last))
 
 
-def reason_of(found: AppView | NotReady | None) -> SkipReason:
+def reason_of(found: MeasuredView | NotReady | None) -> SkipReason:
     assert isinstance(found, NotReady), found
     return found.reason

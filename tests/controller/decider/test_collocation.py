@@ -9,7 +9,7 @@ from trimtab_controller.decider.decision import Planned, Skip, SolveWanted
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
+from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.planning.judgement import judge, noted
@@ -33,10 +33,10 @@ def kg(operator: str, partition: int) -> KeyGroup:
     return KeyGroup(APP, OperatorId(operator), partition)
 
 
-def crossed(*, draining: bool = False, load: float = 10.0, rate: float = 100.0) -> AppView:
+def crossed(*, draining: bool = False, load: float = 10.0, rate: float = 100.0) -> PlannableView:
     """Two workers, balanced; each of two sources sends to the sink on the other worker only."""
     owners = {kg("in", 0): W0, kg("in", 1): W1, kg("sums", 0): W1, kg("sums", 1): W0}
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -49,12 +49,12 @@ def crossed(*, draining: bool = False, load: float = 10.0, rate: float = 100.0) 
     )
 
 
-def heaped() -> AppView:
+def heaped() -> PlannableView:
     """The same, all on one of the workers."""
     return replace(crossed(), key_groups=tuple(replace(row, owner=W0) for row in crossed().key_groups))
 
 
-def admitted(view: AppView, settings: Settings, windows: int = 1) -> Skip | SolveWanted:
+def admitted(view: PlannableView, settings: Settings, windows: int = 1) -> Skip | SolveWanted:
     return admit(100.0, view, evaluate(view), Execution(generation=1), settings, windows=windows)
 
 

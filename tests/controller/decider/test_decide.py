@@ -13,7 +13,7 @@ from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
@@ -30,9 +30,9 @@ SETTINGS = Settings(load_distance=5.0, min_interval_s=30.0, min_windows=1)
 STOP = to_w1(CommandKind.STOP)
 
 
-def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float = 10.0) -> AppView:
+def view(owners: dict[KeyGroup, WorkerId], start_s: float = 1000.0, load: float = 10.0) -> PlannableView:
     """Two workers of one core; w1 is to be drained."""
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=start_s,
         end_s=start_s + 10.0,

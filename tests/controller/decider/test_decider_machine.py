@@ -30,7 +30,7 @@ from trimtab_controller.decider.events import (
     Solve,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -267,7 +267,7 @@ def test_apps_stay_known_when_a_window_shows_too_little_and_say_what_is_missing(
     assert (view.reason, view.app) == (SkipReason.STALE_SNAPSHOT, APP)
     assert late.detail == f"{view.reason}: {view.detail}"
     made.on_event(1101.0, window(BALANCED, 1100.0))
-    assert isinstance(made.known.views[APP], AppView)
+    assert isinstance(made.known.views[APP], SmoothedView)
 
 
 def test_a_dry_run_plans_from_the_reports_and_adopts_nothing() -> None:

@@ -8,9 +8,8 @@ import pytest
 from tests.controller.decider.saturated_job import APP, WINDOW_S, Job, kg
 from trimtab_controller.decider.observing.demand import Blocked, Demands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
-from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
-from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
+from trimtab_controller.decider.observing.owned import Owned, OwnedTable
+from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 W0, W1, W2 = (WorkerId(f"w{place}") for place in range(3))
@@ -239,9 +238,8 @@ def test_a_view_takes_the_demand_of_the_key_groups_that_were_reported() -> None:
         Owned(key_group=each, owner=owner, load=1.0, state_bytes=None)
         for each, owner in [*job.owners.items(), (kg(7), W1), (kg(0, "other"), W1)]
     ]
-    workers = tuple(Worker(id=each, host=HostId("h"), capacity=0.5, draining=False) for each in (W0, W1, W2))
-    view = found.of_view(AppView(app=APP, start_s=0.0, end_s=1.0, workers=workers, key_groups=rows, flows={}))
-    assert [row.load for row in view.key_groups] == [*of(found, *job.owners), 1.0, 1.0]
+    table = found.of_table(OwnedTable.of(APP, rows))
+    assert [row.load for row in table] == [*of(found, *job.owners), 1.0, 1.0]
 
 
 def test_of_many_blocked_key_groups_the_first_are_named_and_all_counted() -> None:

@@ -11,7 +11,7 @@ from trimtab_controller.decider.decision import Decision, Direction, Planned, St
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.standbys.rounds import WRITTEN_S
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.solver.answer import Method
@@ -254,5 +254,5 @@ def test_the_room_of_a_view_is_what_can_arrive() -> None:
     decider = made.decider(load_distance=1000.0)
     made.round(decider)
     view = decider.known.views[APP]
-    assert isinstance(view, AppView)
+    assert isinstance(view, SmoothedView)
     assert free_disks(view) == pytest.approx({H0: 40_000.0, H1: 3_500.0})

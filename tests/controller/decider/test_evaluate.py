@@ -4,7 +4,7 @@ import pytest
 
 from tests.controller.decider.observed_snapshots import W0, W1, kg, look, node, owned, snapshot
 from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, History, evaluate, follow
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import MeasuredView, PlannableView
 from trimtab_controller.decider.planning.instance import instance_of
 from trimtab_controller.decider.settings import Settings
 from trimtab_models.instances import decode_snapshot, encode_snapshot
@@ -14,7 +14,7 @@ from trimtab_protocol.messages.snapshot import PairWindow
 def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worker() -> None:
     seen = snapshot([node(W0, capacity=1.0), node(W1, capacity=0.5)], [owned(0, W0, 0.3), owned(1, W1, 0.3)])
     view = look(seen, placement=None)
-    assert isinstance(view, AppView)
+    assert isinstance(view, MeasuredView)
     found = evaluate(view)
     assert (found.worker_loads, found.mean_load, found.load_distance) == (
         {W0: pytest.approx(30.0), W1: pytest.approx(60.0)},
@@ -22,11 +22,11 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
         pytest.approx(20.0),
     )
     drained = look(seen, placement=None, draining=frozenset({W1}))
-    assert isinstance(drained, AppView)
+    assert isinstance(drained, MeasuredView)
     found = evaluate(drained)
     assert (found.mean_load, found.load_distance) == (pytest.approx(60.0), pytest.approx(30.0)), "w0 is 30 below"
     nobody = look(seen, placement=None, draining=frozenset({W0, W1}))
-    assert isinstance(nobody, AppView)
+    assert isinstance(nobody, MeasuredView)
     assert evaluate(nobody).load_distance is None
 
 
@@ -34,7 +34,7 @@ def test_loads_are_a_mean_at_first_then_smoothed_and_noise_is_what_was_not_fores
     history, seen = History(), []
     for cpu in (0.1, 0.3, 0.5):
         view = look(snapshot([node(W0), node(W1)], [owned(0, W0, cpu), owned(1, W1)]), placement=None)
-        assert isinstance(view, AppView)
+        assert isinstance(view, MeasuredView)
         smoothed, history = follow(view, history, 0.5)
         [changing, steady] = smoothed.key_groups
         assert steady.load == pytest.approx(10.0)
@@ -54,8 +54,8 @@ def test_a_view_is_an_instance_of_the_contract() -> None:
     pairs = (PairWindow(source=kg(0), target=kg(2), tuples_s=5.0, bytes_s=50.0),)
     seen = snapshot([node(W0), node(W1)], [owned(0, W0), owned(1, W0, state_bytes=None), owned(2, W1)], pairs=pairs)
     view = look(seen, draining=frozenset({W1}))
-    assert isinstance(view, AppView)
-    instance = instance_of(view, Settings(max_migrations=13))
+    assert isinstance(view, MeasuredView)
+    instance = instance_of(PlannableView.of(view), Settings(max_migrations=13))
     assert decode_snapshot(encode_snapshot(instance)) == instance
     assert [(each.id, each.removing) for each in instance.nodes] == [("w0", False), ("w1", True)]
     assert [each.state_bytes for each in instance.key_groups] == [1000, 1000, 1000], "unknown = the largest known"

@@ -8,7 +8,7 @@ import pytest
 from trimtab_controller.decider.decision import Adopted, Planned
 from trimtab_controller.decider.first import WINDOWS, Candidate, FirstPlacements, candidates, topology_of
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
+from trimtab_controller.decider.observing.view import FixedWorker, PlannableView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import First
 from trimtab_controller.execution.state import placement_of
@@ -27,7 +27,7 @@ def kg(operator: OperatorId, partition: int) -> KeyGroup:
 
 def view(
     owners: dict[KeyGroup, WorkerId] | None = None, *, flows: bool = True, end_s: float = 10.0, **changes: object
-) -> AppView:
+) -> PlannableView:
     """Three operators: source sends to the same partition of view, view by key to all of count."""
     by_operator = ((SOURCE, 0), (VIEW, 1), (COUNT, 2))
     scattered = {
@@ -37,7 +37,7 @@ def view(
     }
     forward = {(kg(SOURCE, p), kg(VIEW, p)): 64.0 for p in range(PARTITIONS)}
     keyed = {(kg(VIEW, p), kg(COUNT, q)): 1.0 for p, q in product(range(PARTITIONS), repeat=2)}
-    made = AppView(
+    made = PlannableView(
         app=APP,
         start_s=end_s - 10.0,
         end_s=end_s,
@@ -52,15 +52,15 @@ def view(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def placement(seen: AppView):  # type: ignore[no-untyped-def]
+def placement(seen: PlannableView):  # type: ignore[no-untyped-def]
     return placement_of("c", APP, Epoch(1, 1), seen.owners, None)
 
 
-def by_name(seen: AppView) -> dict[str, Candidate]:
+def by_name(seen: PlannableView) -> dict[str, Candidate]:
     return {each.name: each for each in candidates(seen)}
 
 
-def placed_after_adoption(first: First, seen: AppView) -> Adopted | Planned | None:
+def placed_after_adoption(first: First, seen: PlannableView) -> Adopted | Planned | None:
     """The decision in the window after the adoption."""
     made = FirstPlacements(first)
     assert isinstance(made.decide(seen, None), Adopted)

@@ -13,7 +13,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import observe
 from trimtab_controller.decider.observing.unknown_load import LastLoads, too_much_unknown
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import DemandView, MeasuredView, NotReady, SmoothedView
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.predictions.comparison import Prediction, compare
 from trimtab_controller.decider.reasons import SkipReason
@@ -55,10 +55,10 @@ def without(worker: WorkerId) -> dict[KeyGroup, WorkerId]:
     return {each: name for each, name in OWNERS.items() if name != worker}
 
 
-def look(seen: Snapshot, placement: Placement | None = PLACEMENT, liveness: Liveness | None = None) -> AppView:
+def look(seen: Snapshot, placement: Placement | None = PLACEMENT, liveness: Liveness | None = None) -> MeasuredView:
     liveness = liveness or Liveness()
     view = observe(seen, APP, placement=placement, draining=frozenset(), liveness=liveness, needs=NEEDS)
-    assert isinstance(view, AppView), view
+    assert isinstance(view, MeasuredView), view
     return view
 
 
@@ -268,7 +268,7 @@ def test_the_history_goes_on_while_workers_come_and_go() -> None:
     decider.on_event(1070.0, window(6, back))
 
     view = decider.known.views[APP]
-    assert isinstance(view, AppView)
+    assert isinstance(view, SmoothedView)
     loads = {row.key_group: row.load for row in view.key_groups}
     assert loads[kg(16)] == pytest.approx(11.0), "smoothed with what was known before w8 was away"
     assert decider.known.evaluations[APP].noise is not None
@@ -294,12 +294,12 @@ def test_standbys_stay_on_a_worker_that_restarts_and_it_gets_no_more() -> None:
 
 
 def test_a_round_is_compared_on_the_workers_that_were_measured_both_times() -> None:
-    before = look(snapshot(nodes(**{LAST: None}), rows(without(LAST), w0=0.4)))
+    before = DemandView.of(look(snapshot(nodes(**{LAST: None}), rows(without(LAST), w0=0.4))))
     moved = {**OWNERS, kg(0): W1}
     seen = [replace(row, cpu=0.4) if row.key_group == kg(0) else row for row in rows(moved, w0=0.4)]
     after = look(snapshot(nodes(w5={"complete": False}), seen), placement_of("c", APP, Epoch(1, 2), moved, None))
 
-    found = compare(Prediction(decided_at=1.0, view=before), after, load_distance=1.0, min_gain=0.5)
+    found = compare(Prediction(decided_at=1.0, view=before), DemandView.of(after), load_distance=1.0, min_gain=0.5)
 
     assert found.incomparable is None
     assert found.missed == ()

@@ -7,7 +7,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import BALANCED, decider, execution, window
 from trimtab_controller.decider.events import SnapshotArrived
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following
 from trimtab_controller.decider.standbys.following_cost import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
 from trimtab_models.standbys import StandbyBudget
@@ -70,7 +70,7 @@ def test_the_measured_share_counts_when_standbys_are_chosen() -> None:
     for end_s in (1010.0, 1020.0, 1030.0, 1040.0):
         made.on_event(end_s + 1.0, following(window(BALANCED, end_s), 0.05))
         view = made.known.views[APP]
-        assert isinstance(view, AppView)
+        assert isinstance(view, SmoothedView)
         problem = Following.of(view, placement).problem(view, 1, StandbyBudget(), 0.0)
         shares.append(float((problem.follow / problem.load)[0]))
     measured = made.known.following[APP]

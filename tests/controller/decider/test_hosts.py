@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from trimtab_controller.decider.decision import Planned, Skip
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 
@@ -16,9 +16,9 @@ SUMS = OperatorId("sums")
 W0, W1, W2, W3 = map(WorkerId, ("w0", "w1", "w2", "w3"))
 
 
-def view_of(decider) -> AppView:
+def view_of(decider) -> SmoothedView:
     view = decider.known.views[APP]
-    assert isinstance(view, AppView)
+    assert isinstance(view, SmoothedView)
     return view
 
 

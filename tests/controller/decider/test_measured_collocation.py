@@ -20,7 +20,7 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements, Settings
@@ -76,9 +76,9 @@ class Watched:
         self.decider.on_event(now, ExecutionChanged(execution=execution))
 
     @property
-    def view(self) -> AppView:
+    def view(self) -> SmoothedView:
         view = self.decider.known.views[APP]
-        assert isinstance(view, AppView)
+        assert isinstance(view, SmoothedView)
         return view
 
 
@@ -193,8 +193,8 @@ def test_nothing_moves_for_costs_that_cannot_be_seen_without_trials() -> None:
 def test_snapshots_carry_the_costs_and_a_replay_finds_the_same_plan() -> None:
     job = TalkingJob(pairs=24, noise=QUIET)
     watched = Watched(job, replace(ALBIC, load_distance=0.1, min_collocation_gain=100.0)).run(6)
-    options = instance_of(watched.view, ALBIC).options
+    options = instance_of(PlannableView.of(watched.view), ALBIC).options
     assert options.serialise_cost == pytest.approx(100.0 * 100e-6)
     assert options.deserialise_cost == pytest.approx(100.0 * 120e-6)
     none = TalkingJob(pairs=24, sending=0.0, receiving=0.0)
-    assert instance_of(Watched(none, ALBIC).run(6).view, ALBIC).options.serialise_cost == 0.0
+    assert instance_of(PlannableView.of(Watched(none, ALBIC).run(6).view), ALBIC).options.serialise_cost == 0.0

@@ -7,7 +7,7 @@ import pytest
 
 from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import DemandView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
@@ -20,7 +20,7 @@ WORKER_NOISE = 0.05
 WINDOWS, SHIFT_AT, SHIFT = 60, 30, 4.0
 
 
-def views(seed: int, *, shift: bool) -> list[AppView]:
+def views(seed: int, *, shift: bool) -> list[DemandView]:
     """32 key groups on each of 4 workers at 58 % load; counts vary as Poisson's do, workers by 5 % as a whole.
 
     With `shift` 8 key groups of w0 get four times their load in the middle.
@@ -38,12 +38,12 @@ def views(seed: int, *, shift: bool) -> list[AppView]:
             rows.append(Owned(key_group=KeyGroup(APP, OPERATOR, index), owner=owner, load=load, state_bytes=1))
         start_s = 5.0 * number
         made.append(
-            AppView(app=APP, start_s=start_s, end_s=start_s + 5.0, workers=WORKERS, key_groups=tuple(rows), flows={})
+            DemandView(app=APP, start_s=start_s, end_s=start_s + 5.0, workers=WORKERS, key_groups=tuple(rows), flows={})
         )
     return made
 
 
-def windows_that_would_move(seen: list[AppView]) -> list[int]:
+def windows_that_would_move(seen: list[DemandView]) -> list[int]:
     """The windows in which the load distance is above the band and above the noise."""
     history, found = History(), []
     for number, view in enumerate(seen):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.observed_snapshots import APP, W0, W1, WHOLE, kg, look, node, owned, reason_of, snapshot
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import MeasuredView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
@@ -16,7 +16,7 @@ from trimtab_protocol.messages.report import WorkerState
 
 def test_a_whole_snapshot_is_a_view() -> None:
     view = look(WHOLE, draining=frozenset({W1}))
-    assert isinstance(view, AppView)
+    assert isinstance(view, MeasuredView)
     assert view.owners == {kg(0): W0, kg(1): W0, kg(2): W1}
     assert [row.load for row in view.key_groups] == [10.0, 10.0, 10.0], "percent of one core"
     assert (view.draining, view.hosts, view.start_s) == ((W1,), {W0: "h0", W1: "h1"}, 1000.0)
@@ -64,13 +64,13 @@ def test_an_app_whose_placement_nobody_could_read_is_too_large(partitions: int, 
     rows = [replace(owned(0, worker), key_group=KeyGroup(APP, each, at)) for each in names for at in range(partitions)]
     found = look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None, older=[worker])
     if fits:
-        assert isinstance(found, AppView)
+        assert isinstance(found, MeasuredView)
         moved = {operator: (((worker, WorkerId("v" * 200)),) * partitions) for operator in names}
         placement = Placement(cluster="c" * 200, app=AppId("a" * 200), epoch=Epoch(2**53, 2**53), owners=moved)
         assert decode_placement(encode_placement(placement)) == placement
     else:
         assert reason_of(found) is SkipReason.APP_TOO_LARGE
-        assert isinstance(look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None), AppView) == (
+        assert isinstance(look(snapshot([node(worker, host=HostId("h0"))], rows), placement=None), MeasuredView) == (
             operators <= 1000
         )
 
@@ -89,7 +89,7 @@ def test_one_wild_partition_number_costs_no_list_of_all_that_are_missing_below_i
 
 
 def test_before_the_first_placement_a_gap_is_still_a_gap() -> None:
-    assert isinstance(look(WHOLE, placement=None), AppView)
+    assert isinstance(look(WHOLE, placement=None), MeasuredView)
     assert (
         reason_of(look(replace(WHOLE, key_groups=(owned(0, W0), owned(2, W1))), None)) is SkipReason.KEY_GROUPS_MISSING
     )
@@ -104,5 +104,5 @@ def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
     later = replace(seen, start_ms=1_060_000, end_ms=1_070_000)
     liveness.see(later, [W0, W1])
     view = look(later, liveness=liveness)
-    assert isinstance(view, AppView)
+    assert isinstance(view, MeasuredView)
     assert [worker.id for worker in view.workers] == [W0]

@@ -21,10 +21,11 @@ from tests.controller.decider.observed_snapshots import (
 )
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.observe import check_cluster, held_apps, ownership
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.observe import check_cluster, held_apps
+from trimtab_controller.decider.observing.view import MeasuredView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import placement_of
+from trimtab_controller.execution.windows import ownership
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
@@ -33,11 +34,11 @@ from trimtab_protocol.messages.snapshot import Snapshot
 def test_an_idle_worker_counts_and_a_stopped_one_does_not() -> None:
     idle = snapshot([node(W0), node(W1)], [owned(0, W0)])
     view = look(idle, placement=None)
-    assert isinstance(view, AppView)
+    assert isinstance(view, MeasuredView)
     assert evaluate(view).worker_loads == {W0: 20.0, W1: 0.0}
     stopped = snapshot([node(W0), node(W1, state=WorkerState.AWAY, app=None)], [owned(0, W0)])
     view = look(stopped, placement=None)
-    assert isinstance(view, AppView)
+    assert isinstance(view, MeasuredView)
     assert [worker.id for worker in view.workers] == [W0]
 
 

@@ -16,7 +16,7 @@ from tests.controller.decider.observed_snapshots import (
     snapshot,
 )
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import MeasuredView, NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, PairWindow, Snapshot
@@ -42,13 +42,13 @@ def seen_with(declared: tuple[NodeWindow, ...], *rows: KeyGroupWindow) -> Snapsh
 def test_the_key_groups_are_those_that_the_workers_declare_whatever_the_placement_says() -> None:
     renamed = {TOTALS: 2}
     found = look(seen_with(declaring(renamed, renamed), *of(OPERATOR, W0, W0, W1), *of(TOTALS, W0, W1)))
-    assert isinstance(found, AppView)
+    assert isinstance(found, MeasuredView)
     assert found.owners == {KeyGroup(APP, TOTALS, 0): W0, KeyGroup(APP, TOTALS, 1): W1}, "of before the change: none"
 
 
 def test_of_an_operator_with_fewer_key_groups_than_before_the_others_are_gone() -> None:
     found = look(seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1, W1)))
-    assert isinstance(found, AppView)
+    assert isinstance(found, MeasuredView)
     assert found.owners == {kg(0): W0, kg(1): W1}
 
 
@@ -90,11 +90,11 @@ def test_workers_that_only_report_are_named_with_their_reasons() -> None:
     assert isinstance(found, NotReady)
     assert found.detail == f"workers that only report: w2 (no reason is given), w0, w1 ({reason})"
     waiting = replace(WHOLE, nodes=(node(W0, reason="the broker does not know these topics: a"), node(W1)))
-    assert isinstance(look(waiting), AppView)
+    assert isinstance(look(waiting), MeasuredView)
 
 
 def test_while_an_agent_does_not_say_it_the_placement_tells_the_key_groups() -> None:
-    assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), AppView)
+    assert isinstance(look(seen_with(declaring({OPERATOR: 3}, None), *WHOLE.key_groups)), MeasuredView)
     renamed = seen_with(declaring({TOTALS: 3}, None), *of(TOTALS, W0, W0, W1))
     assert reason_of(look(renamed)) is SkipReason.KEY_GROUPS_MISSING
 
@@ -106,7 +106,7 @@ def test_pairs_of_key_groups_that_are_gone_are_left_out() -> None:
     )
     seen = seen_with(declaring({OPERATOR: 2}, {OPERATOR: 2}), *of(OPERATOR, W0, W1))
     found = look(replace(seen, pairs=pairs))
-    assert isinstance(found, AppView)
+    assert isinstance(found, MeasuredView)
     assert found.flows == {(kg(0), kg(1)): 1.0}
 
 
@@ -124,7 +124,7 @@ def test_who_owns_nothing_and_declares_other_operators_stops_no_plan_of_the_othe
     foreign = node(WorkerId("w9"), operators={TOTALS: 7})
     nodes = (node(W0, operators={OPERATOR: 3}), node(W1, operators={OPERATOR: 3}), foreign)
     found = look(replace(WHOLE, nodes=nodes))
-    assert isinstance(found, AppView)
+    assert isinstance(found, MeasuredView)
     assert [worker.id for worker in found.workers] == [W0, W1]
     assert [(each.id, each.reason) for each in found.fixed] == [("w9", SkipReason.OPERATORS_DIFFER)]
     assert found.sizes == {OPERATOR: 3}
@@ -147,7 +147,7 @@ def test_a_worker_that_was_started_again_with_another_app_is_none_of_this_one() 
     for part in (WHOLE, seen):
         liveness.see(part, [W0, W1])
     found = look(seen, liveness=liveness)
-    assert isinstance(found, AppView)
+    assert isinstance(found, MeasuredView)
     assert [worker.id for worker in found.workers] == [W0], "nothing is planned for w1, and nobody waits for it"
 
 

@@ -9,7 +9,7 @@ from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTING
 from trimtab_controller.decider.decision import Planned, Refused, Skip
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView, Room
+from trimtab_controller.decider.observing.view import PlannableView, Room, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.moves import VALID_S, pinned_in
 from trimtab_controller.decider.planning.instance import question_of
@@ -137,13 +137,13 @@ def test_a_move_needs_no_approval() -> None:
     assert isinstance(said(deciding(plans=PlanSettings(mode=PlanMode.APPROVE)), TO_W1), Planned)
 
 
-def view_of(decider: Decider) -> AppView:
+def view_of(decider: Decider) -> PlannableView:
     view = decider.known.views[APP]
-    assert isinstance(view, AppView)
-    return view
+    assert isinstance(view, SmoothedView)
+    return PlannableView.of(view)
 
 
-def asked_view(owners: dict, **changes: object) -> AppView:
+def asked_view(owners: dict, **changes: object) -> PlannableView:
     made = Decider(SETTINGS, NEEDS, execution(owners, **changes), acting=True)
     [action] = made.on_event(1011.0, window(owners))
     assert isinstance(action, Solve)

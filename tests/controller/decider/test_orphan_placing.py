@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.controller.decider.observed_snapshots import APP, kg
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Room, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Room, Worker
 from trimtab_controller.decider.orphans.placing import Orphaned, Placed, place_orphans
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.standbys.copies import Held
@@ -20,9 +20,9 @@ from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow
 
 
-def view(capacities: dict[str, float], owners: dict[int, tuple[str, float]], **changes: object) -> AppView:
+def view(capacities: dict[str, float], owners: dict[int, tuple[str, float]], **changes: object) -> PlannableView:
     """Workers on hosts of their own; `owners` = partition to (owner, load)."""
-    made = AppView(
+    made = PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -48,7 +48,7 @@ def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
 
 
 def placed(
-    seen: AppView, lost: Orphaned, asked_pct: dict[WorkerId, float] | None = None, operations: int = 10_000
+    seen: PlannableView, lost: Orphaned, asked_pct: dict[WorkerId, float] | None = None, operations: int = 10_000
 ) -> Placed:
     found = place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations)
     assert found is not None

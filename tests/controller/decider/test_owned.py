@@ -7,7 +7,7 @@ import pytest
 
 from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_protocol.messages.key_group_table import KeyGroupTable, KeyGroupWindow
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -34,9 +34,9 @@ def some_rows(draw: random.Random) -> list[Owned]:
     ]
 
 
-def view_of(rows: list[Owned]) -> AppView:
+def view_of(rows: list[Owned]) -> PlannableView:
     workers = tuple(Worker(id=name, host=HostId("h0"), capacity=0.5, draining=False) for name in WORKERS)
-    return AppView(app=APP, start_s=0.0, end_s=1.0, workers=workers, key_groups=rows, flows={})
+    return PlannableView(app=APP, start_s=0.0, end_s=1.0, workers=workers, key_groups=rows, flows={})
 
 
 def test_a_table_is_a_sequence_of_its_rows() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.predictions.paid import measured_moves
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_controller.plan import PlanReason
@@ -15,7 +15,7 @@ from trimtab_protocol.messages.names import HostId, WorkerId
 W2 = WorkerId("w2")
 
 
-def view(*loads: tuple[WorkerId, float], draining: WorkerId | None = None) -> AppView:
+def view(*loads: tuple[WorkerId, float], draining: WorkerId | None = None) -> PlannableView:
     """Key groups 0, 1 and so on, each with its owner and load in percent of a core; workers have a core each."""
     workers = tuple(
         Worker(id=worker, host=HostId(f"h{worker[1:]}"), capacity=1.0, draining=worker == draining)
@@ -24,7 +24,7 @@ def view(*loads: tuple[WorkerId, float], draining: WorkerId | None = None) -> Ap
     rows = tuple(
         Owned(key_group=kg(at), owner=owner, load=load, state_bytes=0) for at, (owner, load) in enumerate(loads)
     )
-    return AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
+    return PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
 
 
 def moved(phase: HandoverPhase = HandoverPhase.DONE, kind: PlanReason | None = PlanReason.LOAD_DISTANCE) -> Round:

@@ -19,7 +19,7 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.predictions.comparison import TRY_AGAIN_S
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements, Settings
@@ -96,7 +96,7 @@ class Job:
         source, target = max(loads, key=loads.__getitem__), min(loads, key=loads.__getitem__)
         count = min(2, round((loads[source] - loads[target]) / (200.0 * CORES)))
         view = self.decider.known.views[APP]
-        assert isinstance(view, AppView)
+        assert isinstance(view, SmoothedView)
         moves = [place for place, row in enumerate(view.key_groups) if row.owner == source][:count]
         to = [worker.id for worker in view.workers].index(target)
         return SolverAnswered(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
+from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
 from trimtab_controller.decider.size.potential import Potential, potential_of
 from trimtab_controller.decider.size.smaller import can_be_spread
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -19,10 +19,10 @@ def kg(operator: OperatorId, partition: int) -> KeyGroup:
     return KeyGroup(APP, operator, partition)
 
 
-def view(owners: dict[KeyGroup, int], flows: dict[tuple[KeyGroup, KeyGroup], float], load: float) -> AppView:
+def view(owners: dict[KeyGroup, int], flows: dict[tuple[KeyGroup, KeyGroup], float], load: float) -> PlannableView:
     """Each key group asks for `load` percent of a core, what remote tuples cost included."""
     workers = sorted(set(owners.values()))
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -38,7 +38,7 @@ def view(owners: dict[KeyGroup, int], flows: dict[tuple[KeyGroup, KeyGroup], flo
     )
 
 
-def apart(pairs: int, load: float = 30.0, rate: float = 50.0) -> AppView:
+def apart(pairs: int, load: float = 30.0, rate: float = 50.0) -> PlannableView:
     """Each key group of `head` sends to the one of `tail` with its number, which is on another worker."""
     owners = {kg(HEAD, each): each % 2 for each in range(pairs)} | {
         kg(TAIL, each): (each + 1) % 2 for each in range(pairs)

@@ -25,7 +25,7 @@ from trimtab_controller.decider.events import (
     Solve,
 )
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView, Room
+from trimtab_controller.decider.observing.view import PlannableView, Room, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.proposals import misfit
 from trimtab_controller.decider.reasons import SkipReason
@@ -170,7 +170,8 @@ def test_a_plan_that_is_no_longer_needed_is_withdrawn() -> None:
 def test_a_plan_fits_only_while_its_key_groups_can_go_where_it_says() -> None:
     decider = with_proposal()
     row, view = decider._situation.execution.proposals[APP], decider.known.views[APP]
-    assert isinstance(view, AppView)
+    assert isinstance(view, SmoothedView)
+    view = PlannableView.of(view)
     draining = replace(view, workers=tuple(replace(each, draining=each.id == W1) for each in view.workers))
     elsewhere = replace(view, key_groups=[replace(each, owner=W1) for each in view.key_groups])
     full = replace(view, rooms={HostId("h1"): Room(cpu=5.0, memory=1e12)})

@@ -9,7 +9,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import Ticks
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Room, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Room, Worker
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Copies, Method
@@ -33,7 +33,7 @@ def kg(operator: str, partition: int) -> KeyGroup:
     return KeyGroup(APP, OperatorId(operator), partition)
 
 
-def view_of(seed: int, *, shuffled: bool) -> AppView:
+def view_of(seed: int, *, shuffled: bool) -> PlannableView:
     """Three operators on five workers, one of them drained; some state is unknown, some flows lead elsewhere."""
     random = np.random.default_rng(seed)
     workers = [WorkerId(f"w{place}") for place in range(5)]
@@ -56,7 +56,7 @@ def view_of(seed: int, *, shuffled: bool) -> AppView:
         (kg("gone", 0), kg("sums", 0)): 1.0,
         (KeyGroup(AppId("other"), OperatorId("in"), 0), kg("sums", 0)): 1.0,
     }
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -98,7 +98,7 @@ def test_the_question_is_the_problem_of_the_instance(seed: int) -> None:
     assert same(collocation_problem_of(arrived), collocation_problem_of_instance(instance))
 
 
-def with_hosts(view: AppView, seed: int) -> AppView:
+def with_hosts(view: PlannableView, seed: int) -> PlannableView:
     """On three hosts, of which one is unknown in part, with copies of some states."""
     random = np.random.default_rng(seed)
     workers = tuple(replace(each, host=HostId(f"h{place % 3}")) for place, each in enumerate(view.workers))
@@ -185,7 +185,7 @@ def test_without_key_groups_no_place_is_found() -> None:
 def test_a_key_group_that_is_too_heavy_for_the_others_is_named_as_stuck() -> None:
     """Each worker has one key group; with that of the drained one another worker would be 48 pp above the mean."""
     workers = [WorkerId(f"w{place}") for place in range(5)]
-    view = AppView(
+    view = PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,

@@ -7,7 +7,7 @@ import pytest
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
 from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCosts
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, EndCosts, Worker
+from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.names import HostId, OperatorId
@@ -153,7 +153,7 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
 
     assert see(None) == frozenset(), "a plug-in of before does not say"
     assert see(0.0) == {(HEAD, TAIL)}
-    view = AppView(
+    view = PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trimtab_controller.decider.decision import Planned, SolveWanted
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.restoring import onto_copies, with_restores
 from trimtab_controller.decider.settings import Settings
@@ -29,9 +29,9 @@ SETTINGS = Settings()
 
 def view(
     owners: list[int], loads: list[float], *, draining: bool = True, sizes: list[int | None] | None = None
-) -> AppView:
+) -> PlannableView:
     """Worker 0 is drained, or not."""
-    return AppView(
+    return PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,
@@ -47,12 +47,12 @@ def view(
     )
 
 
-def wanted(found: AppView) -> SolveWanted:
+def wanted(found: PlannableView) -> SolveWanted:
     reason = PlanReason.DRAIN if found.draining else PlanReason.LOAD_DISTANCE
     return SolveWanted(view=found, reason=reason, detail="", balancing=not found.draining)
 
 
-def distances(found: AppView, moves: tuple[tuple[int, int], ...]) -> list[float]:
+def distances(found: PlannableView, moves: tuple[tuple[int, int], ...]) -> list[float]:
     """Of each worker from the mean of those that stay, in pp."""
     owner = [WORKERS.index(row.owner) for row in found.key_groups]
     for at, target in moves:
@@ -64,18 +64,18 @@ def distances(found: AppView, moves: tuple[tuple[int, int], ...]) -> list[float]
     return [total - sum(sums) / sum(kept) for total in sums]
 
 
-def distance(found: AppView, moves: tuple[tuple[int, int], ...]) -> float:
+def distance(found: PlannableView, moves: tuple[tuple[int, int], ...]) -> float:
     rows = zip(distances(found, moves), found.workers, strict=True)
     return max(max(0.0, each) if worker.draining else abs(each) for each, worker in rows)
 
 
-def answer(found: AppView, *moves: tuple[int, int]) -> Answer:
+def answer(found: PlannableView, *moves: tuple[int, int]) -> Answer:
     return Answer(
         moves=moves, status="feasible", before=50.0, load_distance=distance(found, moves), lower_bound=0.0, solve_s=0.1
     )
 
 
-def placed(found: AppView, standbys: dict[int, int], copies: dict[int, dict[int, float]] | None = None) -> Held:
+def placed(found: PlannableView, standbys: dict[int, int], copies: dict[int, dict[int, float]] | None = None) -> Held:
     """Standbys by key group, and what copies on disk lack by key group and worker."""
     rows = [
         (row.owner, *([WORKERS[standbys[at]]] if at in standbys else [])) for at, row in enumerate(found.key_groups)

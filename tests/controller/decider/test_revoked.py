@@ -22,7 +22,7 @@ from trimtab_controller.decider.events import (
     SnapshotArrived,
     Solve,
 )
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import Publish, StopWanted
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Scaling, ScalingPhase
@@ -85,7 +85,7 @@ def test_workers_of_a_host_whose_key_is_revoked_only_report() -> None:
     assert isinstance(solve, Solve)
     assert [worker.id for worker in solve.view.workers] == [W0, W2]
     view = made.known.views[APP]
-    assert isinstance(view, AppView)
+    assert isinstance(view, SmoothedView)
     [fixed] = view.fixed
     assert (fixed.id, fixed.why) == (W1, f"worker_not_steering: {REASON}")
     assert isinstance(made.known.snapshot, Snapshot)

@@ -11,7 +11,7 @@ from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.loop.why import why_here
@@ -199,12 +199,12 @@ def test_one_more_move_keeps_the_rules() -> None:
     assert view.workers[best.target].id != WORKERS[3]
 
 
-def observed(of: HostedJob, decider: Decider) -> AppView:
+def observed(of: HostedJob, decider: Decider) -> PlannableView:
     snapshot = of.window()
     decider.record(snapshot.end_ms / 1000.0, snapshot)
     view = decider.known.views[APP]
-    assert isinstance(view, AppView)
-    return view
+    assert isinstance(view, SmoothedView)
+    return PlannableView.of(view)
 
 
 def test_a_snapshot_file_has_the_rules_as_limits_and_pins() -> None:

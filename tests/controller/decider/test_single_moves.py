@@ -9,7 +9,7 @@ from tests.controller.decider.hosted_job import APP, kg
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import UNLIMITED, AppView, Room, Worker
+from trimtab_controller.decider.observing.view import UNLIMITED, PlannableView, Room, Worker
 from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.planning.single_moves import SLACK_PP, SingleMoves
 from trimtab_controller.plan import MoveReason, PlanReason, PlanWhy
@@ -20,7 +20,7 @@ import numpy as np  # isort: skip
 W = [WorkerId(f"w{n}") for n in range(5)]
 
 
-def a_view(seed: int, *, drained: int = 0, rooms: dict[HostId, Room] | None = None) -> AppView:
+def a_view(seed: int, *, drained: int = 0, rooms: dict[HostId, Room] | None = None) -> PlannableView:
     """Five workers on three hosts, 30 key groups."""
     chosen = random.Random(seed)
     workers = tuple(
@@ -31,10 +31,12 @@ def a_view(seed: int, *, drained: int = 0, rooms: dict[HostId, Room] | None = No
         Owned(key_group=kg(n), owner=chosen.choice(W), load=chosen.uniform(0.0, 20.0), state_bytes=chosen.randint(1, 9))
         for n in range(30)
     ]
-    return AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={}, rooms=rooms or {})
+    return PlannableView(
+        app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={}, rooms=rooms or {}
+    )
 
 
-def moved(view: AppView, moves: dict[int, WorkerId]) -> AppView:
+def moved(view: PlannableView, moves: dict[int, WorkerId]) -> PlannableView:
     rows = [replace(row, owner=moves.get(place, row.owner)) for place, row in enumerate(view.owned)]
     return replace(view, key_groups=rows)
 
@@ -95,11 +97,11 @@ def test_a_limit_is_the_one_by_which_a_plan_would_be_refused(seed: int) -> None:
     assert best is None or found.limit(best.row, best.target) is None
 
 
-def hosts(view: AppView) -> list[HostId]:
+def hosts(view: PlannableView) -> list[HostId]:
     return sorted({worker.host for worker in view.workers})
 
 
-def explained(view: AppView, moves: dict[int, WorkerId], reason: PlanReason) -> PlanWhy:
+def explained(view: PlannableView, moves: dict[int, WorkerId], reason: PlanReason) -> PlanWhy:
     return why_of(view, moves, reason, filled_by(view, moves))
 
 
@@ -110,7 +112,7 @@ def test_each_move_has_its_reason() -> None:
         Owned(key_group=kg(n), owner=owner, load=load, state_bytes=1)
         for n, (owner, load) in enumerate((owner, load) for owner, each in loads.items() for load in each)
     ]
-    view = AppView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
+    view = PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=workers, key_groups=rows, flows={})
     moves = {0: W[1], 2: W[2], 3: W[0], 4: W[2]}
     found = explained(view, moves, PlanReason.LOAD_DISTANCE)
     assert found.reasons == (MoveReason.OVER_MEAN, MoveReason.UNDER_MEAN, MoveReason.MAKES_ROOM, MoveReason.DRAIN)

@@ -10,7 +10,7 @@ from trimtab_controller.decider.concerns import ClusterUse, WorkerUse
 from trimtab_controller.decider.observing.demand import Blocked
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.unknown_load import Gaps
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, Worker
+from trimtab_controller.decider.observing.view import FixedWorker, PlannableView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.facts import SizeFacts, facts_of
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -27,8 +27,8 @@ def owned(partition: int, owner: WorkerId, load: float) -> Owned:
     return Owned(key_group=kg(partition), owner=owner, load=load, state_bytes=1000)
 
 
-def view(*fixed: FixedWorker, kept: tuple[Owned, ...] = (), draining: bool = False) -> AppView:
-    return AppView(
+def view(*fixed: FixedWorker, kept: tuple[Owned, ...] = (), draining: bool = False) -> PlannableView:
+    return PlannableView(
         app=APP,
         start_s=1000.0,
         end_s=1010.0,
@@ -49,7 +49,7 @@ def use(used_pct: float | None = 70.0, **changes: object) -> ClusterUse:
     return ClusterUse(workers=rows)
 
 
-def facts(seen: AppView, gaps: Gaps = Gaps(), used: ClusterUse = use(), **changes: object) -> SizeFacts:  # noqa: B008
+def facts(seen: PlannableView, gaps: Gaps = Gaps(), used: ClusterUse = use(), **changes: object) -> SizeFacts:  # noqa: B008
     default = {"pool": (), "leaving": (), "starting": (), "returnable": None, "restart_s": 30.0, "catch_up_s": 300.0}
     return facts_of(seen, gaps, used, **(default | changes))  # type: ignore[arg-type]
 

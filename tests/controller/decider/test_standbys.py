@@ -11,7 +11,7 @@ from benchmarks.standbys.instances import instance
 from tests.controller.decider.decider_situations import APP, OPERATOR, kg
 from trimtab_agent.engines.faust.group.placing import PlacingReason, place
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.decider.observing.view import FixedWorker, NotReady, SmoothedView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following, StandbyRows, choose_standbys
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
@@ -28,16 +28,18 @@ def worker(name: str, host: str, capacity: float = 1.0, *, draining: bool = Fals
     return Worker(id=WorkerId(name), host=HostId(host), capacity=capacity, draining=draining)
 
 
-def view(workers: list[Worker], owners: list[str], loads: list[float] | None = None, size: int | None = 100) -> AppView:
+def view(
+    workers: list[Worker], owners: list[str], loads: list[float] | None = None, size: int | None = 100
+) -> SmoothedView:
     """Key groups 0, 1, ... at these owners."""
     rows = [
         Owned(key_group=kg(at), owner=WorkerId(owner), load=loads[at] if loads else 10.0, state_bytes=size)
         for at, owner in enumerate(owners)
     ]
-    return AppView(app=APP, start_s=0.0, end_s=10.0, workers=tuple(workers), key_groups=rows, flows={})
+    return SmoothedView(app=APP, start_s=0.0, end_s=10.0, workers=tuple(workers), key_groups=rows, flows={})
 
 
-def placed(seen: AppView, standbys: dict[int, tuple[str, ...]] | None = None) -> Placement:
+def placed(seen: SmoothedView, standbys: dict[int, tuple[str, ...]] | None = None) -> Placement:
     bare = placement_of("c", APP, Epoch(1, 1), seen.owners, None)
     rows = {
         kg(at): (seen.owners[kg(at)], *map(WorkerId, names))
@@ -47,7 +49,7 @@ def placed(seen: AppView, standbys: dict[int, tuple[str, ...]] | None = None) ->
     return bare.changed(Epoch(1, 2), rows)
 
 
-def count_missing(seen: AppView, placement: Placement, wanted: int) -> int:
+def count_missing(seen: SmoothedView, placement: Placement, wanted: int) -> int:
     return Following.of(seen, placement).missing(seen, wanted)
 
 
@@ -153,7 +155,7 @@ def test_idle_key_groups_are_spread_too() -> None:
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[AppView, Placement, int]:
+def situations(draw: st.DrawFn) -> tuple[SmoothedView, Placement, int]:
     count = draw(st.integers(1, 6))
     hosts = draw(st.integers(1, count))
     workers = [
@@ -172,7 +174,7 @@ def situations(draw: st.DrawFn) -> tuple[AppView, Placement, int]:
     return seen, placed(seen, before), draw(st.integers(0, 3))
 
 
-def _faults(seen: AppView, placement: Placement, wanted: int) -> list[str]:
+def _faults(seen: SmoothedView, placement: Placement, wanted: int) -> list[str]:
     """What is wrong with a placement whose every gap could be filled: a second opinion, key group by key group."""
     faults = []
     able = {each.id: each.host for each in seen.workers if not each.draining}
@@ -190,7 +192,9 @@ def _faults(seen: AppView, placement: Placement, wanted: int) -> list[str]:
 
 
 @given(situations())
-def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple[AppView, Placement, int]) -> None:
+def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(
+    situation: tuple[SmoothedView, Placement, int],
+) -> None:
     seen, before, wanted = situation
     found = choose_standbys(seen, before, wanted, PLENTY)
     after = before.changed(Epoch(1, 3), found.rows)
@@ -201,7 +205,7 @@ def test_every_gap_is_filled_with_what_fits_and_what_fits_stays(situation: tuple
 
 
 @given(situations(), st.integers(1, 3))
-def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, Placement, int], each: int) -> None:
+def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[SmoothedView, Placement, int], each: int) -> None:
     seen, placement, wanted = situation
     for _ in range(40):
         found = choose_standbys(seen, placement, wanted, StandbyBudget(worker_changes=each))
@@ -218,7 +222,7 @@ def test_rounds_within_a_budget_come_to_the_same_end(situation: tuple[AppView, P
 
 
 @given(situations())
-def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[AppView, Placement, int]) -> None:
+def test_the_group_gives_exactly_the_plan_when_any_worker_dies(situation: tuple[SmoothedView, Placement, int]) -> None:
     """What N-1 states is what the plug-in's assignor does: the first standby owns, whatever else it knows."""
     seen, before, _ = situation
     after = before.changed(Epoch(1, 3), choose_standbys(seen, before, 1, PLENTY).rows)
@@ -282,7 +286,7 @@ def test_standbys_are_replaced_only_where_that_is_worth_it() -> None:
     assert 2 <= len(better.rows) <= 3
 
 
-def around_c(seen: AppView) -> AppView:
+def around_c(seen: SmoothedView) -> SmoothedView:
     """The same view while c is fixed and its load assumed."""
     kept = tuple(row for row in seen.key_groups if row.owner == "c")
     fixed = FixedWorker(id=WorkerId("c"), reason=SkipReason.WORKER_MISSING, detail="", worker=THREE[2])

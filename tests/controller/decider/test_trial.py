@@ -9,7 +9,7 @@ from tests.controller.decider.test_measured_collocation import ALBIC, Watched
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.planning.trial import BAND_SHARE, trial_in
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
@@ -92,7 +92,7 @@ def test_no_pair_is_parted_for_another() -> None:
         for place in range(8)
     ]
     pairs = [(KeyGroup(APP, a, n), KeyGroup(APP, b, n)) for a, b in ((first, middle), (middle, last)) for n in range(8)]
-    view = AppView(
+    view = PlannableView(
         app=APP,
         start_s=0.0,
         end_s=10.0,

@@ -30,12 +30,12 @@ from trimtab_controller.execution.disruption import (
 from trimtab_controller.execution.events import (
     ForgetWanted,
     Limits,
-    PausesSeen,
     PlanDecided,
     RestoreEnded,
     Resumed,
     RoundEnded,
     ScalingWanted,
+    WindowSeen,
 )
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -237,9 +237,9 @@ def test_a_forgotten_app_begins_anew() -> None:
     assert made.state.disruption.apps == {}
 
 
-def pauses(end_s: float, **changes: object) -> PausesSeen:
+def pauses(end_s: float, **changes: object) -> WindowSeen:
     """A window of 10 s that ended then."""
-    return PausesSeen(start_s=end_s - 10.0, end_s=end_s, apps={APP: AppPauses(**changes)})  # type: ignore[arg-type]
+    return WindowSeen(start_s=end_s - 10.0, end_s=end_s, pauses={APP: AppPauses(**changes)})  # type: ignore[arg-type]
 
 
 def test_what_reports_tell_counts_by_cause_and_is_in_the_journal_at_once() -> None:

@@ -31,12 +31,12 @@ from trimtab_controller.execution.disruption import Disruption, Pauses
 from trimtab_controller.execution.events import (
     AckSeen,
     HandoverEnded,
-    OwnershipSeen,
     PlacementWanted,
     Publish,
     RestoreEnded,
     Resumed,
     RoundEnded,
+    WindowSeen,
 )
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import (
@@ -132,7 +132,9 @@ def test_key_groups_of_one_hand_over_that_the_reports_show_apart_stay_where_they
     machine.on_event(T0 + 1, ack(handover(machine).prepare, Phase.PREPARED, generation=7))
     machine.on_tick(T0 + 23)
 
-    apart = published(machine.on_event(T0 + 40, OwnershipSeen(start_s=T0 + 30, owners={kg(0): W1, kg(1): W0})))
+    apart = published(
+        machine.on_event(T0 + 40, WindowSeen(start_s=T0 + 30, end_s=T0 + 30, owners={kg(0): W1, kg(1): W0}))
+    )
 
     assert handover(machine).phase is HandoverPhase.FAILED
     assert rows(apart) == {0: (W1,), 1: (W0,)}

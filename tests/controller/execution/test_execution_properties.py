@@ -10,12 +10,12 @@ from trimtab_controller.execution.events import (
     Action,
     Event,
     Limits,
-    OwnershipSeen,
     PlanDecided,
     Publish,
     Resumed,
     RoundEnded,
     StopWanted,
+    WindowSeen,
 )
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -181,7 +181,7 @@ def test_one_owner_rising_epochs_and_an_end(case: tuple[dict[KeyGroup, WorkerId]
             world.now += data.draw(st.sampled_from([0.1, 1.0, 6.0, 13.0]))
             world.perform(world.machine.on_tick(world.now))
         elif step == "report":
-            world.feed(OwnershipSeen(start_s=world.now, owners=dict(world.owners)))
+            world.feed(WindowSeen(start_s=world.now, end_s=world.now, owners=dict(world.owners)))
         elif step == "crash":
             world.crash()
         elif step == "stop":
@@ -198,7 +198,7 @@ def finish(world: World) -> None:
             break
         world.now += 1.0
         world.perform(world.machine.on_tick(world.now))
-        world.feed(OwnershipSeen(start_s=world.now, owners=dict(world.owners)))
+        world.feed(WindowSeen(start_s=world.now, end_s=world.now, owners=dict(world.owners)))
     assert not world.machine.state.busy(APP)
     assert world.rounds_ended == 1
     placement = world.machine.state.placements[APP]

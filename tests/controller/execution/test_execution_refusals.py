@@ -20,9 +20,9 @@ from tests.controller.execution.execution_transcripts import (
 )
 from trimtab_controller.execution.events import (
     HandoverEnded,
-    OwnershipSeen,
     Publish,
     RoundEnded,
+    WindowSeen,
 )
 from trimtab_controller.execution.handovers import RESOLVE_TIMEOUTS
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -101,17 +101,21 @@ def test_after_an_unclear_release_the_reports_decide(word: object) -> None:
         return machine
 
     machine = unclear()
-    assert machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 22.9, owners={kg(0): W1})) == [], "began too early"
-    assert machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 23, owners={})) == [], "not reported is not known"
-    machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 23, owners={kg(0): W1}))
+    assert machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 22.9, end_s=T0 + 22.9, owners={kg(0): W1})) == [], (
+        "began too early"
+    )
+    assert machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 23, end_s=T0 + 23, owners={})) == [], (
+        "not reported is not known"
+    )
+    machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 23, end_s=T0 + 23, owners={kg(0): W1}))
     assert handover(machine).phase is HandoverPhase.DONE
 
     machine = unclear()
-    back = published(machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 23, owners={kg(0): W0})))
+    back = published(machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 23, end_s=T0 + 23, owners={kg(0): W0})))
     assert (handover(machine).phase, rows(back)) == (HandoverPhase.WAITING, {0: (W0,)}), "another attempt is left"
 
     machine = unclear()
-    other = published(machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 23, owners={kg(0): W2})))
+    other = published(machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 23, end_s=T0 + 23, owners={kg(0): W2})))
     assert (handover(machine).phase, rows(other)) == (HandoverPhase.FAILED, {0: (W2,)})
 
     machine = unclear()
@@ -123,7 +127,7 @@ def test_after_an_unclear_release_the_reports_decide(word: object) -> None:
 def test_what_the_target_gave_back_stays_at_its_source_without_another_attempt() -> None:
     machine = started(W0)
     machine.on_event(T0 + 5, refused(released(machine).prepare, Refusal.CATCH_UP_TIMEOUT))
-    back = published(machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 10, owners={kg(0): W0})))
+    back = published(machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 10, end_s=T0 + 10, owners={kg(0): W0})))
 
     row = handover(machine)
     assert (row.phase, row.refusal, rows(back)) == (HandoverPhase.FAILED, Refusal.CATCH_UP_TIMEOUT, {0: (W0,)})
@@ -136,7 +140,7 @@ def given_up() -> ExecutionMachine:
     machine = started(W0)
     released(machine)
     machine.on_tick(T0 + 23)
-    machine.on_event(T0 + 30, OwnershipSeen(start_s=T0 + 23, owners={kg(0): W0}))
+    machine.on_event(T0 + 30, WindowSeen(start_s=T0 + 23, end_s=T0 + 23, owners={kg(0): W0}))
     assert handover(machine).phase is HandoverPhase.WAITING
     return machine
 

@@ -19,7 +19,7 @@ from tests.controller.execution.execution_transcripts import (
     rows,
     started,
 )
-from trimtab_controller.execution.events import HostsSeen, OwnershipSeen, PlacementWanted, PlanDecided, StandbysWanted
+from trimtab_controller.execution.events import PlacementWanted, PlanDecided, StandbysWanted, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.sites import KEPT_S
 from trimtab_controller.rows import Site
@@ -34,7 +34,7 @@ def warm(*found: Owners) -> ExecutionMachine:
     """A machine whose placement has these rows; every worker has a host of its own."""
     machine = started(*(row[0] for row in found))
     sites = {name: Site(host=HostId(f"h-{name}")) for name in (W0, W1, W2, W3)}
-    machine.on_event(T0 - 1, HostsSeen(start_s=T0 - 1, hosts={}, sites=sites))
+    machine.on_event(T0 - 1, WindowSeen(start_s=T0 - 1, end_s=T0 - 1, hosts={}, sites=sites))
     machine.on_event(T0 - 1, StandbysWanted(app=APP, rows={kg(at): row for at, row in enumerate(found)}))
     return machine
 
@@ -87,8 +87,8 @@ def test_a_move_keeps_as_many_standbys(before: Owners, meanwhile: Owners, after:
 def test_a_move_within_a_host_leaves_the_standby_on_another_host() -> None:
     machine = warm((W0, W2), (W0,))
     sites = {W0: Site(host=HostId("h0")), W1: Site(host=HostId("h0")), W2: Site(host=HostId("h2"))}
-    machine.on_event(T0, HostsSeen(start_s=T0, hosts={}, sites=sites))
-    machine.on_event(T0 + KEPT_S, HostsSeen(start_s=T0 + KEPT_S, hosts={}))
+    machine.on_event(T0, WindowSeen(start_s=T0, end_s=T0, hosts={}, sites=sites))
+    machine.on_event(T0 + KEPT_S, WindowSeen(start_s=T0 + KEPT_S, end_s=T0 + KEPT_S, hosts={}))
     begun = published(machine.on_event(T0 + KEPT_S, plan((0, W0, W1), (1, W0, W1))))
     assert rows(begun) == {0: (W0, W2, W1), 1: (W0, W1)}, "until the target is warm nothing is given up"
     prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
@@ -98,9 +98,9 @@ def test_a_move_within_a_host_leaves_the_standby_on_another_host() -> None:
 def test_a_standby_that_was_not_seen_for_long_is_not_counted_on() -> None:
     machine = warm((W0, W2))
     near = {W0: Site(host=HostId("h0")), W1: Site(host=HostId("h0"))}
-    machine.on_event(T0, HostsSeen(start_s=T0, hosts={}, sites={**near, W2: Site(host=HostId("h2"))}))
+    machine.on_event(T0, WindowSeen(start_s=T0, end_s=T0, hosts={}, sites={**near, W2: Site(host=HostId("h2"))}))
     now = T0 + KEPT_S + 1
-    machine.on_event(now, HostsSeen(start_s=now, hosts={}, sites=near))
+    machine.on_event(now, WindowSeen(start_s=now, end_s=now, hosts={}, sites=near))
     machine.on_event(now, plan((0, W0, W1)))
     prepared = ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3)
     assert rows(published(machine.on_event(now + 1, prepared))) == {0: (W1, W0)}
@@ -137,5 +137,5 @@ def test_an_owner_that_the_group_chose_keeps_the_other_standbys() -> None:
     machine.on_event(T0, plan((0, W0, W1)))
     machine.on_event(T0 + 1, ack(handover(machine).prepare, Phase.PREPARED, generation=7, lag_records=3))
     machine.on_event(T0 + 2, refused(handover(machine).release, Refusal.WORKER_AWAY))
-    seen = OwnershipSeen(start_s=T0 + 3, owners={kg(0): W2})
+    seen = WindowSeen(start_s=T0 + 3, end_s=T0 + 3, owners={kg(0): W2})
     assert rows(published(machine.on_event(T0 + 13, seen))) == {0: (W2, W3)}

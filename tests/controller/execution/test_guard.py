@@ -20,7 +20,7 @@ from tests.controller.execution.execution_transcripts import (
     released,
     started,
 )
-from trimtab_controller.execution.events import Action, GuardActed, JobsSeen, PlanDecided
+from trimtab_controller.execution.events import Action, GuardActed, PlanDecided, WindowSeen
 from trimtab_controller.execution.guarding import GuardMode, GuardSettings, GuardStop, Moved
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.lags import JobWindow, Waiting
@@ -35,10 +35,10 @@ TO_W1 = plan((0, W0, W1), (1, W0, W1), (2, W0, W1))
 LONG_S = 6.0
 
 
-def window(end_s: float, lag_s: float | None, **workers_s: float) -> JobsSeen:
+def window(end_s: float, lag_s: float | None, **workers_s: float) -> WindowSeen:
     """A window of 10 s with this lag of the app and, if not said otherwise, of each worker."""
     known = {"w0": lag_s, "w1": lag_s, "w2": lag_s, **workers_s}
-    return JobsSeen(
+    return WindowSeen(
         start_s=end_s - 10.0,
         end_s=end_s,
         jobs={
@@ -146,6 +146,7 @@ def test_nothing_goes_back_where_that_is_not_known_to_help(what: str, workers_s:
 @pytest.mark.parametrize(("idle", "goes_back"), [({W1}, True), (set(), False)])
 def test_what_a_worker_got_that_owned_nothing_before_goes_back(idle: set[WorkerId], goes_back: bool) -> None:
     before = window(T0 - 8, 1.0)
+    assert before.jobs is not None
     job = before.jobs[APP]
     others = {worker: row for worker, row in job.workers.items() if worker != W1}
     machine = started(W0, W0, W0, limits=GUARDED)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, T0, kg
 from tests.controller.execution.test_restore_order import MB, SCHEDULED, SOURCE, TARGETS, plan, recovery
-from trimtab_controller.execution.events import HostReport, HostsSeen, PlanDecided
+from trimtab_controller.execution.events import HostReport, PlanDecided, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import BYTES_PER_S, PRIOR, RestoreCosts
 from trimtab_controller.execution.restores.links import FEW, Link, Links
@@ -56,7 +56,9 @@ def reported(machine: ExecutionMachine, limits: Mapping[HostId, float]) -> None:
         hosts = {
             host: HostReport(cores=4.0, link_bytes_s=limit, received_bytes_s=0.0) for host, limit in limits.items()
         }
-        machine.on_event(T0 - 100.0 + number, HostsSeen(start_s=T0 - 100.0 + number, hosts=hosts))
+        machine.on_event(
+            T0 - 100.0 + number, WindowSeen(start_s=T0 - 100.0 + number, end_s=T0 - 100.0 + number, hosts=hosts)
+        )
 
 
 def test_the_schedule_begins_with_what_the_links_have_left_and_names_those_that_are_unknown() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS, T0, W0, W1, W2, ack, kg, refused
 from tests.controller.execution.test_restore_order import SCHEDULED
-from trimtab_controller.execution.events import OwnershipSeen, PlanDecided, Publish, Resumed, StopWanted
+from trimtab_controller.execution.events import PlanDecided, Publish, Resumed, StopWanted, WindowSeen
 from trimtab_controller.execution.handovers import NAMED_WITHIN_S
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
@@ -128,9 +128,9 @@ def test_without_a_schedule_all_are_named_at_once() -> None:
 def test_what_the_group_has_given_to_somebody_ends_as_it_was_given() -> None:
     machine = lost()
     owners = {kg(0): W2, kg(1): W1, kg(2): W1, kg(3): W0}
-    machine.on_event(T0 + 1, OwnershipSeen(start_s=T0 - 1, owners=owners))
+    machine.on_event(T0 + 1, WindowSeen(start_s=T0 - 1, end_s=T0 - 1, owners=owners))
     assert len(restoring(machine)) == 1, "the window is older than the plan"
-    machine.on_event(T0 + 9, OwnershipSeen(start_s=T0 + 1, owners=owners))
+    machine.on_event(T0 + 9, WindowSeen(start_s=T0 + 1, end_s=T0 + 1, owners=owners))
     found = {each.key_groups[0].partition: each for each in the_round(machine).handovers}
     assert {at: each.phase for at, each in found.items()} == {
         0: HandoverPhase.FAILED,
@@ -146,7 +146,7 @@ def test_what_the_group_has_given_to_somebody_ends_as_it_was_given() -> None:
 
 def test_a_worker_that_comes_back_keeps_its_key_groups_and_the_targets_close_their_state() -> None:
     machine = lost()
-    actions = machine.on_event(T0 + 9, OwnershipSeen(start_s=T0 + 1, owners={kg(at): W0 for at in range(4)}))
+    actions = machine.on_event(T0 + 9, WindowSeen(start_s=T0 + 1, end_s=T0 + 1, owners={kg(at): W0 for at in range(4)}))
     assert commands(actions) == [CommandKind.ABANDON], "one had begun"
     assert rows(machine) == [(W0, GONE), (W0,), (W0,), (W0,)]
     assert {each.phase for each in the_round(machine).handovers} == {HandoverPhase.FAILED}
@@ -341,5 +341,5 @@ def test_whatever_happens_each_key_group_is_named_once_and_limits_hold_until_the
             refusal = data.draw(st.sampled_from([Refusal.GENERATION, Refusal.WORKER_AWAY, Refusal.PRECONDITION]))
             machine.on_event(now, refused(data.draw(st.sampled_from(running)).prepare, refusal))
     owners = {kg(at): data.draw(st.sampled_from([W1, W2, W0])) for at in range(4)}
-    machine.on_event(now + 1, OwnershipSeen(start_s=now + 1, owners=owners))
+    machine.on_event(now + 1, WindowSeen(start_s=now + 1, end_s=now + 1, owners=owners))
     assert the_round(machine).ended_at is not None, "the reports end it"

@@ -20,7 +20,7 @@ from tests.controller.execution.execution_transcripts import (
     plan,
     started,
 )
-from trimtab_controller.execution.events import ForgetWanted, JobsSeen, Limits, PaceChanged, PlacementWanted, Resumed
+from trimtab_controller.execution.events import ForgetWanted, Limits, PaceChanged, PlacementWanted, Resumed, WindowSeen
 from trimtab_controller.execution.lags import JobWindow, Lag, Waiting
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.pace import Pace, slow_start_s
@@ -144,11 +144,11 @@ def behind(grown_s: float | None, *, falling: bool = False, silent: tuple[Worker
     return Lag(lag_s=grown_s, grown_s=grown_s, falling=falling, silent=silent, whole=grown_s is not None and not silent)
 
 
-def window(end_s: float) -> JobsSeen:
-    return JobsSeen(start_s=end_s - 10.0, end_s=end_s, jobs={})
+def window(end_s: float) -> WindowSeen:
+    return WindowSeen(start_s=end_s - 10.0, end_s=end_s, jobs={})
 
 
-def calm_window(end_s: float, *, measured: tuple[WorkerId, ...] = (W0, W1, W2)) -> JobsSeen:
+def calm_window(end_s: float, *, measured: tuple[WorkerId, ...] = (W0, W1, W2)) -> WindowSeen:
     job = JobWindow(whole=Waiting(backlog=0.0, rate=10.0), measured=frozenset(measured))
     return replace(window(end_s), jobs={APP: job})
 

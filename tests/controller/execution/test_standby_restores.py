@@ -14,7 +14,7 @@ from tests.controller.execution.test_restore_order import (
     plan,
     recovery,
 )
-from trimtab_controller.execution.events import HostReport, HostsSeen, PlanDecided, Publish, StandbysWanted
+from trimtab_controller.execution.events import HostReport, PlanDecided, Publish, StandbysWanted, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import UNIT_S
 from trimtab_controller.execution.restores.links import FEW
@@ -34,7 +34,7 @@ def machine(key_groups: int, *, cores: float = 2.0, link: float | None = None, u
     report = HostReport(cores=cores, link_bytes_s=link, received_bytes_s=used)
     for number in range(FEW):
         at = T0 - 100.0 + number
-        made.on_event(at, HostsSeen(start_s=at, hosts=dict.fromkeys(PLACES.values(), report)))
+        made.on_event(at, WindowSeen(start_s=at, end_s=at, hosts=dict.fromkeys(PLACES.values(), report)))
     return made
 
 
@@ -108,7 +108,7 @@ def test_standbys_wait_while_the_foreground_fills_the_link() -> None:
     for number in range(400):
         at = T0 + 10.0 * number
         free = HostReport(cores=2.0, link_bytes_s=1e6, received_bytes_s=0.0)
-        made.on_event(at, HostsSeen(start_s=at, hosts=dict.fromkeys(PLACES.values(), free)))
+        made.on_event(at, WindowSeen(start_s=at, end_s=at, hosts=dict.fromkeys(PLACES.values(), free)))
     assert (made.full_links, followed(made)[H1]) == ((), 1)
 
 

@@ -12,7 +12,7 @@ from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from trimtab_controller.cli.why import show
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import UNLIMITED, AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.decider.observing.view import UNLIMITED, FixedWorker, NotReady, PlannableView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.proposal import HandMoved
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
@@ -25,7 +25,7 @@ from trimtab_protocol.messages.status import DecisionStatus
 
 WORKERS = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in (W0, W1, W2))
 LOADS = {0: (W0, 30.0), 1: (W0, 20.0), 2: (W1, 25.0), 3: (W2, 15.0)}
-VIEW = AppView(
+VIEW = PlannableView(
     app=APP,
     start_s=0.0,
     end_s=10.0,
@@ -67,18 +67,18 @@ MEASURED = Event(
 EVENTS = (BEGUN, ENDED, MEASURED)
 
 
-def known(view: AppView | NotReady = VIEW) -> Known:
+def known(view: PlannableView | NotReady = VIEW) -> Known:
     return Known(views={APP: view}, not_ready=None)
 
 
-def in_zones(*zones: str | None, standbys: int = 1) -> AppView:
+def in_zones(*zones: str | None, standbys: int = 1) -> PlannableView:
     workers = tuple(replace(each, zone=zone) for each, zone in zip(WORKERS, zones, strict=True))
     spread = Rule(name="power", kind=RuleKind.SPREAD, reason="zones fail as a whole")
     ssd = Rule(name="ssd", kind=RuleKind.EXCLUDE, reason="slow disks", operator="sums", workers=(W1,))
     return replace(VIEW, workers=workers, rules=(spread, ssd), standbys=standbys)
 
 
-def barred(view: AppView, key_group: KeyGroup) -> dict[str, str | None]:
+def barred(view: PlannableView, key_group: KeyGroup) -> dict[str, str | None]:
     return {row.worker: row.no_standby for row in why_here(key_group, known(view), EXECUTION, EVENTS).targets}
 
 

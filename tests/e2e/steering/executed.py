@@ -61,7 +61,8 @@ class Executed:
         state = Execution(generation=2, placements={cluster.app: placement})
         self._machine = ExecutionMachine(CLUSTER, limits, state)
         sites = {name: Site(host=host) for name, host in self._hosts_now().items()}
-        self._machine.on_event(time.time(), executing.HostsSeen(start_s=time.time(), hosts={}, sites=sites))
+        now = time.time()
+        self._machine.on_event(now, executing.WindowSeen(start_s=now, end_s=now, hosts={}, sites=sites))
         self._acks = len(cluster.agent.acks)
         self._warm_at = 0.0
 
@@ -105,8 +106,9 @@ class Executed:
                 await self._perform(self._machine.on_event(time.time(), executing.AckSeen(ack=here)))
             if (wake_at := self._machine.wake_at) is not None and wake_at <= time.time():
                 await self._perform(self._machine.on_tick(time.time()))
-            seen = executing.OwnershipSeen(start_s=time.time() - REPORTED_S, owners=self._owners())
-            await self._perform(self._machine.on_event(time.time(), seen))
+            now = time.time()
+            seen = executing.WindowSeen(start_s=now - REPORTED_S, end_s=now, owners=self._owners())
+            await self._perform(self._machine.on_event(now, seen))
         rows = self._machine.state.rounds[self._cluster.app].handovers
         odd = [(row.id, row.phase, row.detail) for row in rows if row.phase is not HandoverPhase.DONE]
         assert not odd, f"hand-overs that were not done: {odd}"

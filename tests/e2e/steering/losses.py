@@ -31,7 +31,7 @@ from tests.e2e.steering.scenarios import Scenario, begin
 from tests.e2e.steering.standbys import warm
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.standbys.copies import Held
@@ -127,7 +127,7 @@ def next_owners(
             if owner == name
         ]
 
-    view = AppView(
+    view = PlannableView(
         app=cluster.app,
         start_s=0.0,
         end_s=10.0,

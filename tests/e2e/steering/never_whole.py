@@ -15,13 +15,13 @@ from trimtab_controller.decider import events as deciding
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, Skip, StandbysPlaced
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.observe import ownership
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.execution.windows import ownership
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.report import Basis
@@ -75,7 +75,7 @@ class Controller:
                 await self._perform(self._execution.on_tick(time.time()))
         snapshot = self._snapshot(start_s)
         if self.busy:
-            await self._execute(executing.OwnershipSeen(start_s=start_s, owners=ownership(snapshot)))
+            await self._execute(executing.WindowSeen(start_s=start_s, end_s=time.time(), owners=ownership(snapshot)))
         await self._decide(deciding.SnapshotArrived(snapshot=snapshot))
 
     async def _decide(self, event: deciding.Event) -> None:

@@ -12,7 +12,7 @@ from tests.e2e.steering.cluster import Cluster, until, worker
 from tests.e2e.steering.run_setup import CLUSTER
 from tests.e2e.steering.scenarios import begin
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.standbys.choice import choose_standbys
 from trimtab_controller.decider.standbys.rounds import ROUND
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
@@ -52,7 +52,7 @@ async def crash(cluster: Cluster) -> None:
 def name_standbys(cluster: Cluster, wanted: int) -> None:
     """So many each, as the controller would: every worker counts as a host."""
     rows = {operator: tuple(present) for operator, present in cluster.rows.items()}
-    view = AppView(
+    view = PlannableView(
         app=cluster.app,
         start_s=0.0,
         end_s=10.0,

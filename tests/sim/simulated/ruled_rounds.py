@@ -16,7 +16,7 @@ from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Decision, Planned, Scaled, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import AddRule, Drain, Intent
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
@@ -120,7 +120,7 @@ class RuledCluster:
         told = any(each.kind is ConcernKind.RULES_CONFLICT for each in decider.known.concerns)
         self.counts.rounds += 1
         self.counts.conflicts += told
-        if isinstance(decider.known.views.get(APP), AppView):
+        if isinstance(decider.known.views.get(APP), SmoothedView):
             self._compare(rules, told)
 
     def in_force(self, now: float) -> list[Rule]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab_controller.decider.observing.demand_history import Bools
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, EndCosts, NotReady
+from trimtab_controller.decider.observing.view import AnyDemand, DemandView, EndCosts, NotReady, PlannableView
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
@@ -51,7 +51,7 @@ def end_costs(fits: Mapping[OperatorId, CostFit]) -> dict[OperatorId, EndCosts]:
     return {name: costs for name, costs in found.items() if costs != EndCosts()}
 
 
-def together_in(view: AppView, fits: Mapping[OperatorId, CostFit]) -> Together:
+def together_in(view: DemandView, fits: Mapping[OperatorId, CostFit]) -> Together:
     """What is known of the app of a view."""
     if len(view.flows) > MAX_FLOWS:
         return Together(fits=fits)
@@ -80,7 +80,7 @@ class FlowTable:
     rate: Floats
 
 
-def flows_of(view: AppView) -> FlowTable:
+def flows_of(view: DemandView) -> FlowTable:
     """The flows of a view; those with key groups that are not in it are left out."""
     table = view.owned
     source = table.places_of(source for source, _ in view.flows)
@@ -91,7 +91,7 @@ def flows_of(view: AppView) -> FlowTable:
     return FlowTable(source=source[known][order], target=target[known][order], rate=rate[known][order])
 
 
-def costs_of_flows(view: AppView, flows: FlowTable) -> tuple[Floats, Floats]:
+def costs_of_flows(view: DemandView, flows: FlowTable) -> tuple[Floats, Floats]:
     """(F,) CPU seconds per tuple at the sending and at the receiving end of each flow, if it is remote."""
     table = view.owned
     known = [view.remote_costs.get(operator, EndCosts()) for operator in table.operators]
@@ -103,7 +103,7 @@ def costs_of_flows(view: AppView, flows: FlowTable) -> tuple[Floats, Floats]:
     return sending, receiving
 
 
-def by_broker(view: AppView, flows: FlowTable) -> Bools:
+def by_broker(view: DemandView, flows: FlowTable) -> Bools:
     """(F,) whether the tuples of each flow go through the broker within a worker too."""
     table = view.owned
     places = {name: place for place, name in enumerate(table.operators)}
@@ -115,7 +115,7 @@ def by_broker(view: AppView, flows: FlowTable) -> Bools:
     return through
 
 
-def saving_in(view: AppView) -> float:
+def saving_in(view: DemandView) -> float:
     """Cores that collocation saves at most: what all tuples between workers cost."""
     if not view.remote_costs:
         return 0.0
@@ -125,13 +125,13 @@ def saving_in(view: AppView) -> float:
     return float((flows.rate * (sending + receiving))[apart].sum())
 
 
-def may_lower(view: AppView, by_pp: float) -> bool:
+def may_lower(view: DemandView, by_pp: float) -> bool:
     """Whether the mean load would be so much lower if every tuple stayed on its worker."""
     capacity = sum(worker.capacity for worker in view.workers if not worker.draining)
     return PERCENT_PER_CORE * saving_in(view) >= by_pp * capacity
 
 
-def with_stated_costs(settings: Settings, view: AppView) -> AppView:
+def with_stated_costs(settings: Settings, view: AnyDemand) -> AnyDemand:
     """The view with what an operator says that remote tuples cost, if one does: half of it at each end."""
     if settings.remote_tuple_cpu_s is None:
         return view
@@ -140,26 +140,26 @@ def with_stated_costs(settings: Settings, view: AppView) -> AppView:
     return view if view.remote_costs == stated else replace(view, remote_costs=stated)
 
 
-def planned_with(settings: Settings, view: AppView) -> Method:
+def planned_with(settings: Settings, view: DemandView) -> Method:
     """The method that plans for this app are made with."""
     costs = view.remote_costs if settings.remote_tuple_cpu_s is None else settings.remote_tuple_cpu_s
     return settings.method if costs else Method.MILP
 
 
-def may_gain(settings: Settings, view: AppView) -> bool:
+def may_gain(settings: Settings, view: DemandView) -> bool:
     """Whether collocation could lower the mean load of this app by `min_gain`, with every tuple on its worker."""
     albic = planned_with(settings, view) is Method.ALBIC
     return albic and may_lower(with_stated_costs(settings, view), settings.min_gain)
 
 
-def why_not_used(settings: Settings, view: AppView | NotReady | None) -> str:
+def why_not_used(settings: Settings, view: DemandView | NotReady | None) -> str:
     """Why plans are not made with `method`; empty if they are, or if key groups do not talk to each other."""
-    if not isinstance(view, AppView) or not view.flows or planned_with(settings, view) is settings.method:
+    if not isinstance(view, DemandView) or not view.flows or planned_with(settings, view) is settings.method:
         return ""
     return NO_SAVING
 
 
-def pays_back(view: AppView, answer: Answer, *, within_s: float, broker_s: float) -> bool:
+def pays_back(view: PlannableView, answer: Answer, *, within_s: float, broker_s: float) -> bool:
     """Whether what collocation saves makes up within `within_s` for the restores of all that moves.
 
     `broker_s` = CPU seconds of the broker per tuple that goes through it.
@@ -173,7 +173,7 @@ def pays_back(view: AppView, answer: Answer, *, within_s: float, broker_s: float
     return cores * within_s >= cost_s
 
 
-def loads_foreseen(before: AppView, after: OwnedTable) -> Floats:
+def loads_foreseen(before: DemandView, after: OwnedTable) -> Floats:
     """(K,) the load of each key group of `after`, with its owners, foreseen from the loads and flows of `before`.
 
     Percent of a core.  A key group that is not in `before` keeps its load.
@@ -196,7 +196,7 @@ def loads_foreseen(before: AppView, after: OwnedTable) -> Floats:
     return np.where(places >= 0, np.maximum(0.0, loads + more[places]), loads)
 
 
-def saved_since(before: AppView, after: AppView) -> float | None:
+def saved_since(before: DemandView, after: DemandView) -> float | None:
     """By how much the mean load fell per tuple, at the present rate (pp of capacity); None = not known.
 
     More or fewer tuples change all loads alike.

@@ -21,7 +21,7 @@ from trimtab_controller.decider.hosts.hosts import HostsSeen, HostTracker
 from trimtab_controller.decider.hosts.resources import sums_of_workers
 from trimtab_controller.decider.hosts.speeds import CostBook
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
-from trimtab_controller.decider.observing.view import UNLIMITED, AppView, NotReady, Worker
+from trimtab_controller.decider.observing.view import UNLIMITED, NotReady, SmoothedView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 
 MAX_CELLS = 2_000_000
@@ -75,15 +75,15 @@ class Capacity:
 NO_CAPACITY = Capacity(seen=HostsSeen(), costs=CostBook(), headrooms={})
 
 
-def capacity_of(views: Mapping[AppId, AppView | NotReady], hosts: HostTracker) -> Capacity:
+def capacity_of(views: Mapping[AppId, SmoothedView | NotReady], hosts: HostTracker) -> Capacity:
     """What is known after a window."""
-    found = ((app, headroom(view, hosts.seen)) for app, view in views.items() if isinstance(view, AppView))
+    found = ((app, headroom(view, hosts.seen)) for app, view in views.items() if isinstance(view, SmoothedView))
     return Capacity(
         seen=hosts.seen, costs=hosts.costs, headrooms={app: each for app, each in found if each is not None}
     )
 
 
-def headroom(view: AppView, seen: HostsSeen) -> Headroom | None:
+def headroom(view: SmoothedView, seen: HostsSeen) -> Headroom | None:
     """The headroom of an app; None while it has no load, no worker that stays, or its workers have no room at all.
 
     Workers being drained carry nothing in the potential and the bound.
@@ -120,7 +120,7 @@ def _room(worker: Worker, seen: HostsSeen) -> float:
     return max(0.0, PERCENT_PER_CORE * worker.capacity - fixed)
 
 
-def _carriers(view: AppView, rooms: Mapping[WorkerId, float]) -> Iterator[Carrier]:
+def _carriers(view: SmoothedView, rooms: Mapping[WorkerId, float]) -> Iterator[Carrier]:
     loads = view.owned.loads_of_workers()
     for worker in view.workers:
         yield Carrier(name=worker.id, load=loads.get(worker.id, 0.0), room=rooms[worker.id])
@@ -135,7 +135,7 @@ def _carriers(view: AppView, rooms: Mapping[WorkerId, float]) -> Iterator[Carrie
         yield Carrier(name=f"link of host {host}", load=sent, room=room.sent)
 
 
-def _within_hosts(view: AppView, kept: Sequence[Worker], limits: Floats) -> Floats:
+def _within_hosts(view: SmoothedView, kept: Sequence[Worker], limits: Floats) -> Floats:
     """By how much each worker must be cut so that those of a host keep its room together."""
     together: dict[HostId, float] = {}
     for worker, limit in zip(kept, limits.tolist(), strict=True):

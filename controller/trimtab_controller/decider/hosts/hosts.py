@@ -34,9 +34,17 @@ from trimtab_controller.decider.hosts.resources import (
     with_less_disk,
 )
 from trimtab_controller.decider.hosts.speeds import CostBook
-from trimtab_controller.decider.observing.demand import WorkerDemand
+from trimtab_controller.decider.observing.demand import Demands, WorkerDemand
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, Room, Worker
+from trimtab_controller.decider.observing.view import (
+    AppView,
+    DemandView,
+    FixedWorker,
+    MeasuredView,
+    Room,
+    SmoothedView,
+    Worker,
+)
 from trimtab_controller.execution.state import ENDED, Handover, Round
 from trimtab_controller.rows import row_after
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -205,9 +213,9 @@ class HostTracker:
     def _smoothed(self, before: float, now: float) -> float:
         return before + self._smoothing * (now - before)
 
-    def of_view(self, view: AppView) -> AppView:
-        """The view in reference cores, with the workers' shares of their hosts, and the rooms."""
-        scaled = _in_reference(view, self.seen.hosts)
+    def of_view(self, view: MeasuredView, demands: Demands) -> DemandView:
+        """What an app asks for, in reference cores, with the workers' shares of their hosts, and the rooms."""
+        scaled = _in_reference(view, demands, self.seen.hosts)
         on_host: defaultdict[HostId, list[Worker]] = defaultdict(list)
         for worker in view.workers:
             on_host[worker.host].append(worker)
@@ -228,7 +236,7 @@ class HostTracker:
             share = left / (PERCENT_PER_CORE * sum(each.capacity for each in workers))
             shares |= {worker.id: self._share(worker.id, share) for worker in workers}
         shared = (_with_share(each, shares.get(each.id, 1.0)) for each in scaled.workers)
-        return replace(scaled, workers=tuple(shared), rooms=rooms)
+        return DemandView.of(scaled, workers=tuple(shared), rooms=rooms)
 
     def added_to(self, view: AppView, further: Iterable[tuple[HostId, float]]) -> list[float | None]:
         """Reference cores that the app would have more with each of these further workers (host, capacity), in turn.
@@ -271,8 +279,9 @@ def _with_share(worker: Worker, share: float) -> Worker:
     return replace(worker, capacity=worker.capacity * share, share=share)
 
 
-def _in_reference(view: AppView, hosts: Mapping[HostId, Host]) -> AppView:
-    """The view with loads and capacities in reference cores."""
+def _in_reference(view: MeasuredView, demands: Demands, hosts: Mapping[HostId, Host]) -> MeasuredView:
+    """The view with demand for load, and loads and capacities in reference cores."""
+    view = replace(view, key_groups=demands.of_table(view.owned), kept=demands.of_table(view.kept_table))
     speed = {host: each.speed for host, each in hosts.items() if each.speed != 1.0}
     if not speed:
         return view
@@ -305,8 +314,8 @@ def _scaled_table(table: OwnedTable, speed: Mapping[WorkerId, float]) -> OwnedTa
 
 
 def with_arrivals(
-    view: AppView, rounds: Iterable[Round], views: Mapping[AppId, object], promised: Mapping[HostId, float]
-) -> AppView:
+    view: SmoothedView, rounds: Iterable[Round], views: Mapping[AppId, object], promised: Mapping[HostId, float]
+) -> SmoothedView:
     """The view with less room where plans of other apps, now in flight, bring load.
 
     `promised` = bytes on the disk of each host that standbys are about to write.
@@ -314,7 +323,7 @@ def with_arrivals(
     rooms = dict(with_less_disk(view, promised).rooms)
     for row in rounds:
         other = views.get(row.app)
-        if row.app == view.app or not isinstance(other, AppView):
+        if row.app == view.app or not isinstance(other, DemandView):
             continue
         for handover in row.handovers:
             room = rooms.get(handover.target_host)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, Room
+from trimtab_controller.decider.observing.view import AnyDemand, DemandView, PlannableView, Room
 from trimtab_controller.plan import Move
 from trimtab_models.balance import Spared
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -57,7 +57,7 @@ class Resource:
         return found
 
 
-def resources_of(view: AppView) -> list[Resource]:
+def resources_of(view: PlannableView) -> list[Resource]:
     """The resources of hosts that have limits."""
     table, copies = view.owned, view.copies
     received, sent = table.assumed_traffic
@@ -87,7 +87,7 @@ def sums_of_workers(table: OwnedTable, amounts: Sequence[Floats | Integers]) -> 
     return dict(zip(table.workers, sums.T, strict=True))
 
 
-def free_disks(view: AppView) -> dict[HostId, float]:
+def free_disks(view: DemandView) -> dict[HostId, float]:
     """Bytes of state that each host with a known disk can take besides what its workers have."""
     known = {host: room.disk for host, room in view.rooms.items() if np.isfinite(room.disk)}
     if not known:
@@ -99,7 +99,7 @@ def free_disks(view: AppView) -> dict[HostId, float]:
     return {host: max(0.0, free) for host, free in known.items()}
 
 
-def with_less_disk(view: AppView, taken: Mapping[HostId, float]) -> AppView:
+def with_less_disk(view: AnyDemand, taken: Mapping[HostId, float]) -> AnyDemand:
     """The view with less room on the disks of these hosts (bytes)."""
     if not taken:
         return view
@@ -107,7 +107,7 @@ def with_less_disk(view: AppView, taken: Mapping[HostId, float]) -> AppView:
     return replace(view, rooms=rooms)
 
 
-def brought_by(view: AppView, moves: Sequence[Move]) -> dict[HostId, float]:
+def brought_by(view: DemandView, moves: Sequence[Move]) -> dict[HostId, float]:
     """Bytes that these moves, none of which goes to a standby, write on the disk of each host."""
     sizes = view.owned.assumed_state_bytes[view.owned.places_of(move.key_group for move in moves)].tolist()
     found: dict[HostId, float] = {}
@@ -117,7 +117,7 @@ def brought_by(view: AppView, moves: Sequence[Move]) -> dict[HostId, float]:
     return found
 
 
-def may_fill(view: AppView, moves: int) -> bool:
+def may_fill(view: DemandView, moves: int) -> bool:
     """Whether the state of so many key groups can be more than the memory or the disk of a host takes."""
     state = np.sort(view.owned.assumed_state_bytes)
     most = float(state[max(0, len(state) - moves) :].sum())
@@ -161,7 +161,7 @@ class Filled:
         return f"{self.resource} of {self.host} ({amounts})"
 
 
-def filled_by(view: AppView, moves: Mapping[int, WorkerId]) -> list[Filled]:
+def filled_by(view: PlannableView, moves: Mapping[int, WorkerId]) -> list[Filled]:
     """What every host with a room carries after these moves (row of the key group -> target)."""
     hosts = sorted(view.rooms.keys() & set(view.hosts.values()))
     places, table = {host: place for place, host in enumerate(hosts)}, view.owned

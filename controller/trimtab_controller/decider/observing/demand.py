@@ -22,7 +22,7 @@ the measured flows between key groups, as the autoscalers DS2 and Flink's do.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
@@ -40,7 +40,6 @@ from trimtab_controller.decider.observing.demand_history import (
     remembered,
 )
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers, OwnedTable
-from trimtab_controller.decider.observing.view import AppView
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
@@ -105,10 +104,6 @@ class Demands:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", MappingProxyType(dict(self.key_groups)))
         object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
-
-    def of_view(self, view: AppView) -> AppView:
-        """The view with demand for load."""
-        return replace(view, key_groups=self.of_table(view.owned), kept=self.of_table(view.kept_table))
 
     def of_table(self, table: OwnedTable) -> OwnedTable:
         """The table with demand for load; a load that is unknown (NaN), or whose demand is, stays as it is."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from trimtab_controller.decider.observing.unknown_load import LastLoads
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import DemandView, NotReady, SmoothedView
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 
 NOISE_ERRORS = 3.0
@@ -48,7 +48,7 @@ class History:
         """The part of a load distance that may be noise (pp); 0 while only one window is known."""
         return NOISE_ERRORS * math.sqrt(self.error * self.concentration / (1.0 + self.concentration))
 
-    def of_view(self, view: AppView, stale_limit_s: float) -> "History":
+    def of_view(self, view: DemandView, stale_limit_s: float) -> "History":
         """What of it counts for a view: nothing if the app has other key groups now, and no load that is too old."""
         if self.loads is None:
             return self
@@ -78,7 +78,7 @@ class Evaluation:
         object.__setattr__(self, "worker_loads", MappingProxyType(dict(self.worker_loads)))
 
 
-def follow(view: AppView, history: History, smoothing: float) -> tuple[AppView, History]:
+def follow(view: DemandView, history: History, smoothing: float) -> tuple[DemandView, History]:
     """The view with smoothed loads, and the history after this window."""
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
@@ -127,18 +127,18 @@ class Histories(dict[AppId, History]):
         """Forget an app."""
         self.pop(app, None)  # type: ignore[arg-type]
 
-    def smoothed(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, AppView | NotReady]:
+    def smoothed(self, views: Mapping[AppId, DemandView | NotReady]) -> dict[AppId, DemandView | NotReady]:
         """The views with loads smoothed over the windows so far."""
         found = dict(views)
         for app, view in views.items():
-            if isinstance(view, AppView):
+            if isinstance(view, DemandView):
                 history = self.get(app, NO_HISTORY).of_view(view, self._stale_limit_s)
                 found[app], self[app] = follow(view, history, self._smoothing)
         return found
 
-    def evaluated(self, views: Mapping[AppId, AppView | NotReady]) -> dict[AppId, "Evaluation"]:
+    def evaluated(self, views: Mapping[AppId, SmoothedView | NotReady]) -> dict[AppId, "Evaluation"]:
         """The evaluation of each app that is known now."""
-        return {app: evaluate(view, self[app]) for app, view in views.items() if isinstance(view, AppView)}
+        return {app: evaluate(view, self[app]) for app, view in views.items() if isinstance(view, DemandView)}
 
 
 Flows = Mapping[tuple[KeyGroup, KeyGroup], float]
@@ -150,13 +150,13 @@ def _smoothed(now: Flows, before: Flows, weight: float) -> Flows:
     return {pair: rate for pair, rate in rates.items() if rate > FORGOTTEN_RATE}
 
 
-def _mean_square(measured: AppView, predicted: AppView) -> float:
+def _mean_square(measured: DemandView, predicted: DemandView) -> float:
     """Mean square of the differences between the workers' measured and predicted deviations (pp^2)."""
     found, foreseen = _deviations(measured), _deviations(predicted)
     return sum((found[worker] - foreseen[worker]) ** 2 for worker in found) / len(found)
 
 
-def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
+def evaluate(view: DemandView, history: History = NO_HISTORY) -> Evaluation:
     """The loads and the load distance under the present placement."""
     worker_loads = _worker_loads(view)
     if all(worker.draining for worker in view.workers):
@@ -174,7 +174,7 @@ def evaluate(view: AppView, history: History = NO_HISTORY) -> Evaluation:
     )
 
 
-def _collocation(view: AppView) -> float | None:
+def _collocation(view: DemandView) -> float | None:
     if not view.flows:
         return None
     owners = view.owners
@@ -187,18 +187,18 @@ def _collocation(view: AppView) -> float | None:
     return sum(rate for rate, local in rates if local) / total if total else None
 
 
-def _worker_loads(view: AppView) -> dict[WorkerId, float]:
+def _worker_loads(view: DemandView) -> dict[WorkerId, float]:
     """Percent of each worker's own capacity."""
     loads = view.owned.loads_of_workers()
     return {worker.id: loads.get(worker.id, 0.0) / worker.capacity for worker in view.workers}
 
 
-def _mean_load(view: AppView) -> float:
+def _mean_load(view: DemandView) -> float:
     """Total load divided by the capacity of the workers that stay, or of all workers if none stays."""
     kept = [worker for worker in view.workers if not worker.draining] or view.workers
     return float(view.owned.load.sum()) / sum(worker.capacity for worker in kept)
 
 
-def _deviations(view: AppView) -> dict[WorkerId, float]:
+def _deviations(view: DemandView) -> dict[WorkerId, float]:
     mean = _mean_load(view)
     return {worker: load - mean for worker, load in _worker_loads(view).items()}

@@ -19,12 +19,12 @@ from trimtab_controller.decider.observing.fixed import (
     runs_and_steers,
 )
 from trimtab_controller.decider.observing.liveness import Liveness
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.decider.observing.view import FixedWorker, MeasuredView, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements
 from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
 from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
@@ -118,17 +118,6 @@ def placed_workers(placements: Iterable[Placement]) -> set[WorkerId]:
     return {row[0] for placement in placements for rows in placement.owners.values() for row in rows if row}
 
 
-def ownership(snapshot: Snapshot) -> dict[KeyGroup, WorkerId]:
-    """The owner of each key group, as reported by the running workers."""
-    running = {row.worker for row in snapshot.nodes if row.state is WorkerState.RUNNING}
-    return {
-        KeyGroup(block.app, block.operator, partition): block.workers[worker]
-        for block in snapshot.blocks
-        for partition, worker in zip(block.partition, block.worker, strict=True)
-        if block.workers[worker] in running
-    }
-
-
 def observe(
     snapshot: Snapshot,
     app: AppId,
@@ -139,7 +128,7 @@ def observe(
     needs: Requirements,
     older: Collection[WorkerId] | None = None,
     zones: Mapping[HostId, str] = MappingProxyType({}),
-) -> AppView | NotReady:
+) -> MeasuredView | NotReady:
     """The view of one app, from its part of a snapshot that has passed `check_cluster`.
 
     `older` = the workers for whose sake its placement has to be one record; None: it is published in parts.
@@ -174,7 +163,7 @@ def observe(
         return found
     fixed = tuple(_with_worker(each, rows, liveness, draining, zones) for each in found.fixed)
     free = {row.worker for row in rows} - {each.id for each in fixed}
-    return AppView(
+    return MeasuredView(
         app=app,
         start_s=snapshot.start_ms / 1000.0,
         end_s=end_s,

@@ -14,7 +14,7 @@ import numpy as np
 
 from trimtab_controller.decider.observing.fixed import refusal
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady
+from trimtab_controller.decider.observing.view import DemandView, FixedWorker, NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_protocol.messages.codec import UNKNOWN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
@@ -35,13 +35,13 @@ class LastLoads:
     sizes: Mapping[OperatorId, int]
 
     @classmethod
-    def of(cls, view: AppView) -> "LastLoads":
+    def of(cls, view: DemandView) -> "LastLoads":
         """The loads that a view shows; those of its fixed workers as far as they were measured."""
         kept = view.kept_table
         table = view.owned.joined(kept.only(~np.isnan(kept.load)))
         return cls(table=table, seen_s=np.full(len(table), view.end_s), sizes=view.sizes)
 
-    def then(self, view: AppView) -> "LastLoads":
+    def then(self, view: DemandView) -> "LastLoads":
         """The last known loads after one more window."""
         now = LastLoads.of(view)
         older = self.table.places_in(now.table) < 0
@@ -78,24 +78,28 @@ class Gaps:
 class Filled:
     """The views `with_assumed_loads`, what is not known of each, and the apps of which too much is unknown."""
 
-    views: Mapping[AppId, AppView]
+    views: Mapping[AppId, SmoothedView]
     gaps: Mapping[AppId, Gaps]
     refused: Mapping[AppId, NotReady]
 
+    def of(self, app: AppId) -> SmoothedView | NotReady:
+        """The view of an app, or why it is refused."""
+        return self.refused.get(app) or self.views[app]
 
-def fill_gaps(views: Mapping[AppId, AppView], last: Mapping[AppId, LastLoads], max_unknown: float) -> Filled:
+
+def fill_gaps(views: Mapping[AppId, DemandView], last: Mapping[AppId, LastLoads], max_unknown: float) -> Filled:
     """Let the last known loads stand in for what was not measured."""
     assumed = {app: with_assumed_loads(view, last[app]) for app, view in views.items()}
     gaps = {app: gaps_of(view, assumed[app]) for app, view in views.items()}
     return Filled(views=assumed, gaps=gaps, refused=refuse(views, gaps, max_unknown))
 
 
-def with_assumed_loads(view: AppView, last: LastLoads) -> AppView:
+def with_assumed_loads(view: DemandView, last: LastLoads) -> SmoothedView:
     """The view with a load of every kept key group; `last` = last known loads that are young enough."""
     kept = view.kept_table
     stale = np.isnan(kept.load)
     if not stale.any():
-        return view
+        return SmoothedView.of(view)
     loaded = kept.with_load(np.where(stale, _assumed(kept, last), kept.load))
     places = kept.places_in(last.table)
     known = stale & (places >= 0)
@@ -104,10 +108,10 @@ def with_assumed_loads(view: AppView, last: LastLoads) -> AppView:
     state_bytes[stateless] = last.table.state_bytes[places[stateless]]
     here = traffic[:, known]
     traffic[:, known] = np.where(np.isnan(here), last.table.traffic[:, places[known]], here)
-    return replace(view, kept=replace(loaded, state_bytes=state_bytes, traffic=traffic))
+    return SmoothedView.of(view, kept=replace(loaded, state_bytes=state_bytes, traffic=traffic))
 
 
-def gaps_of(view: AppView, assumed: AppView) -> Gaps:
+def gaps_of(view: DemandView, assumed: SmoothedView) -> Gaps:
     """What is not known of an app; `assumed` = the view `with_assumed_loads`."""
     kept, load = view.kept_table, assumed.kept_table.load
     stale = np.isnan(kept.load)
@@ -138,13 +142,13 @@ def _assumed(kept: OwnedTable, last: LastLoads) -> Floats:
     return np.where(places >= 0, known[places], means[kept.operator]) if len(known) else means[kept.operator]
 
 
-def refuse(views: Mapping[AppId, AppView], gaps: Mapping[AppId, Gaps], max_unknown: float) -> dict[AppId, NotReady]:
+def refuse(views: Mapping[AppId, DemandView], gaps: Mapping[AppId, Gaps], max_unknown: float) -> dict[AppId, NotReady]:
     """The apps of which too much is unknown."""
     found = {app: too_much_unknown(view, gaps[app], max_unknown) for app, view in views.items()}
     return {app: reason for app, reason in found.items() if reason is not None}
 
 
-def too_much_unknown(view: AppView, gaps: Gaps, max_unknown: float) -> NotReady | None:
+def too_much_unknown(view: DemandView, gaps: Gaps, max_unknown: float) -> NotReady | None:
     """Why an app cannot be planned for; None while at most `max_unknown` of its load is unknown."""
     if gaps.share <= max_unknown + ROUNDING:
         return None

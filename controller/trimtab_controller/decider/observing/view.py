@@ -1,11 +1,12 @@
-"""The decider's view of one app in one window, or the reason why it knows too little."""
+"""The decider's views of one app in one window, or the reason why it knows too little."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,22 +110,14 @@ class FixedWorker:
 
 @dataclass(frozen=True, kw_only=True)
 class AppView:
-    """What is planned with in one app: every key group has an owner and a load, every owner is a running worker.
+    """Who owns what in one app, in one window: every key group has an owner, every owner is a running worker.
+
+    Four classes say how far a view has come, and so what `load` is; a function takes the first that is enough for it:
+    `MeasuredView`, `DemandView`, `SmoothedView`, `PlannableView`.  This one is for what reads no loads.
 
     Plans are made around `fixed` and its key groups, `kept`.  A kept key group has the owner that the placement should
-    name.  Its load is NaN if it was not measured, until `unknown_load` says what stands in for it.  `start_s`, `end_s`
-    bound the window (epoch seconds); `flows` are tuples per second between key groups.  `key_groups` becomes an
-    `OwnedTable`, whatever sequence is given.  `rooms` limits what these workers may use together on each host.
-    `standbys` is the number that each key group should have; None = unknown, because older agents do not report it.
-    `fresh`: the app was started a short while ago, and had no state then.  `copies` = where state is besides at its
-    owner, in rows of `key_groups` and places of `workers`; None = that limits no plan, or is not known.  `pinned` key
-    groups stay where they are, unless their worker is being drained.  `rules` = those in force for the app; by them
-    the rows `later` of `key_groups` do not move yet, although they are to leave their workers.
-    `remote_costs` = what a tuple between workers costs, by operator: what is measured and significant, nothing else.
-    `by_broker` = pairs of operators whose tuples go through the broker also within a worker, so that collocation saves
-    nothing.  `none_direct`: plug-ins count the tuples that skip the broker, and have seen none.  `restore` = what
-    moving state costs.  `max_moves` = how many key groups a plan may move at most, None: as many as the settings say.
-    `following_share` = what it costs to follow a key group, as a share of its load; None = not measured.
+    name.  `start_s`, `end_s` bound the window (epoch seconds); `flows` are tuples per second between key groups.
+    `key_groups` and `kept` become an `OwnedTable`, whatever sequence is given.
     """
 
     app: AppId
@@ -134,27 +127,22 @@ class AppView:
     key_groups: Sequence[Owned]
     flows: Mapping[tuple[KeyGroup, KeyGroup], float]
     standbys: int | None = None
+    """The number that each key group should have; None = unknown, because older agents do not report it."""
     fixed: tuple[FixedWorker, ...] = ()
     kept: Sequence[Owned] = ()
-    rooms: Mapping[HostId, Room] = field(default_factory=dict)
     fresh: bool = False
-    copies: Copies | None = None
-    pinned: frozenset[KeyGroup] = frozenset()
-    rules: tuple[Rule, ...] = ()
-    later: tuple[int, ...] = ()
-    remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
-    by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
-    none_direct: bool = False
-    restore: RestoreCost = RestoreCost()
-    max_moves: int | None = None
-    following_share: float | None = None
+    """The app was started a short while ago, and had no state then."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key_groups", OwnedTable.of(self.app, self.key_groups))
         object.__setattr__(self, "kept", OwnedTable.of(self.app, self.kept))
         object.__setattr__(self, "flows", MappingProxyType(dict(self.flows)))
-        object.__setattr__(self, "rooms", MappingProxyType(dict(self.rooms)))
-        object.__setattr__(self, "remote_costs", MappingProxyType(dict(self.remote_costs)))
+
+    @classmethod
+    def of(cls, view: "AppView", **more: object) -> Self:
+        """A view that has come further: the fields of `view`, and those that are known `more`."""
+        shared: dict[str, Any] = {each.name: getattr(view, each.name) for each in fields(view)}
+        return cls(**(shared | more))
 
     @property
     def owned(self) -> OwnedTable:
@@ -165,12 +153,6 @@ class AppView:
     def owners(self) -> dict[KeyGroup, WorkerId]:
         """The owner of each key group; large, and built at each call."""
         return self.owned.owners
-
-    @property
-    def pinned_rows(self) -> Integers:
-        """The rows of the pinned key groups in `owned`."""
-        rows = self.owned.places_of(sorted(self.pinned))
-        return rows[rows >= 0]
 
     @property
     def kept_table(self) -> OwnedTable:
@@ -194,29 +176,6 @@ class AppView:
         """The host of every worker."""
         return {worker.id: worker.host for worker in self.workers}
 
-    @cached_property
-    def places(self) -> Places:
-        """Where `key_groups` may be among `workers`, by the rules."""
-        return Places.of(self.rules, self.owned, [(each.id, each.host, each.zone) for each in self.workers])
-
-    @property
-    def misplaced(self) -> NDArray[np.bool_]:
-        """(K,) the key groups that are to leave their worker by a rule, if there is another one for them."""
-        table = self.owned
-        if not self.rules or not len(table):
-            return np.zeros(len(table), np.bool_)
-        places = {worker.id: place for place, worker in enumerate(self.workers)}
-        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
-        found: NDArray[np.bool_] = self.places.misplaced(owner) & self._has_room
-        return found
-
-    @property
-    def _has_room(self) -> NDArray[np.bool_]:
-        """(K,) the key groups for which rules leave a worker that is not being drained."""
-        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
-        found: NDArray[np.bool_] = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
-        return found[self.places.class_of]
-
     @property
     def of_drained(self) -> NDArray[np.bool_]:
         """(K,) the key groups of workers that are being drained."""
@@ -224,23 +183,6 @@ class AppView:
         if not drained:
             return np.zeros(len(self.owned), np.bool_)
         return np.array([name in drained for name in self.owned.workers], np.bool_)[self.owned.owner]
-
-    @property
-    def leaving(self) -> NDArray[np.bool_]:
-        """(K,) the key groups that are to leave workers that are being drained: those that no rule keeps there."""
-        found = self.of_drained
-        if self.rules and found.any():
-            found &= ~self.places.frozen & self._has_room
-        return found
-
-    @property
-    def to_empty(self) -> tuple[WorkerId, ...]:
-        """The workers being drained that have key groups which can leave."""
-        if not self.draining:
-            return ()
-        table = self.owned
-        left = {table.workers[place] for place in np.unique(table.owner[self.leaving]).tolist()}
-        return tuple(worker for worker in self.draining if worker in left)
 
     @property
     def all_workers(self) -> tuple[Worker, ...]:
@@ -268,3 +210,117 @@ class AppView:
     def owned_by(self, worker: WorkerId) -> int:
         """How many key groups the worker owns."""
         return self.owned.owned_by(worker)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredView(AppView):
+    """What the snapshot alone shows of an app.
+
+    Loads are the CPU that key groups used, in percent of a core of their worker's host; NaN = not measured, which only
+    kept ones may be.  Capacities are in cores of the host.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemandView(AppView):
+    """What an app asks for in one window, with what is known of its surroundings.
+
+    Loads are the CPU that key groups ask for, in percent of a reference core (`hosts/hosts.py`); NaN = unknown, which
+    only kept ones may be.  Capacities are in reference cores.
+    """
+
+    rooms: Mapping[HostId, Room] = field(default_factory=dict)
+    """What these workers may use together on each host."""
+    rules: tuple[Rule, ...] = ()
+    """Those in force for the app."""
+    remote_costs: Mapping[OperatorId, EndCosts] = field(default_factory=dict)
+    """What a tuple between workers costs, by operator: what is measured and significant, nothing else."""
+    by_broker: frozenset[tuple[OperatorId, OperatorId]] = frozenset()
+    """Pairs of operators whose tuples go through the broker also within a worker: collocation saves nothing there."""
+    none_direct: bool = False
+    """Plug-ins count the tuples that skip the broker, and have seen none."""
+    following_share: float | None = None
+    """What it costs to follow a key group, as a share of its load; None = not measured."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "rooms", MappingProxyType(dict(self.rooms)))
+        object.__setattr__(self, "remote_costs", MappingProxyType(dict(self.remote_costs)))
+
+    @cached_property
+    def places(self) -> Places:
+        """Where `key_groups` may be among `workers`, by the rules."""
+        return Places.of(self.rules, self.owned, [(each.id, each.host, each.zone) for each in self.workers])
+
+    @property
+    def misplaced(self) -> NDArray[np.bool_]:
+        """(K,) the key groups that are to leave their worker by a rule, if there is another one for them."""
+        table = self.owned
+        if not self.rules or not len(table):
+            return np.zeros(len(table), np.bool_)
+        places = {worker.id: place for place, worker in enumerate(self.workers)}
+        owner = np.array([places[name] for name in table.workers], np.int64)[table.owner]
+        found: NDArray[np.bool_] = self.places.misplaced(owner) & self._has_room
+        return found
+
+    @property
+    def _has_room(self) -> NDArray[np.bool_]:
+        """(K,) the key groups for which rules leave a worker that is not being drained."""
+        kept = np.array([not worker.draining for worker in self.workers], np.bool_)
+        found: NDArray[np.bool_] = np.append((self.places.allowed & kept).any(axis=1), True)  # the last one is for FREE
+        return found[self.places.class_of]
+
+    @property
+    def leaving(self) -> NDArray[np.bool_]:
+        """(K,) the key groups that are to leave workers that are being drained: those that no rule keeps there."""
+        found = self.of_drained
+        if self.rules and found.any():
+            found &= ~self.places.frozen & self._has_room
+        return found
+
+    @property
+    def to_empty(self) -> tuple[WorkerId, ...]:
+        """The workers being drained that have key groups which can leave."""
+        if not self.draining:
+            return ()
+        table = self.owned
+        left = {table.workers[place] for place in np.unique(table.owner[self.leaving]).tolist()}
+        return tuple(worker for worker in self.draining if worker in left)
+
+
+AnyDemand = TypeVar("AnyDemand", bound=DemandView)
+"""A view with loads in reference cores, which comes back as far as it had come."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothedView(DemandView):
+    """What an app asks for over the windows so far: every key group has a load, measured or assumed.
+
+    Loads and flows are smoothed (`evaluate.py`); the last known loads stand in for what was not measured
+    (`unknown_load.py`).
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannableView(SmoothedView):
+    """What plans are made with: also what may not move, where state is already, and the room that others have left."""
+
+    copies: Copies | None = None
+    """Where state is besides at its owner, in rows of `key_groups` and places of `workers`.
+
+    None = that limits no plan, or is not known.
+    """
+    pinned: frozenset[KeyGroup] = frozenset()
+    """Key groups that stay where they are, unless their worker is being drained."""
+    later: tuple[int, ...] = ()
+    """The rows of `key_groups` that rules do not let move yet, although they are to leave their workers."""
+    restore: RestoreCost = RestoreCost()
+    """What moving state costs."""
+    max_moves: int | None = None
+    """How many key groups a plan may move at most; None: as many as the settings say."""
+
+    @property
+    def pinned_rows(self) -> Integers:
+        """The rows of the pinned key groups in `owned`."""
+        rows = self.owned.places_of(sorted(self.pinned))
+        return rows[rows >= 0]

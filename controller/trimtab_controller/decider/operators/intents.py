@@ -16,7 +16,7 @@ from trimtab_controller.decider.decision import (
     Restarted,
 )
 from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.operators.forgetting import to_forget
 from trimtab_controller.decider.operators.maintenance import maintenance_over
 from trimtab_controller.decider.operators.modes import PlanSettings
@@ -88,7 +88,7 @@ class OperatorIntents:
         return to_stop_undrained(now, self.in_force, execution, known, Allowed(plans=plans, budget=budget))
 
     def plan(
-        self, now: float, view: AppView, execution: Execution, plans: PlanSettings, *, band: float
+        self, now: float, view: PlannableView, execution: Execution, plans: PlanSettings, *, band: float
     ) -> Decision | None:
         """The plan that an operator wants or approves, or what becomes of one that waits; `band` in pp."""
         waiting = execution.proposals.get(view.app)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.hosts.resources import ROUNDING, bottleneck_in, filled_by
 from trimtab_controller.decider.observing.rule import names
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import AppView, PlannableView
 from trimtab_controller.decider.planning.chosen_moves import plan_for
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.execution.proposal import HandMoved
@@ -35,7 +35,7 @@ def kind_of(wish: MoveKeyGroups) -> PlanReason:
     return PlanReason.MOVE if wish.undoes is None else PlanReason.UNDO
 
 
-def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Planned | Refused:
+def plan_of(now: float, view: PlannableView, wish: MoveKeyGroups, keep_s: float) -> Planned | Refused:
     """The plan that does what an operator asks for, or why it cannot be done; all of it is done, or nothing."""
     kind = kind_of(wish)
     what = f"undo plan {wish.undoes}" if wish.undoes else f"{wish.by} moves it"
@@ -46,7 +46,7 @@ def plan_of(now: float, view: AppView, wish: MoveKeyGroups, keep_s: float) -> Pl
     return Planned(plan=plan, keep_until=now + keep_s, answered=(wish.key,))
 
 
-def plan_of_moves(view: AppView, moves: Sequence[Placing], kind: PlanReason, detail: str) -> Plan | str:
+def plan_of_moves(view: PlannableView, moves: Sequence[Placing], kind: PlanReason, detail: str) -> Plan | str:
     """The plan that makes all of these moves, or what is against it."""
     rows, wrong = _rows(view, moves)
     if against := broken_by(view, rows):
@@ -70,7 +70,7 @@ def is_too_late(now: float, wish: MoveKeyGroups, last: Round | None) -> bool:
     return now > since + VALID_S
 
 
-def possible(view: AppView, moves: Sequence[Placing]) -> tuple[list[Placing], dict[str, list[KeyGroup]]]:
+def possible(view: PlannableView, moves: Sequence[Placing]) -> tuple[list[Placing], dict[str, list[KeyGroup]]]:
     """Those of these moves that can be made together, and the key groups of the others by what is against them.
 
     Of what would overfill a host, nothing moves there.  A key group that is there already is in neither.
@@ -93,7 +93,7 @@ def possible(view: AppView, moves: Sequence[Placing]) -> tuple[list[Placing], di
     return list(found.values()), against
 
 
-def _overfilled(view: AppView, moves: Mapping[int, WorkerId]) -> dict[HostId, str]:
+def _overfilled(view: PlannableView, moves: Mapping[int, WorkerId]) -> dict[HostId, str]:
     """The hosts to which too much would move, and of what."""
     targets = {view.hosts[worker] for worker in moves.values()}
     found = (each for each in filled_by(view, moves) if each.overfills and each.host in targets)
@@ -133,7 +133,7 @@ def _checked(view: AppView, moves: Sequence[Placing]) -> Iterator[tuple[Placing,
             yield each, place, f"{each.worker} is being drained" if worker.draining else None
 
 
-def pinned_in(now: float, view: AppView, hand_moved: Mapping[KeyGroup, HandMoved]) -> frozenset[KeyGroup]:
+def pinned_in(now: float, view: PlannableView, hand_moved: Mapping[KeyGroup, HandMoved]) -> frozenset[KeyGroup]:
     """The key groups that stay where an operator moved them.
 
     Not on workers that drain, nor where a rule does not want them, nor on hosts over a limit.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from trimtab_controller.decider.decision import Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
 from trimtab_controller.decider.describe import describe_plan
 from trimtab_controller.decider.hosts.resources import filled_by
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.moves import VALID_S, is_too_late, kind_of, plan_of, wish_for
 from trimtab_controller.decider.planning.explain import why_of
@@ -93,7 +93,7 @@ def ended(
 
 def wanted_by_operators(
     now: float,
-    view: AppView,
+    view: PlannableView,
     waiting: Proposal | None,
     intents: Iterable[Intent],
     settings: PlanSettings,
@@ -110,7 +110,7 @@ def wanted_by_operators(
 
 
 def look_again(
-    row: Proposal, view: AppView, intents: Iterable[Intent], settings: PlanSettings, *, band: float
+    row: Proposal, view: PlannableView, intents: Iterable[Intent], settings: PlanSettings, *, band: float
 ) -> Planned | ProposalEnded | Skip:
     """What becomes of a plan that waits, by the newest window.  `band` in pp."""
     said = tuple(intents)
@@ -131,14 +131,14 @@ def look_again(
     return Planned(plan=plan, id=row.id, answered=(approval.key,))
 
 
-def _why_now(row: Proposal, view: AppView) -> PlanWhy:
+def _why_now(row: Proposal, view: PlannableView) -> PlanWhy:
     """Why each key group moves, by the present loads."""
     places = view.owned.places_of(move.key_group for move in row.plan.moves).tolist()
     moves: dict[int, WorkerId] = {place: move.target for place, move in zip(places, row.plan.moves, strict=True)}
     return why_of(view, moves, row.plan.reason, filled_by(view, moves))
 
 
-def misfit(row: Proposal, view: AppView, *, band: float) -> str | None:
+def misfit(row: Proposal, view: PlannableView, *, band: float) -> str | None:
     """Why a plan that waits does not fit any more; None if it does."""
     table, plan = view.owned, row.plan
     places = table.places_of(move.key_group for move in plan.moves).tolist()

@@ -29,7 +29,7 @@ from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import with_less_disk
 from trimtab_controller.decider.observing.demand import WorkerDemand
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import AppView, SmoothedView
 from trimtab_controller.decider.orphans.placing import MOST_SCHEDULED, OPERATIONS, Orphaned, Placed, place_orphans
 from trimtab_controller.decider.orphans.restores import what_restores
 from trimtab_controller.decider.orphans.restoring import with_restores
@@ -58,7 +58,7 @@ class Orphans:
         """`band`: how far a worker may get from the mean use for the sake of restores (pp)."""
         self._band = band
         self._windows: deque[Snapshot] = deque(maxlen=WINDOWS + 2)  # newest first: when a worker is lost, what it said
-        self._found: dict[AppId, tuple[AppView, Orphaned]] = {}
+        self._found: dict[AppId, tuple[SmoothedView, Orphaned]] = {}
         self._hosts = HostsSeen()
         self._asked: dict[WorkerId, float] = {}
         self._away: dict[AppId, dict[WorkerId, int]] = {}
@@ -75,7 +75,7 @@ class Orphans:
     def see(
         self,
         snapshot: Snapshot,
-        views: Mapping[AppId, AppView],
+        views: Mapping[AppId, SmoothedView],
         placements: Mapping[AppId, Placement],
         hosts: HostsSeen,
         demands: Mapping[WorkerId, WorkerDemand],
@@ -164,7 +164,7 @@ class Orphans:
         return PlanEnded(app=view.app, lost=frozenset(ends - self._here), detail=f"{detail} a next owner")
 
     def _targets(
-        self, view: AppView, running: Round | None
+        self, view: SmoothedView, running: Round | None
     ) -> tuple[dict[KeyGroup, WorkerId], dict[KeyGroup, WorkerId]]:
         """The targets that the plan in flight keeps, and those that may still change: a worker has joined."""
         settled, waiting = dict[KeyGroup, WorkerId](), dict[KeyGroup, WorkerId]()
@@ -208,7 +208,7 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
     return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state={})
 
 
-def _plan(view: AppView, orphaned: Orphaned, placed: Placed, sources: Mapping[KeyGroup, WorkerId]) -> Plan:
+def _plan(view: SmoothedView, orphaned: Orphaned, placed: Placed, sources: Mapping[KeyGroup, WorkerId]) -> Plan:
     """The plan for these orphans and what they have lost, those with the highest demand first."""
     table = orphaned.table
     found = (table[place] for place in np.argsort(-table.load, kind="stable").tolist())
@@ -237,7 +237,7 @@ def _plan(view: AppView, orphaned: Orphaned, placed: Placed, sources: Mapping[Ke
     )
 
 
-def _load_distance(view: AppView, added: Mapping[WorkerId, float]) -> float:
+def _load_distance(view: SmoothedView, added: Mapping[WorkerId, float]) -> float:
     """The load distance of the workers that stay, with these loads besides (pp)."""
     loads = view.owned.loads_of_workers()
     kept = [worker for worker in view.workers if not worker.draining]

@@ -12,7 +12,7 @@ from trimtab_controller.decider.hosts.resources import LINK, free_disks, sums_of
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
 from trimtab_controller.decider.observing.placing import Places
 from trimtab_controller.decider.observing.rule import priorities
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import Chosen, choose
 from trimtab_models.elastic import ResourceDemands, match
@@ -74,7 +74,7 @@ class Orphaned:
 
 
 def place_orphans(
-    view: AppView,
+    view: SmoothedView,
     orphaned: Orphaned,
     hosts: HostsSeen,
     asked_pct: Mapping[WorkerId, float],
@@ -155,7 +155,7 @@ def _ruled(demands: ResourceDemands, where: Places) -> ResourceDemands:
     )
 
 
-def _first(view: AppView, table: OwnedTable) -> OwnedTable:
+def _first(view: SmoothedView, table: OwnedTable) -> OwnedTable:
     """Those with the highest priority, and of these the heaviest."""
     if len(table) <= MOST_AT_ONCE:
         return table
@@ -166,7 +166,9 @@ def _first(view: AppView, table: OwnedTable) -> OwnedTable:
     return table.only(chosen)
 
 
-def _asked(view: AppView, workers: list[Worker], orphaned: Orphaned, asked_pct: Mapping[WorkerId, float]) -> Floats:
+def _asked(
+    view: SmoothedView, workers: list[Worker], orphaned: Orphaned, asked_pct: Mapping[WorkerId, float]
+) -> Floats:
     """(N,) percent of the capacity with which it counts that is asked of each worker: also for its fixed use, and for
     what it will inherit.
     """
@@ -189,7 +191,7 @@ def _link_bytes_s(hosts: HostsSeen, worker: Worker) -> float:
     return np.inf if host is None else host.window.link_bytes_s or np.inf
 
 
-def _disk(view: AppView, workers: list[Worker]) -> Floats:
+def _disk(view: SmoothedView, workers: list[Worker]) -> Floats:
     """(N,) bytes that still fit on the disk of each worker's host, shared by its workers; infinite = unknown.
 
     At this much the worker counts as heavy.
@@ -225,7 +227,7 @@ class _Memory:
     share: Floats
 
 
-def _memory(view: AppView, workers: list[Worker], orphaned: Orphaned) -> _Memory:
+def _memory(view: SmoothedView, workers: list[Worker], orphaned: Orphaned) -> _Memory:
     on_host = Counter(worker.host for worker in view.workers)
     owned = view.owned
     held = sums_of_workers(owned, [owned.assumed_state_bytes])

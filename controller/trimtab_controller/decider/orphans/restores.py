@@ -4,13 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.events import HostReport, HostsSeen
 from trimtab_controller.execution.restores.costs import LearnedRestores, slots_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
-from trimtab_controller.rows import Site
 from trimtab_models.dyndl import pace_of
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
@@ -48,24 +45,3 @@ def what_restores(
     hosts = snapshot.hosts if snapshot else ()
     cores = {row.host: row.cores for row in hosts if row.cores}
     return Restores(learned=learned, held=held, cores=cores, running=running, band=band)
-
-
-def hosts_seen(snapshot: Snapshot, max_link: float) -> HostsSeen:
-    """What a window shows of hosts and workers; `max_link` = share of a link that may be filled."""
-    zones = {row.host: row.zone for row in snapshot.hosts}
-    return HostsSeen(
-        start_s=snapshot.start_ms / 1000.0,
-        hosts={
-            row.host: HostReport(
-                cores=row.cores,
-                link_bytes_s=None if row.link_bytes_s is None else max_link * row.link_bytes_s,
-                received_bytes_s=row.received_bytes_s,
-            )
-            for row in snapshot.hosts
-        },
-        sites={
-            row.worker: Site(host=row.host, zone=zones.get(row.host))
-            for row in snapshot.nodes
-            if row.state is not WorkerState.AWAY
-        },
-    )

@@ -18,7 +18,7 @@ from trimtab_controller.decider.collocation.worth import planned_with
 from trimtab_controller.decider.decision import Planned, SolveWanted
 from trimtab_controller.decider.hosts.resources import resources_of
 from trimtab_controller.decider.observing.owned import Floats
-from trimtab_controller.decider.observing.view import UNLIMITED, AppView
+from trimtab_controller.decider.observing.view import UNLIMITED, PlannableView
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys.copies import Held
@@ -64,7 +64,7 @@ def onto_copies(wanted: SolveWanted, answer: Answer, restores: Restores, setting
 class _Targets:
     """The targets of an answer's moves, which are changed one by one; workers and key groups by their index."""
 
-    def __init__(self, view: AppView, answer: Answer, restores: Restores, tolerance: float) -> None:
+    def __init__(self, view: PlannableView, answer: Answer, restores: Restores, tolerance: float) -> None:
         table = view.owned
         self._key_groups = [key_group for key_group, _ in answer.moves]
         self._target = [target for _, target in answer.moves]

@@ -8,7 +8,7 @@ from trimtab_controller.decider.collocation.worth import may_gain
 from trimtab_controller.decider.decision import Skip, SolveWanted, not_ready
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.rule import names
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import AppView, NotReady, PlannableView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.state import Execution, ScalingPhase
@@ -43,7 +43,7 @@ def admit_app(app: AppId, execution: Execution, may_run: Callable[[WorkerId, App
 
 
 def admit(
-    now: float, view: AppView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
+    now: float, view: PlannableView, evaluation: Evaluation, execution: Execution, settings: Settings, *, windows: int
 ) -> Skip | SolveWanted:
     """Whether a plan is worth looking for.  Drains and rules ignore band and `min_windows`, but not the interval."""
     distance, noise = evaluation.load_distance, evaluation.noise
@@ -81,7 +81,7 @@ def admit(
     return SolveWanted(view=view, reason=reason, detail=detail + around(view), balancing=balancing)
 
 
-def broken(view: AppView, misplaced: Sequence[int]) -> str:
+def broken(view: PlannableView, misplaced: Sequence[int]) -> str:
     """Which key groups are where a rule does not want them."""
     row = view.owned[misplaced[0]]
     owner = next(place for place, worker in enumerate(view.workers) if worker.id == row.owner)
@@ -89,7 +89,7 @@ def broken(view: AppView, misplaced: Sequence[int]) -> str:
     return f"{len(misplaced)} key groups may not be where they are, such as {row.key_group} on {row.owner} by {by}"
 
 
-def around(view: AppView) -> str:
+def around(view: PlannableView) -> str:
     """Which workers a plan is made around; empty if there are none."""
     return f", around {first_few(each.id for each in view.fixed)}" if view.fixed else ""
 

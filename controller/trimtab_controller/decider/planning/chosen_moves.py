@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from trimtab_controller.decider.hosts.resources import Filled
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -11,7 +11,7 @@ from trimtab_protocol.messages.names import WorkerId
 
 
 def plan_for(
-    view: AppView, moves: Mapping[int, WorkerId], filled: Sequence[Filled], reason: PlanReason, detail: str
+    view: PlannableView, moves: Mapping[int, WorkerId], filled: Sequence[Filled], reason: PlanReason, detail: str
 ) -> Plan:
     """The plan that makes these moves (row -> target); `filled` = what they fill of the hosts.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from trimtab_controller.decider.collocation.worth import loads_foreseen
 from trimtab_controller.decider.hosts.resources import ROUNDING, Filled
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.plan import MoveReason, NextMove, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -16,7 +16,7 @@ CLEARLY_PP = 0.05
 """From which distance a worker counts as above or below the mean."""
 
 
-def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, filled: Sequence[Filled]) -> PlanWhy:
+def why_of(view: PlannableView, moves: Mapping[int, WorkerId], reason: PlanReason, filled: Sequence[Filled]) -> PlanWhy:
     """Why these key groups (row of the view -> target) move, and what one more move would bring.
 
     `filled` = what the moves fill of the hosts (`filled_by`).
@@ -57,7 +57,7 @@ def why_of(view: AppView, moves: Mapping[int, WorkerId], reason: PlanReason, fil
 
 
 def _with_savings(
-    view: AppView, moves: Mapping[int, WorkerId], loads: Mapping[WorkerId, float]
+    view: PlannableView, moves: Mapping[int, WorkerId], loads: Mapping[WorkerId, float]
 ) -> Mapping[WorkerId, float]:
     """The loads after the moves, with what tuples that become local save, and those that become remote cost."""
     if not view.remote_costs or not view.flows:

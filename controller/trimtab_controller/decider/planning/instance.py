@@ -11,7 +11,7 @@ from trimtab_controller.decider.collocation.worth import (
     with_stated_costs,
 )
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
-from trimtab_controller.decider.observing.view import UNLIMITED, AppView
+from trimtab_controller.decider.observing.view import UNLIMITED, PlannableView
 from trimtab_controller.decider.planning.instance_limits import add_rules, limits_of_hosts
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Flows, Hosts, Method, Placing, Question
@@ -20,7 +20,7 @@ from trimtab_models.instances import BalanceInstance, MigrationBudget, Node, Sna
 from trimtab_models.instances import SnapshotKeyGroup as InstanceKeyGroup
 
 
-def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Question:
+def question_of(view: PlannableView, settings: Settings, time_limit_s: float) -> Question:
     """The question to the solver; key groups and workers are numbered as in the view."""
     view = with_stated_costs(settings, view)
     table, albic = view.owned, planned_with(settings, view) is Method.ALBIC
@@ -47,7 +47,7 @@ def question_of(view: AppView, settings: Settings, time_limit_s: float) -> Quest
     )
 
 
-def _pinned(view: AppView) -> NDArray[np.bool_] | None:
+def _pinned(view: PlannableView) -> NDArray[np.bool_] | None:
     """Which key groups stay where they are; None: they may all move."""
     if not view.pinned:
         return None
@@ -56,7 +56,7 @@ def _pinned(view: AppView) -> NDArray[np.bool_] | None:
     return found
 
 
-def _placing(view: AppView) -> Placing | None:
+def _placing(view: PlannableView) -> Placing | None:
     """Where key groups may be by the rules; those that wait for others stay where they are."""
     if not view.rules:
         return None
@@ -68,7 +68,7 @@ def _placing(view: AppView) -> Placing | None:
     return Placing(class_of=where.class_of.astype(np.int32), allowed=where.allowed, frozen=frozen)
 
 
-def _hosts(view: AppView) -> Hosts | None:
+def _hosts(view: PlannableView) -> Hosts | None:
     """The rooms of the hosts; None if none is known."""
     if not view.rooms:
         return None
@@ -85,7 +85,7 @@ def _hosts(view: AppView) -> Hosts | None:
     )
 
 
-def _traffic(view: AppView) -> Floats | None:
+def _traffic(view: PlannableView) -> Floats | None:
     """The traffic of the key groups; None if all of them together would fill no host's link."""
     traffic = view.owned.assumed_traffic
     received, sent = traffic.sum(axis=1)
@@ -93,7 +93,7 @@ def _traffic(view: AppView) -> Floats | None:
     return traffic if narrow else None
 
 
-def _flows(view: AppView) -> Flows:
+def _flows(view: PlannableView) -> Flows:
     """The flows between key groups of the view, with what each costs while it is remote."""
     flows = flows_of(view)
     sending, receiving = costs_of_flows(view, flows)
@@ -107,7 +107,7 @@ def _flows(view: AppView) -> Flows:
     )
 
 
-def _charge(view: AppView, settings: Settings) -> Floats:
+def _charge(view: PlannableView, settings: Settings) -> Floats:
     """The load that the move of each key group must save at least, to pay back its restore."""
     restore = view.restore
     return repaid_charge(
@@ -118,7 +118,7 @@ def _charge(view: AppView, settings: Settings) -> Floats:
     )
 
 
-def _mean_costs(view: AppView) -> tuple[float, float]:
+def _mean_costs(view: PlannableView) -> tuple[float, float]:
     """Percent of a core per remote tuple/s at both ends, on average: the file has one number for all operators."""
     flows = flows_of(view)
     total = float(flows.rate.sum())
@@ -131,14 +131,14 @@ def _mean_costs(view: AppView) -> tuple[float, float]:
     )
 
 
-def _max_load_distance(view: AppView, settings: Settings) -> float:
+def _max_load_distance(view: PlannableView, settings: Settings) -> float:
     """The largest load distance that a plan may leave: the band, or the larger limit while key groups must move."""
     if view.leaving.any() or view.misplaced.any():
         return settings.drain_load_distance
     return settings.load_distance
 
 
-def instance_of(view: AppView, settings: Settings) -> BalanceInstance:
+def instance_of(view: PlannableView, settings: Settings) -> BalanceInstance:
     """The same problem as an instance of the file contract."""
     view = with_stated_costs(settings, view)
     known, (sending, receiving) = view.owners, _mean_costs(view)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from trimtab_controller.decider.observing.owned import Floats
-from trimtab_controller.decider.observing.view import AppView, Room
+from trimtab_controller.decider.observing.view import PlannableView, Room
 from trimtab_models.instances.host_limits import KEPT, LOAD, of_host, of_node
 from trimtab_protocol.messages.names import HostId
 
@@ -18,7 +18,7 @@ RECEIVED, SENT = "received_bytes_s", "sent_bytes_s"
 
 
 def limits_of_hosts(
-    view: AppView, traffic: Floats | None
+    view: PlannableView, traffic: Floats | None
 ) -> tuple[dict[HostId, dict[str, float]], list[dict[str, float]]]:
     """The limits of the workers of each host, and what each key group uses of what is limited.
 
@@ -40,7 +40,9 @@ def limits_of_hosts(
     return limits, usages
 
 
-def add_rules(view: AppView, limits: list[dict[str, float]], usages: list[dict[str, float]]) -> list[dict[str, float]]:
+def add_rules(
+    view: PlannableView, limits: list[dict[str, float]], usages: list[dict[str, float]]
+) -> list[dict[str, float]]:
     """The limits of the workers with the rules besides, which are added to `usages` too.
 
     As with any limit, what is there already may stay; that it is to leave is not part of the file.
@@ -64,7 +66,7 @@ def _limits(room: Room, memory: str, *, narrow: bool) -> dict[str, float]:
 
 
 def _add_copies(
-    view: AppView, usages: list[dict[str, float]], state: list[int], limited: set[str], memory: str
+    view: PlannableView, usages: list[dict[str, float]], state: list[int], limited: set[str], memory: str
 ) -> None:
     """On workers with a copy of the state, what it lacks; some take no more memory."""
     copies = view.copies

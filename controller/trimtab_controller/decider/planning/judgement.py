@@ -11,7 +11,7 @@ from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.fixed import refusal
 from trimtab_controller.decider.observing.owned import Owned
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import AppView, NotReady, PlannableView
 from trimtab_controller.decider.orphans.restores import what_restores
 from trimtab_controller.decider.orphans.restoring import onto_copies, with_restores
 from trimtab_controller.decider.planning.explain import why_of
@@ -93,7 +93,7 @@ def _saves_enough(answer: Answer, settings: Settings) -> bool:
     return found is not None and found.gain_pp >= settings.min_collocation_gain and found.saved_pp >= settings.min_gain
 
 
-def _named(view: AppView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Owned, WorkerId]]:
+def _named(view: PlannableView, moves: Iterable[tuple[int, int]]) -> Iterator[tuple[Owned, WorkerId]]:
     """The key groups that move, with their targets."""
     for key_group, target in moves:
         yield view.owned[key_group], view.workers[target].id
@@ -140,7 +140,7 @@ def still_free(decision: Planned, now: AppView, draining: Collection[WorkerId]) 
     return NotReady(reason=SkipReason.WORKER_MISSING, detail=detail, app=now.app)
 
 
-def blocked_drains(view: AppView, answer: Answer) -> list[DrainBlocked]:
+def blocked_drains(view: PlannableView, answer: Answer) -> list[DrainBlocked]:
     """The drains that cannot continue, by worker and obstacle."""
     blocked: dict[tuple[WorkerId, str], list[KeyGroup]] = {}
     for stuck in answer.stuck:

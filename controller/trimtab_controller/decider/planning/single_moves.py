@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.hosts.resources import Filled, Resource, filled_by, resources_of
 from trimtab_controller.decider.observing.owned import Floats, Integers
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 MOST_CELLS = 500_000
@@ -39,7 +39,7 @@ class SingleMoves:
     """
 
     def __init__(
-        self, view: AppView, moves: Mapping[int, WorkerId] | None = None, filled: Sequence[Filled] | None = None
+        self, view: PlannableView, moves: Mapping[int, WorkerId] | None = None, filled: Sequence[Filled] | None = None
     ) -> None:
         self._view = view
         self._moved = dict(moves or {})
@@ -173,7 +173,7 @@ class _Limits:
     resources: Mapping[str, Resource] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, view: AppView, filled: Iterable[Filled]) -> "_Limits":
+    def of(cls, view: PlannableView, filled: Iterable[Filled]) -> "_Limits":
         used: dict[HostId, list[Filled]] = {}
         for each in filled:
             used.setdefault(each.host, []).append(each)

@@ -21,7 +21,7 @@ from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.demand_history import Bools
 from trimtab_controller.decider.observing.owned import Integers
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.planning.chosen_moves import plan_for
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
@@ -64,7 +64,7 @@ class _Edge:
 
 
 def trial_in(
-    now: float, view: AppView, fits: Fits, execution: Execution, settings: Settings, idle: Skip
+    now: float, view: PlannableView, fits: Fits, execution: Execution, settings: Settings, idle: Skip
 ) -> Planned | None:
     """The trial moves of an app for which nothing else is to be done, as `idle` says; None if none pays."""
     last = execution.rounds.get(view.app)
@@ -83,7 +83,7 @@ def trial_in(
     return None
 
 
-def _edges(view: AppView, fits: Fits) -> list[_Edge]:
+def _edges(view: PlannableView, fits: Fits) -> list[_Edge]:
     """The pairs of operators whose cost is not known yet and may be worth something, the busiest first."""
     flows, table = flows_of(view), view.owned
     scored = scored_among(table.operator, flows.source, flows.target, flows.rate, SCORE_FACTOR)
@@ -102,7 +102,7 @@ def _edges(view: AppView, fits: Fits) -> list[_Edge]:
     return sorted(found, key=lambda edge: -float(edge.pairs.rate.sum()) * edge.saving_s)
 
 
-def _talking(view: AppView, flows: FlowTable) -> set[tuple[int, int]]:
+def _talking(view: PlannableView, flows: FlowTable) -> set[tuple[int, int]]:
     operator = view.owned.operator
     return set(zip(operator[flows.source].tolist(), operator[flows.target].tolist(), strict=True))
 
@@ -121,7 +121,7 @@ def _at_most(cost: TupleCost | Unknown) -> float:
     return min(END_S, max(0.0, cost.value + student_quantile(cost.freedom, 1.0 - CHANCE) * cost.error))
 
 
-def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId]:
+def _moves(view: PlannableView, edge: _Edge, settings: Settings) -> dict[int, WorkerId]:
     """Row of the view -> target: as many pairs as are missing, at most a round's; empty if they cannot pay back."""
     table = view.owned
     apart = ~edge.pairs.together(np.array(table.owner))
@@ -149,7 +149,7 @@ def _moves(view: AppView, edge: _Edge, settings: Settings) -> dict[int, WorkerId
 
 
 def _join(
-    view: AppView, moves: Mapping[int, WorkerId], ends: tuple[int, int], joined: Bools, settings: Settings
+    view: PlannableView, moves: Mapping[int, WorkerId], ends: tuple[int, int], joined: Bools, settings: Settings
 ) -> tuple[int, WorkerId] | None:
     """The end of a pair to move, and where to: the one with less state, if it may."""
     table = view.owned
@@ -169,7 +169,7 @@ def _join(
     return None
 
 
-def _planned(view: AppView, edge: _Edge, moves: Mapping[int, WorkerId], settings: Settings) -> Planned:
+def _planned(view: PlannableView, edge: _Edge, moves: Mapping[int, WorkerId], settings: Settings) -> Planned:
     detail = (
         f"trial: {len(moves)} pairs of {edge.source} and {edge.target} come together, "
         f"at most {settings.trial_pairs} in all, to learn what that saves"

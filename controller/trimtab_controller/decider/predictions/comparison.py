@@ -34,7 +34,7 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.events import MispredictedWorker
 from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, evaluate
 from trimtab_controller.decider.observing.owned import Floats
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import DemandView
 from trimtab_controller.plan import Collocation
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.wording import first_few
@@ -55,7 +55,7 @@ class Prediction:
     """
 
     decided_at: float
-    view: AppView
+    view: DemandView
     collocation: Collocation | None = None
 
 
@@ -109,7 +109,7 @@ class MissedRounds:
         return Concern(kind=ConcernKind.PLANS_MISS, app=self.prediction.view.app, workers=workers, detail=self.detail)
 
 
-def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_gain: float) -> Comparison:
+def compare(prediction: Prediction, view: DemandView, *, load_distance: float, min_gain: float) -> Comparison:
     """Compare a window (not smoothed) with what the plan predicted.
 
     A round that ends inside the band `load_distance` counts as kept.  A difference below `min_gain` is ignored.
@@ -132,7 +132,9 @@ def compare(prediction: Prediction, view: AppView, *, load_distance: float, min_
     return Comparison(load_distance=found.load_distance, noise=noise, missed=missed)
 
 
-def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray[np.bool_], noise: float) -> str | None:
+def _unclear(
+    before: DemandView, foreseen: DemandView, view: DemandView, unmoved: NDArray[np.bool_], noise: float
+) -> str | None:
     """Why a difference between prediction and window says nothing about the plan; None if it does."""
     gain = (evaluate(before).load_distance or 0.0) - (evaluate(foreseen).load_distance or 0.0)
     if noise > max(0.0, gain):
@@ -144,7 +146,7 @@ def _unclear(before: AppView, foreseen: AppView, view: AppView, unmoved: NDArray
     return None
 
 
-def _noise(view: AppView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
+def _noise(view: DemandView, before: Floats, unmoved: NDArray[np.bool_]) -> float:
     """The difference of a worker's load between two windows that chance explains (pp), from the unmoved key groups."""
     squares = float(np.sum(before[unmoved] ** 2))
     if not squares:
@@ -175,7 +177,7 @@ def follow_misses(
 
 
 def review(
-    misses: MissedRounds, view: AppView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
+    misses: MissedRounds, view: DemandView, *, generation: int | None, over_capacity: frozenset[WorkerId], now: float
 ) -> MissedRounds | None:
     """The missed rounds after one more window (not smoothed); None when they no longer count.
 
@@ -200,7 +202,7 @@ def review(
     return None if agreed >= AGREEING_WINDOWS else replace(misses, agreed=agreed)
 
 
-def _changed(before: AppView, after: AppView) -> str | None:
+def _changed(before: DemandView, after: DemandView) -> str | None:
     """How the key groups or the workers of the app changed since the plan was made; None if they did not."""
     if before.sizes != after.sizes:
         return "the app has other key groups"
@@ -215,16 +217,16 @@ def _changed(before: AppView, after: AppView) -> str | None:
     return first_few(sorted(said)) if said else None
 
 
-def _known(view: AppView) -> set[WorkerId]:
+def _known(view: DemandView) -> set[WorkerId]:
     """The workers of the app, fixed ones included."""
     return {worker.id for worker in view.workers} | {each.id for each in view.fixed}
 
 
-def _in_common(before: AppView, after: AppView) -> tuple[AppView, AppView]:
+def _in_common(before: DemandView, after: DemandView) -> tuple[DemandView, DemandView]:
     """Both views with the workers and key groups that were measured both times."""
     workers = before.hosts.keys() & after.hosts.keys()
 
-    def of_common(view: AppView, other: AppView) -> AppView:
+    def of_common(view: DemandView, other: DemandView) -> DemandView:
         here = np.array([name in workers for name in view.owned.workers], np.bool_)
         rows = here[view.owned.owner] & (view.owned.places_in(other.owned) >= 0)
         kept = tuple(worker for worker in view.workers if worker.id in workers)
@@ -237,11 +239,11 @@ def _in_common(before: AppView, after: AppView) -> tuple[AppView, AppView]:
     return of_common(before, after), of_common(after, before)
 
 
-def _with_loads(view: AppView, loads: Floats) -> AppView:
+def _with_loads(view: DemandView, loads: Floats) -> DemandView:
     return replace(view, key_groups=view.owned.with_load(loads))
 
 
-def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[MispredictedWorker, ...]:
+def _mispredicted(foreseen: DemandView, view: DemandView, noise: float) -> tuple[MispredictedWorker, ...]:
     """The workers whose load differs from the prediction, worst first; at least one."""
     planned, measured = evaluate(foreseen).worker_loads, evaluate(view).worker_loads
     workers = sorted(
@@ -252,7 +254,7 @@ def _mispredicted(foreseen: AppView, view: AppView, noise: float) -> tuple[Mispr
     return wrong or tuple(workers[:1])
 
 
-def _agrees(misses: MissedRounds, view: AppView) -> bool:
+def _agrees(misses: MissedRounds, view: DemandView) -> bool:
     """Whether the moved key groups cost their owners now what they cost before the move.
 
     Only the moved ones are compared: the other loads of these workers may have been measured wrong before.

@@ -11,7 +11,7 @@ import numpy as np
 
 from trimtab_controller.decider.events import MeasuredMove
 from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import DemandView
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
@@ -20,7 +20,7 @@ MAX_MEASURED = 1_000
 """Moves of a round that are measured: the first ones."""
 
 
-def measured_moves(row: Round, view: AppView) -> tuple[MeasuredMove, ...]:
+def measured_moves(row: Round, view: DemandView) -> tuple[MeasuredMove, ...]:
     """The moves that were made, with the load of each key group in the window; without those that moved on since."""
     moves = list(_made(row))[:MAX_MEASURED]
     if not moves:

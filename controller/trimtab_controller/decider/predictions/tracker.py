@@ -11,7 +11,7 @@ from trimtab_controller.decider.concerns import ClusterUse, Concern
 from trimtab_controller.decider.decision import Skip, SolveWanted
 from trimtab_controller.decider.events import RoundMeasured, Saving
 from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import DemandView, NotReady
 from trimtab_controller.decider.predictions.comparison import (
     Comparison,
     MissedRounds,
@@ -27,7 +27,7 @@ from trimtab_controller.plan import Collocation
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.snapshot import Snapshot
 
-Views = Mapping[AppId, AppView | NotReady]
+Views = Mapping[AppId, DemandView | NotReady]
 Parts = Mapping[AppId, Snapshot]
 
 
@@ -37,7 +37,7 @@ class PredictionTracker:
     def __init__(self, *, load_distance: float, min_gain: float) -> None:
         self._load_distance = load_distance
         self._min_gain = min_gain
-        self._seen: dict[AppId, AppView] = {}
+        self._seen: dict[AppId, DemandView] = {}
         self._predictions: dict[AppId, Prediction] = {}
         self._misses: dict[AppId, MissedRounds] = {}
         self._compared: dict[AppId, str] = {}  # the last plan of each app that was compared
@@ -85,14 +85,14 @@ class PredictionTracker:
         found = []
         for app, row in rounds.items():
             view = views.get(app)
-            if row.ended_at is None or row.plan == self._compared.get(app) or not isinstance(view, AppView):
+            if row.ended_at is None or row.plan == self._compared.get(app) or not isinstance(view, DemandView):
                 continue
             if view.start_s <= row.ended_at + max_age_s and (measured := self._measured(row, view, parts[app])):
                 self._compared[app] = row.plan
                 found.append(measured)
         return found
 
-    def _measured(self, last: Round, view: AppView, part: Snapshot) -> RoundMeasured | None:
+    def _measured(self, last: Round, view: DemandView, part: Snapshot) -> RoundMeasured | None:
         """What a round brought; None if the window does not show it."""
         prediction = self._predictions.get(last.app)
         found = self._measure(last, view, part)
@@ -110,7 +110,7 @@ class PredictionTracker:
             moves=measured_moves(last, view),
         )
 
-    def _measure(self, last: Round, view: AppView, part: Snapshot) -> Comparison:
+    def _measure(self, last: Round, view: DemandView, part: Snapshot) -> Comparison:
         """Compare the last round with the first whole window after it."""
         prediction = self._predictions.get(last.app)
         if prediction is None or prediction.decided_at > last.started_at:
@@ -130,7 +130,7 @@ class PredictionTracker:
 
     def review(self, views: Views, parts: Parts, use: ClusterUse) -> None:
         """Update the misses with one more window (not smoothed); drop those of apps that are gone."""
-        known = {app: view for app, view in views.items() if isinstance(view, AppView)}
+        known = {app: view for app, view in views.items() if isinstance(view, DemandView)}
         # Flows are needed only where what they cost is known.
         self._seen = {app: view if view.remote_costs else replace(view, flows={}) for app, view in known.items()}
         if parts:
@@ -138,7 +138,7 @@ class PredictionTracker:
         for app, misses in list(self._misses.items()):
             view = views.get(app)
             kept: MissedRounds | None = misses
-            if isinstance(view, AppView) and view.end_s > misses.at:
+            if isinstance(view, DemandView) and view.end_s > misses.at:
                 over, generation = use.over_capacity, _generation(parts[app])
                 kept = review(misses, view, generation=generation, over_capacity=over, now=view.end_s)
             if kept is None or (parts and app not in parts):
@@ -147,7 +147,7 @@ class PredictionTracker:
                 self._misses[app] = kept
 
 
-def _saving(prediction: Prediction, view: AppView) -> Saving | None:
+def _saving(prediction: Prediction, view: DemandView) -> Saving | None:
     """What collocation was to save, and has saved."""
     if prediction.collocation is None:
         return None

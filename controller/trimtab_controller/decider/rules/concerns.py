@@ -9,13 +9,13 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.placing import FREE, Conflict, Places, Site, allowed_by, smallest
 from trimtab_controller.decider.observing.rule import names
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import DemandView, NotReady
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.rules import Rule, RuleKind
 
 
-def rule_concerns(views: Mapping[AppId, AppView | NotReady], known: Sequence[KnownRule]) -> Iterator[Concern]:
+def rule_concerns(views: Mapping[AppId, DemandView | NotReady], known: Sequence[KnownRule]) -> Iterator[Concern]:
     """One for each app in which rules leave no worker to some key groups, or too few zones to owner and standbys.
 
     Or in which one of an operator's rules is not kept.
@@ -26,12 +26,12 @@ def rule_concerns(views: Mapping[AppId, AppView | NotReady], known: Sequence[Kno
             for each in known
             if each.ignored is not None and each.by is not None and fnmatchcase(app, each.rule.app)
         ]
-        told += conflicts_in(view) if isinstance(view, AppView) and view.rules else ()
+        told += conflicts_in(view) if isinstance(view, DemandView) and view.rules else ()
         if told:
             yield Concern(kind=ConcernKind.RULES_CONFLICT, app=app, workers=(), detail="; ".join(told))
 
 
-def conflicts_in(view: AppView) -> Iterator[str]:
+def conflicts_in(view: DemandView) -> Iterator[str]:
     """The smallest sets of rules that cannot hold in an app, in words."""
     table = view.owned.joined(view.kept_table)
     sites = [(each.id, each.host, each.zone) for each in view.all_workers]
@@ -48,7 +48,7 @@ def conflicts_in(view: AppView) -> Iterator[str]:
         yield f"fewer than {copies} zones are left to {_told(narrow, table)}: they have fewer standbys"
 
 
-def _held_in_drains(view: AppView) -> Iterator[str]:
+def _held_in_drains(view: DemandView) -> Iterator[str]:
     """The workers that are being drained and cannot be emptied, because rules keep key groups there."""
     table, held = view.owned, view.of_drained & ~view.leaving
     for place in np.unique(table.owner[held]).tolist():

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 
 from trimtab_controller.decider.observing.rule import names
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import DemandView
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.wording import first_few
 
 
-def broken_by(view: AppView, moves: Mapping[int, WorkerId]) -> str:
+def broken_by(view: DemandView, moves: Mapping[int, WorkerId]) -> str:
     """The moves (row of the view -> target) that rules forbid, with these rules; empty if there are none."""
     if not view.rules:
         return ""

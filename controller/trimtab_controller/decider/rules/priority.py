@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from trimtab_controller.decider.observing.rule import priorities
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import DemandView
 from trimtab_controller.plan import Plan
 
 
-def with_priorities(view: AppView, plan: Plan) -> Plan:
+def with_priorities(view: DemandView, plan: Plan) -> Plan:
     """The plan, whose moves know their priority."""
     table = view.owned.joined(view.kept_table)
     found = priorities(view.rules, table)
@@ -27,7 +27,7 @@ def with_priorities(view: AppView, plan: Plan) -> Plan:
     return replace(plan, moves=tuple(moves))
 
 
-def later(view: AppView, most: int) -> tuple[int, ...]:
+def later(view: DemandView, most: int) -> tuple[int, ...]:
     """The rows of the key groups that must leave their workers, but wait for others, if a plan may move `most`."""
     found = priorities(view.rules, view.owned)
     if found is None:

@@ -19,7 +19,7 @@ from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.observing.unknown_load import Gaps
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
 
@@ -146,14 +146,14 @@ class SizeFacts:
         return replace(self, demand=later.cores, loads=self.loads * times, pools=pools)
 
 
-def demand_of(view: AppView, gaps: Gaps) -> float:
+def demand_of(view: SmoothedView, gaps: Gaps) -> float:
     """Cores that the key groups of a view ask for in all; what is not known of it counts like the rest."""
     known = (float(view.owned.load.sum()) + float(np.nansum(view.kept_table.load))) / PERCENT_PER_CORE
     return known / max(1e-9, 1.0 - gaps.share)
 
 
 def facts_of(
-    view: AppView,
+    view: SmoothedView,
     gaps: Gaps,
     use: ClusterUse,
     *,
@@ -235,7 +235,7 @@ def _rate(workers: Collection[Worker], use: ClusterUse) -> float | None:
     return sum(rate for _, rate in known) * sum(worker.capacity for worker in workers) / of_known
 
 
-def _tied(view: AppView) -> frozenset[WorkerId]:
+def _tied(view: SmoothedView) -> frozenset[WorkerId]:
     """The workers with key groups that are frozen there, or that may be on no other worker which stays."""
     if not view.rules:
         return frozenset()
@@ -246,7 +246,7 @@ def _tied(view: AppView) -> frozenset[WorkerId]:
     return frozenset(table.workers[place] for place in np.unique(table.owner[rows]).tolist())
 
 
-def _pools(view: AppView) -> Iterator[Pool]:
+def _pools(view: SmoothedView) -> Iterator[Pool]:
     """Of key groups for which rules leave a worker."""
     where, names = view.places, [worker.id for worker in view.workers]
     for which, allowed in enumerate(where.allowed):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.hosts.hosts import LEAST_SHARE, HostTracker
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import Absence
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
@@ -34,7 +34,7 @@ def helps(worker: PoolWorker) -> bool:
     return worker.gain >= LEAST_SHARE * worker.capacity
 
 
-def with_gains(pool: Sequence[PoolWorker], view: AppView, hosts: HostTracker) -> tuple[PoolWorker, ...]:
+def with_gains(pool: Sequence[PoolWorker], view: SmoothedView, hosts: HostTracker) -> tuple[PoolWorker, ...]:
     """The pool with what each worker adds to the app; those first that would have the most of their capacity."""
     added = hosts.added_to(view, [(each.host, each.capacity) for each in pool])
     found = [replace(each, adds=adds) for each, adds in zip(pool, added, strict=True)]

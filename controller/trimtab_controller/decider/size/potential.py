@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab_controller.decider.collocation.worth import MAX_FLOWS, SCORE_FACTOR, costs_of_flows, flows_of
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, Integers
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.size.smaller import can_be_spread
 from trimtab_models.albic.scores import scored_among
 
@@ -31,7 +31,7 @@ class Potential:
     loads: Floats
 
 
-def potential_of(view: AppView, room: Sequence[float]) -> Potential | None:
+def potential_of(view: SmoothedView, room: Sequence[float]) -> Potential | None:
     """The potential plan of an app on workers that may each carry so many cores; None if there is none that saves."""
     if not view.remote_costs or not room or not 0 < len(view.flows) <= MAX_FLOWS:
         return None

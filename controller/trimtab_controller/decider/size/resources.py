@@ -20,7 +20,7 @@ from trimtab_controller.decider.hosts.headroom import MAX_CELLS, times_placed
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.hosts.resources import DISK, LINK, MEMORY, sums_of_workers
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import first_few
 
@@ -66,7 +66,7 @@ class Parts:
     missing: str = ""
 
 
-def demands_of(view: AppView, rate: float, state: float) -> list[Demand]:
+def demands_of(view: SmoothedView, rate: float, state: float) -> list[Demand]:
     """What all key groups and their standbys need at `rate` times the input and `state` times the state."""
     table = view.owned
     copies = 1 + (view.standbys or 0)
@@ -93,7 +93,7 @@ def _named(table: OwnedTable, unknown: NDArray[np.bool_], what: str) -> str:
 
 
 def parts_of(
-    view: AppView,
+    view: SmoothedView,
     seen: HostsSeen,
     workers: Mapping[HostId, int],
     followed: Mapping[WorkerId, float] | None,
@@ -142,7 +142,7 @@ def _least(resource: str, rooms: Sequence[tuple[float, ...] | None], unfollowed:
     return Parts(rooms=None, missing=f"no host of the type reports its {resource}")
 
 
-def need_of(view: AppView, demand: Demand, parts: Parts) -> ResourceNeed:
+def need_of(view: SmoothedView, demand: Demand, parts: Parts) -> ResourceNeed:
     """How many workers a resource needs by itself."""
     missing = "; ".join(filter(None, [demand.missing, parts.missing]))
     if parts.rooms is None or (demand.missing and not demand.pieces.any()):

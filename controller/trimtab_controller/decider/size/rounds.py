@@ -10,7 +10,7 @@ from trimtab_controller.decider.hosts.hosts import HostTracker
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
-from trimtab_controller.decider.observing.view import AppView, NotReady
+from trimtab_controller.decider.observing.view import AppView, NotReady, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.reasons import SkipReason
@@ -40,7 +40,7 @@ class SeenApps:
     """
 
     snapshot: Snapshot
-    views: Mapping[AppId, AppView | NotReady]
+    views: Mapping[AppId, SmoothedView | NotReady]
     evaluations: Mapping[AppId, Evaluation]
     gaps: Mapping[AppId, Gaps]
     use: ClusterUse
@@ -236,7 +236,7 @@ class SizeRounds:
             self._needs[app] = need
         return verdict
 
-    def _saving(self, view: AppView, facts: SizeFacts, settings: ScalingSettings) -> float:
+    def _saving(self, view: SmoothedView, facts: SizeFacts, settings: ScalingSettings) -> float:
         """Cores that the potential plan saves, where that could spare a worker and no plan was sought in vain."""
         enough = facts.utilisation <= settings.max_utilisation
         if self.method is not Method.ALBIC or view.app in self._settled or enough:

@@ -21,7 +21,7 @@ from trimtab_controller.decider.hosts.headroom import Capacity, times_placed
 from trimtab_controller.decider.hosts.resources import CPU
 from trimtab_controller.decider.hosts.speeds import Cost, TypeName
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
-from trimtab_controller.decider.observing.view import AppView
+from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.size.resources import (
     MAX_WORKERS,
     ResourceNeed,
@@ -107,7 +107,7 @@ class Wanted:
 
 
 def size_of(
-    view: AppView,
+    view: SmoothedView,
     capacity: Capacity,
     pool: tuple[PoolWorker, ...],
     wanted: Wanted,
@@ -143,7 +143,7 @@ def size_of(
     )
 
 
-def _whole(view: AppView, capacity: Capacity) -> AppView:
+def _whole(view: SmoothedView, capacity: Capacity) -> SmoothedView:
     """The view with what plans are made around: all key groups, and of the fixed workers those that run."""
     running = (each.worker for each in view.fixed if each.worker is not None and each.id in capacity.seen.workers)
     whole = view.owned.joined(view.kept_table)
@@ -152,7 +152,7 @@ def _whole(view: AppView, capacity: Capacity) -> AppView:
 
 def _with_resources(
     need: Need,
-    view: AppView,
+    view: SmoothedView,
     capacity: Capacity,
     problem: SizingProblem,
     hosts: Mapping[HostId, int],
@@ -183,7 +183,7 @@ def _with_resources(
     return replace(need, workers=workers, utilisation=used, bottleneck=most.resource)
 
 
-def _types(capacity: Capacity, view: AppView, pool: tuple[PoolWorker, ...]) -> dict[WorkerType, tuple[int, int]]:
+def _types(capacity: Capacity, view: SmoothedView, pool: tuple[PoolWorker, ...]) -> dict[WorkerType, tuple[int, int]]:
     """The types of workers, with the number of those that run and of those that could be started."""
     found: dict[WorkerType, tuple[int, int]] = {}
 
@@ -202,7 +202,9 @@ def _types(capacity: Capacity, view: AppView, pool: tuple[PoolWorker, ...]) -> d
     return found
 
 
-def _hosts_of(capacity: Capacity, its: WorkerType, view: AppView, pool: tuple[PoolWorker, ...]) -> frozenset[HostId]:
+def _hosts_of(
+    capacity: Capacity, its: WorkerType, view: SmoothedView, pool: tuple[PoolWorker, ...]
+) -> frozenset[HostId]:
     """The hosts with workers of a type."""
     asked = capacity.seen.workers
     found = {worker.host for worker in view.workers if _type(capacity, worker.host, asked[worker.id].capacity) == its}
@@ -214,7 +216,7 @@ def _type(capacity: Capacity, host: HostId, cores: float) -> WorkerType:
     return WorkerType(host_type=capacity.costs.type_of(host), capacity=cores, speed=1.0 if seen is None else seen.speed)
 
 
-def _problem(view: AppView, capacity: Capacity, its: WorkerType, present: tuple[TypeName, ...]) -> SizingProblem:
+def _problem(view: SmoothedView, capacity: Capacity, its: WorkerType, present: tuple[TypeName, ...]) -> SizingProblem:
     """The sizing problem of one worker of this type; a rate of 1 is the present input."""
     table, costs = view.owned, capacity.costs
     loads = np.bincount(table.operator, table.load, len(table.operators))
@@ -249,7 +251,13 @@ def _fixed(cost: Cost | None, speed: float) -> float:
 
 
 def _need(
-    view: AppView, problem: SizingProblem, its: WorkerType, rate: float, target: float, running: int, startable: int
+    view: SmoothedView,
+    problem: SizingProblem,
+    its: WorkerType,
+    rate: float,
+    target: float,
+    running: int,
+    startable: int,
 ) -> Need:
     fixed, room = _fixed_pct(problem), _room(problem, target)
     load = _percent(view, its, rate)
@@ -277,7 +285,7 @@ def _room(problem: SizingProblem, target: float) -> float:
     return target * 100.0 - _fixed_pct(problem)
 
 
-def _percent(view: AppView, its: WorkerType, rate: float) -> Floats:
+def _percent(view: SmoothedView, its: WorkerType, rate: float) -> Floats:
     """(K,) the load of each key group, in percent of such a worker."""
     return rate * view.owned.load / (its.speed * its.capacity)
 

@@ -26,7 +26,7 @@ from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import Floats, Integers, OwnedTable
 from trimtab_controller.decider.observing.placing import Places
 from trimtab_controller.decider.observing.rule import spreads
-from trimtab_controller.decider.observing.view import AppView, Worker
+from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_models.standbys import (
     HOST,
@@ -104,7 +104,7 @@ class Survival:
         return f"{said}, bound {self.bound_pct:.0f} %"
 
 
-def choose_standbys(view: AppView, placement: Placement | None, wanted: int, budget: StandbyBudget) -> StandbyRows:
+def choose_standbys(view: SmoothedView, placement: Placement | None, wanted: int, budget: StandbyBudget) -> StandbyRows:
     """The rows that fill the gaps of a placement, as far as budget and workers allow; what may stay stays."""
     return Following.of(view, placement).choose(view, wanted, budget)
 
@@ -117,11 +117,11 @@ class Following:
     UNPLACED behind the last one.
     """
 
-    view: AppView
+    view: SmoothedView
     placed: Integers
 
     @classmethod
-    def of(cls, view: AppView, placement: Placement | None) -> "Following":
+    def of(cls, view: SmoothedView, placement: Placement | None) -> "Following":
         """Those in the placement; without one there are none."""
         table = _whole(view)
         places = {worker.id: place for place, worker in enumerate(view.all_workers)}
@@ -139,7 +139,7 @@ class Following:
         padded = [row + [UNPLACED] * (width - len(row)) for row in rows]
         return cls(view=view, placed=np.array(padded, np.int64).reshape(len(rows), width))
 
-    def problem(self, view: AppView, wanted: int, budget: StandbyBudget, tolerance: float) -> StandbyProblem:
+    def problem(self, view: SmoothedView, wanted: int, budget: StandbyBudget, tolerance: float) -> StandbyProblem:
         """The problem of the model; `view` may have other loads than the one that this was made for."""
         table, workers = _whole(view), view.all_workers
         idle = {each.id for each in view.fixed if each.reason is SkipReason.WORKER_NOT_STEERING}
@@ -177,7 +177,7 @@ class Following:
         )
 
     def _most_followed(
-        self, view: AppView, table: OwnedTable, workers: tuple[Worker, ...], budget: StandbyBudget
+        self, view: SmoothedView, table: OwnedTable, workers: tuple[Worker, ...], budget: StandbyBudget
     ) -> tuple[Floats, Floats]:
         """(R, K) what following a key group takes, and (R, N) how much of it each worker may follow.
 
@@ -203,26 +203,26 @@ class Following:
             limit.append(held + np.array([disks.get(worker.host, np.inf) for worker in workers]))
         return np.array(usage).reshape(-1, len(table)), np.array(limit).reshape(-1, len(workers))
 
-    def bytes_followed(self, view: AppView) -> dict[WorkerId, float]:
+    def bytes_followed(self, view: SmoothedView) -> dict[WorkerId, float]:
         """Bytes of state that each worker follows."""
         rows, columns = np.nonzero(self.placed >= 0)
         state, workers = _whole(view).assumed_state_bytes, view.all_workers
         sums = np.bincount(self.placed[rows, columns], state[rows], len(workers))
         return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
 
-    def load_followed(self, view: AppView) -> dict[WorkerId, float]:
+    def load_followed(self, view: SmoothedView) -> dict[WorkerId, float]:
         """Load of the key groups that each worker follows, in percent of a core."""
         rows, columns = np.nonzero(self.placed >= 0)
         load, workers = np.nan_to_num(_whole(view).load), view.all_workers
         sums = np.bincount(self.placed[rows, columns], load[rows], len(workers))
         return dict(zip((worker.id for worker in workers), sums.tolist(), strict=True))
 
-    def missing(self, view: AppView, wanted: int) -> int:
+    def missing(self, view: SmoothedView, wanted: int) -> int:
         """Number of key groups with fewer standbys that may stay than they can have."""
         problem = self.problem(view, wanted, StandbyBudget(), NO_REPLACEMENT)
         return int(((kept_standbys(problem) != UNPLACED).sum(axis=1) < problem.due).sum())
 
-    def survival(self, view: AppView, wanted: int, *, peaks: bool) -> Survival | None:
+    def survival(self, view: SmoothedView, wanted: int, *, peaks: bool) -> Survival | None:
         """N-1 with these standbys; `peaks`: with a tighter bound, which takes 0.1 s with 8 workers.
 
         Fixed workers count as they are placed.  None where no other worker can take over.
@@ -241,7 +241,7 @@ class Following:
         )
 
     def choose(
-        self, view: AppView, wanted: int, budget: StandbyBudget, tolerance: float = NO_REPLACEMENT
+        self, view: SmoothedView, wanted: int, budget: StandbyBudget, tolerance: float = NO_REPLACEMENT
     ) -> StandbyRows:
         """The rows to publish so that every key group has `wanted` standbys, as far as budget and workers allow.
 
@@ -251,7 +251,7 @@ class Following:
         problem = self.problem(view, wanted, budget, tolerance)
         return self._rows(view, problem, solve(problem, params=SEARCH))
 
-    def _rows(self, view: AppView, problem: StandbyProblem, found: StandbyResult) -> StandbyRows:
+    def _rows(self, view: SmoothedView, problem: StandbyProblem, found: StandbyResult) -> StandbyRows:
         width = max(self.placed.shape[1], found.assignment.shape[1])
         changed = (_widened(self.placed, width) != _widened(found.assignment, width)).any(axis=1) & ~problem.frozen
         table, names = _whole(view), [worker.id for worker in view.all_workers]
@@ -306,7 +306,7 @@ def _by_rules(where: Places, stays: Integers) -> tuple[Floats, Floats]:
 
 
 def _fitting(
-    view: AppView, problem: StandbyProblem, assignment: Integers, new: NDArray[np.bool_]
+    view: SmoothedView, problem: StandbyProblem, assignment: Integers, new: NDArray[np.bool_]
 ) -> tuple[dict[int, dict[HostId, int]], NDArray[np.bool_]]:
     """Bytes that the new standbys of key groups restore, by host; and (K,) those for which a disk has no room."""
     disks, hosts = free_disks(view), [worker.host for worker in view.all_workers]
@@ -328,11 +328,11 @@ def _fitting(
     return lacking, refused
 
 
-def _share(view: AppView) -> float:
+def _share(view: SmoothedView) -> float:
     return FOLLOWING_SHARE if view.following_share is None else view.following_share
 
 
-def _whole(view: AppView) -> OwnedTable:
+def _whole(view: SmoothedView) -> OwnedTable:
     """All key groups of the view, the kept ones last."""
     return view.owned.joined(view.kept_table)
 

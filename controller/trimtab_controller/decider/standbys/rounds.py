@@ -17,11 +17,12 @@ from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, Conc
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.hosts.resources import brought_by, free_disks, may_fill, with_less_disk
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import AppView, FixedWorker, NotReady, Worker
+from trimtab_controller.decider.observing.view import FixedWorker, NotReady, SmoothedView, Worker
 from trimtab_controller.decider.standbys.choice import Following, StandbyRows, Survival
 from trimtab_controller.decider.standbys.copies import copies_of, state_held
 from trimtab_controller.decider.standbys.following_cost import FollowingCosts
 from trimtab_controller.execution.events import Lacking
+from trimtab_controller.solver.answer import Copies
 from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -154,7 +155,7 @@ class StandbyRounds:
 
     def see(
         self,
-        views: Mapping[AppId, AppView | NotReady],
+        views: Mapping[AppId, SmoothedView | NotReady],
         placements: Mapping[AppId, Placement],
         nodes: Collection[NodeWindow] = (),
         speeds: Mapping[HostId, float] = MappingProxyType({}),
@@ -162,8 +163,8 @@ class StandbyRounds:
         """Follow the apps that are known now: missing standbys, what a loss leads to, and what following costs."""
         self.missing, self.survivals = {}, {}
         for app, view in views.items():
-            known = self._known(view, placements.get(app)) if isinstance(view, AppView) else None
-            if known is None or not isinstance(view, AppView):
+            known = self._known(view, placements.get(app)) if isinstance(view, SmoothedView) else None
+            if known is None or not isinstance(view, SmoothedView):
                 continue
             self.missing[app] = known.missing
             self.costs.see(app, known.following.load_followed(view), nodes, speeds)
@@ -178,7 +179,7 @@ class StandbyRounds:
             for gone in remembered.keys() - views.keys():
                 del remembered[gone]
 
-    def _known(self, view: AppView, placement: Placement | None) -> _App | None:
+    def _known(self, view: SmoothedView, placement: Placement | None) -> _App | None:
         """What is known of an app's standbys; None if nobody says how many it asks for, or without a placement."""
         if placement is None or view.standbys is None:
             return None
@@ -194,13 +195,13 @@ class StandbyRounds:
         self._apps[view.app] = known
         return known
 
-    def followed(self, view: AppView, placement: Placement | None) -> dict[WorkerId, float] | None:
+    def followed(self, view: SmoothedView, placement: Placement | None) -> dict[WorkerId, float] | None:
         """Bytes of state that each worker of an app follows; None if that is not known."""
         known = self._known(view, placement)
         return None if known is None else known.following.bytes_followed(view)
 
     def next_round(
-        self, now: float, view: AppView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
+        self, now: float, view: SmoothedView, placement: Placement | None, *, besides: Collection[KeyGroup] = ()
     ) -> StandbyRows:
         """The rows that fill gaps now, without the key groups `besides`; empty if none do or it is too early."""
         if view.standbys is None:
@@ -217,7 +218,7 @@ class StandbyRounds:
         lacking = {key_group: of for key_group, of in chosen.lacking.items() if key_group in rows}
         return self._begun(now, view.app, placement, replace(chosen, rows=rows, lacking=lacking))
 
-    def _replacements(self, now: float, view: AppView, placement: Placement) -> StandbyRows:
+    def _replacements(self, now: float, view: SmoothedView, placement: Placement) -> StandbyRows:
         """The rows that replace present standbys by better ones."""
         known = self._known(view, placement)
         early = now < self._replaced_at.get(view.app, 0.0) + REPLACE_INTERVAL_S or self._is_early(
@@ -246,14 +247,14 @@ class StandbyRounds:
         return chosen
 
     def place(
-        self, now: float, views: Mapping[AppId, AppView | NotReady], placements: Mapping[AppId, Placement]
+        self, now: float, views: Mapping[AppId, SmoothedView | NotReady], placements: Mapping[AppId, Placement]
     ) -> StandbysPlaced | None:
         """New rows for the first app that has too few or too many standbys, else for one that can have better ones."""
         promised = self.promised(now)
         known = [
             (with_less_disk(view, promised), placement)
             for app, view in views.items()
-            if isinstance(view, AppView) and (placement := placements.get(app)) is not None
+            if isinstance(view, SmoothedView) and (placement := placements.get(app)) is not None
         ]
         for choose in (self.next_round, self._replacements):
             for view, placement in known:
@@ -264,22 +265,24 @@ class StandbyRounds:
                     )
         return None
 
-    def with_copies(self, view: AppView, placement: Placement | None, snapshot: Snapshot | None, moves: int) -> AppView:
-        """The view, which knows where state is already if so many moves could fill a memory or a disk."""
+    def copies(
+        self, view: SmoothedView, placement: Placement | None, snapshot: Snapshot | None, moves: int
+    ) -> Copies | None:
+        """Where state is already; None if this many moves can fill no memory and no disk."""
         if not may_fill(view, moves):
-            return view
+            return None
         known = self._known(view, placement)
         following = Following.of(view, placement) if known is None else known.following
         on_disk = state_held(snapshot, view.app, placement).on_disk
-        return replace(view, copies=copies_of(view, following.placed, on_disk))
+        return copies_of(view, following.placed, on_disk)
 
-    def with_adopted(self, now: float, view: AppView, placement: Placement | None, adopted: Adopted) -> Adopted:
+    def with_adopted(self, now: float, view: SmoothedView, placement: Placement | None, adopted: Adopted) -> Adopted:
         """The adoption, with new standbys in the same publication."""
         found = self.next_round(now, with_less_disk(view, self.promised(now)), placement)
         detail = f"{adopted.detail}; {_described(found)}" if found.rows else adopted.detail
         return replace(adopted, detail=detail, standbys=found.rows, lacking=found.lacking)
 
-    def with_plan(self, now: float, view: AppView, placement: Placement | None, planned: Planned) -> Planned:
+    def with_plan(self, now: float, view: SmoothedView, placement: Placement | None, planned: Planned) -> Planned:
         """The plan, with new standbys for the key groups that it does not move in the same publication.
 
         `view` = what the plan was made with: it has less room for what earlier standbys will write.

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.budget import Gate
-from trimtab_controller.execution.events import HostsSeen, Limits, RestoreEnded
+from trimtab_controller.execution.events import HostReport, Limits, RestoreEnded
 from trimtab_controller.execution.pace import Pace
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restores.costs import LearnedRestores, RestoreCosts
@@ -101,9 +101,9 @@ class HandoverRestores:
         by_rate = self._rate.next_at((pair for pair in rows if pair[1].phase is HandoverPhase.WAITING), now)
         return min((at for at in (by_rate, self._pace.next_at(now)) if at is not None), default=None)
 
-    def see_hosts(self, now: float, execution: Execution, seen: HostsSeen) -> None:
+    def see_hosts(self, now: float, execution: Execution, start_s: float, hosts: Mapping[HostId, HostReport]) -> None:
         """Learn from a window what the links of the hosts bear, beside the restores there."""
-        self.costs.links.see(seen.start_s, seen.hosts, {*self.running_on(execution), *self.standbys.running(now)})
+        self.costs.links.see(start_s, hosts, {*self.running_on(execution), *self.standbys.running(now)})
 
     def ended(self, step: Step, handover: Handover, running: Sequence[Handover]) -> RestoreEnded:
         """A restore has ended: learn from it, and note that its round has got so far; `running` = it and others."""

@@ -1,4 +1,4 @@
-"""What a window shows of how long key groups stood still: at rebalances, and while no worker that reports had them.
+"""For how long key groups stood still: at rebalances, and while no worker that reports had them.  Pure.
 
 Plug-ins measure the first.  The second follows from who is away: when a worker vanishes, its key groups count as
 without an owner from its last report until others, or a new process of it, report them.  A worker that is back in the
@@ -7,19 +7,23 @@ does not report has stopped is known only then, so what is not over yet is not c
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trimtab_controller.execution.disruption import AppPauses, Unowned
-from trimtab_controller.execution.events import PausesSeen
+from trimtab_controller.execution.disruption import AppPauses, Cause, Unowned
+from trimtab_controller.execution.events import WindowSeen
+from trimtab_controller.execution.state import Execution, ScalingPhase
+from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 FORGOTTEN_S = 86_400.0
 """After so long a worker that is away is forgotten, with what it had."""
+COMMANDED_S = 60.0
+"""A rebalance within so long of a start or stop that the controller has commanded is taken to follow from it."""
 
 
 @dataclass(slots=True)
@@ -36,7 +40,7 @@ class _Vanished:
     missed: bool = False
 
 
-class Standstills:
+class PauseTracker:
     """Takes the windows in turn, and remembers which workers had key groups."""
 
     def __init__(self) -> None:
@@ -45,7 +49,7 @@ class Standstills:
         self._vanished: dict[AppId, dict[WorkerId, _Vanished]] = {}
         self._seen_to = 0.0
 
-    def see(self, snapshot: Snapshot) -> PausesSeen:
+    def observe(self, snapshot: Snapshot) -> dict[AppId, AppPauses]:
         """What the window adds to the pauses of each app."""
         start_s, end_s = snapshot.start_ms / 1000.0, snapshot.end_ms / 1000.0
         present = {row.worker: row for row in snapshot.nodes if row.state is not WorkerState.AWAY}
@@ -81,7 +85,7 @@ class Standstills:
         self._vanished = {app: rows for app, rows in self._vanished.items() if rows}
         self._last = {worker: row for worker, row in present.items() if row.app in self._had}
         self._seen_to = end_s
-        return PausesSeen(start_s=start_s, end_s=end_s, apps=apps)
+        return apps
 
 
 def unmeasured(snapshot: Snapshot) -> Mapping[AppId, int]:
@@ -158,3 +162,43 @@ def _taken(
         if count and start_s > row.since:
             found.append(Unowned(since=row.since, until=start_s, key_groups=count))
     return tuple(found)
+
+
+def count(step: Step, seen: WindowSeen, pauses: Mapping[AppId, AppPauses]) -> None:
+    """Add what the reports of a window say, unless it is counted already: a new leader reads windows again.
+
+    It is published at once where an app has a limit, since the journal has what is counted only then.
+    """
+    before = step.execution.disruption
+    if before.since is None or (before.seen_to is not None and seen.end_s <= before.seen_to):
+        return
+    found = before
+    for app, row in pauses.items():
+        if row.key_groups:
+            cause, mean_s = cause_of(step.execution, app, seen.start_s), row.measured_s / row.key_groups
+            found = found.with_pause(
+                app, seen.end_s, key_groups=row.key_groups, paused_s=mean_s, measured=True, cause=cause
+            )
+        for key_groups, unowned_s in _without_owner(step.execution, app, row.unowned):
+            found = found.with_pause(
+                app, seen.end_s, key_groups=key_groups, paused_s=unowned_s, measured=False, cause=Cause.LOSSES
+            )
+    step.changed |= found is not before and step.limits.disruption.limited
+    step.count(replace(found, seen_to=seen.end_s))
+
+
+def cause_of(execution: Execution, app: AppId, start_s: float) -> Cause:
+    """Why the consumer group of an app was rebalanced in a window that began at this time."""
+    of_app = (each for each in execution.scalings.values() if each.of_app in (None, app))
+    commanded = any(each.phase is ScalingPhase.SENT or each.at >= start_s - COMMANDED_S for each in of_app)
+    return Cause.STARTS_AND_STOPS if commanded else Cause.REBALANCES
+
+
+def _without_owner(execution: Execution, app: AppId, rows: Iterable[Unowned]) -> Iterator[tuple[int, float]]:
+    """Key groups, and the seconds for which they had no owner, without what the plan after the loss counts."""
+    row = execution.rounds.get(app)
+    restored_from = row.started_at if row is not None and row.lost else None
+    for each in rows:
+        until = each.until if restored_from is None or restored_from < each.since else min(each.until, restored_from)
+        if until > each.since:
+            yield each.key_groups, until - each.since

@@ -7,9 +7,8 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import window
-from trimtab_controller.decider.observing.standstills import Standstills, unmeasured
 from trimtab_controller.execution.disruption import AppPauses, Unowned
-from trimtab_controller.execution.events import PausesSeen
+from trimtab_controller.execution.pauses import PauseTracker, unmeasured
 from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
@@ -40,11 +39,9 @@ AWAY = {"state": WorkerState.AWAY, "app": None, "operators": None, "paused_s": N
 
 def test_what_plug_ins_measured_at_rebalances_is_summed_by_app() -> None:
     told = {"w0": {"paused_s": 3.0, "paused": 2}, "w1": {"paused_s": 1.4, "paused": 1}}
-    assert Standstills().see(made(1010.0, **told)) == PausesSeen(
-        start_s=1000.0, end_s=1010.0, apps={APP: AppPauses(measured_s=4.4, key_groups=3)}
-    )
-    quiet = Standstills().see(made(1010.0, w0={"paused_s": None, "paused": None}))
-    assert quiet.apps == {}
+    assert PauseTracker().observe(made(1010.0, **told)) == {APP: AppPauses(measured_s=4.4, key_groups=3)}
+    quiet = PauseTracker().observe(made(1010.0, w0={"paused_s": None, "paused": None}))
+    assert quiet == {}
 
 
 def test_running_workers_that_do_not_measure_are_counted() -> None:
@@ -53,15 +50,15 @@ def test_running_workers_that_do_not_measure_are_counted() -> None:
 
 
 def test_key_groups_of_a_worker_that_is_gone_count_until_others_report_them() -> None:
-    found = Standstills()
-    found.see(made(1010.0))
-    assert found.see(without(made(1020.0), W0)).apps == {}, "nobody knows yet whether they pause"
-    assert found.see(without(made(1030.0), W0)).apps == {}
-    taken = found.see(without(made(1040.0, {**OWNERS, kg(0): W1}), W0))
-    assert taken.apps == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1030.0, key_groups=1),))}
-    rest = found.see(without(made(1050.0, ALL_ON_W1), W0))
-    assert rest.apps == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1040.0, key_groups=1),))}
-    assert found.see(without(made(1060.0, ALL_ON_W1), W0)).apps == {}
+    found = PauseTracker()
+    found.observe(made(1010.0))
+    assert found.observe(without(made(1020.0), W0)) == {}, "nobody knows yet whether they pause"
+    assert found.observe(without(made(1030.0), W0)) == {}
+    taken = found.observe(without(made(1040.0, {**OWNERS, kg(0): W1}), W0))
+    assert taken == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1030.0, key_groups=1),))}
+    rest = found.observe(without(made(1050.0, ALL_ON_W1), W0))
+    assert rest == {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1040.0, key_groups=1),))}
+    assert found.observe(without(made(1060.0, ALL_ON_W1), W0)) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,27 +74,27 @@ def test_key_groups_of_a_worker_that_is_gone_count_until_others_report_them() ->
 def test_a_worker_that_is_back_has_paused_only_if_it_had_to_join_the_group_again(
     host_reports: bool, before: int | None, after: int, paused: bool
 ) -> None:
-    found = Standstills()
-    found.see(made(1010.0, w0={"generation": before}))
+    found = PauseTracker()
+    found.observe(made(1010.0, w0={"generation": before}))
     gone = made(1020.0, {kg(2): W1}, w0=AWAY)
     hosts = tuple(row for row in gone.hosts if host_reports or row.host != HOSTS[W0])
-    found.see(replace(gone if host_reports else without(gone, W0), hosts=hosts))
+    found.observe(replace(gone if host_reports else without(gone, W0), hosts=hosts))
     expected = {APP: AppPauses(unowned=(Unowned(since=1010.0, until=1020.0, key_groups=2),))}
-    assert found.see(made(1030.0, w0={"generation": after})).apps == (expected if paused else {})
+    assert found.observe(made(1030.0, w0={"generation": after})) == (expected if paused else {})
 
 
 def test_a_worker_that_vanishes_within_a_window_counts_from_its_last_report_in_it() -> None:
-    found = Standstills()
-    found.see(made(1010.0))
+    found = PauseTracker()
+    found.observe(made(1010.0))
     snapshot = made(1020.0, w0=AWAY)
     rows = [replace(row, covered_s=4.0) if row.worker == W0 else row for row in snapshot.key_groups]
-    found.see(replace(snapshot, key_groups=rows))
-    taken = found.see(without(made(1030.0, ALL_ON_W1), W0))
-    assert taken.apps == {APP: AppPauses(unowned=(Unowned(since=1014.0, until=1020.0, key_groups=2),))}
+    found.observe(replace(snapshot, key_groups=rows))
+    taken = found.observe(without(made(1030.0, ALL_ON_W1), W0))
+    assert taken == {APP: AppPauses(unowned=(Unowned(since=1014.0, until=1020.0, key_groups=2),))}
 
 
 def test_a_worker_that_gave_its_key_groups_away_has_left_nothing() -> None:
-    found = Standstills()
-    found.see(made(1010.0))
-    found.see(made(1020.0, ALL_ON_W1))
-    assert found.see(without(made(1030.0, ALL_ON_W1), W0)).apps == {}
+    found = PauseTracker()
+    found.observe(made(1010.0))
+    found.observe(made(1020.0, ALL_ON_W1))
+    assert found.observe(without(made(1030.0, ALL_ON_W1), W0)) == {}
