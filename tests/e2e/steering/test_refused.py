@@ -149,7 +149,7 @@ def test_what_an_app_must_not_write_costs_nobody_else_anything(tmp_path: Path) -
 @pytest.mark.e2e
 @pytest.mark.scenario
 def test_a_key_group_stands_again_wherever_it_is_restored(tmp_path: Path) -> None:
-    """After a rebalance, and after its owner was killed; the killed worker restores what its changelog has."""
+    """After a rebalance, after its owner was killed, and after that one is back and has restored its changelog."""
 
     async def act(cluster: Cluster) -> None:
         await begin(cluster)
@@ -167,10 +167,11 @@ def test_a_key_group_stands_again_wherever_it_is_restored(tmp_path: Path) -> Non
         key_group = next(k for k in cluster.key_groups if (k.operator, k.partition) == ("source", partition))
         (owner,) = cluster.owners()[key_group]
         cluster.alive.pop(owner).send(signal.SIGKILL)
-        await asyncio.sleep(1.0)
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 3, 120.0), "nobody took it over"
+        note_fault(cluster.folder)
         cluster.start(owner)
         await cluster.settled(120.0)
-        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 3, 60.0)
+        assert await until(lambda: logs(cluster).count(f"ERROR] {stands}") == 4, 60.0)
         assert await goes_on_but_for(cluster, partition)
         await asyncio.to_thread(limit_records, cluster.broker.address, ODD, LARGE)
         assert await until(lambda: f"numbers/{partition} goes on" in logs(cluster), 120.0)
