@@ -17,7 +17,6 @@ from trimtab_controller.cli.operator import (
     read_intents,
     read_status,
     refuse,
-    run_with,
     who,
 )
 from trimtab_controller.intents.change import Asked, Change
@@ -27,11 +26,6 @@ from trimtab_protocol.actions import ACTIONS
 
 if TYPE_CHECKING:
     from trimtab_controller.intents.plans import Looked
-
-
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return run_with(args, run_action)
 
 
 def run_action(args: argparse.Namespace, target: Target) -> int:
