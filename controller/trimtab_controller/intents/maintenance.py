@@ -21,7 +21,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
     check_heard(asked, here, STOP_THERE)
-    kept = [each for each in here if is_lasting(asked.in_force.get(drain_key(each)))]
+    kept = [each for each in here if is_lasting(asked.intents.get(drain_key(each)))]
     if not (workers := [each for each in here if each not in kept]):
         text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"
         raise Refusal(Fault.CONFLICT, text)
@@ -55,7 +55,7 @@ def check_span(for_s: float) -> None:
 
 def end(asked: Asked, host: HostId) -> Change:
     """End a maintenance: workers that were stopped are started.  The host need not report."""
-    keys = [key for key, each in asked.in_force.items() if isinstance(each, Drain) and each.host == host]
+    keys = [key for key, each in asked.intents.items() if isinstance(each, Drain) and each.host == host]
     if not keys:
         return undrain(asked, Node(host))
     again = f"{counted(len(keys), 'worker')} may run again"
