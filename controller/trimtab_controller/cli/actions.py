@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trimtab_controller.cli.operator import (
     BAD_USAGE,
     DONE,
+    WRITE_LIMIT_S,
     CommandError,
     Target,
     events_of,
@@ -25,9 +26,6 @@ from trimtab_protocol.actions import ACTIONS
 
 if TYPE_CHECKING:
     from trimtab_controller.intents.plans import Looked
-
-WRITE_LIMIT_S = 15.0
-"""How long a command waits until the broker has stored what it writes."""
 
 
 def run_action(args: argparse.Namespace, target: Target) -> int:

@@ -36,6 +36,8 @@ Intents = dict[str, Intent | None]
 DONE, FAILED, BAD_USAGE = 0, 1, 2
 KEPT_S = 30 * 86_400.0
 """How far back events are kept."""
+WRITE_LIMIT_S = 15.0
+"""How long an operator's command waits until the broker has stored what it writes."""
 
 
 class CommandError(Exception):
