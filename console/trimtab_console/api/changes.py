@@ -45,6 +45,8 @@ class EitherAsking(Asking):
 
 def _body_of(action: Action) -> type[Asking]:
     """What the body of a request for this action is."""
+    if not action.fields:
+        return Asking
     fields: dict[str, Any] = {each.name: (_type_of(each), _default_of(each)) for each in action.fields}
     name = "".join(map(str.capitalize, action.name.split("-")))
     return create_model(f"{name}Asking", __base__=EitherAsking if action.either else Asking, **fields)

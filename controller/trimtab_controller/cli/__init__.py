@@ -78,11 +78,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Call the function that the parser names, directly or as `module:function`."""
+    """Call the function that the parser names, directly or as `module:function`; some also get a cluster."""
     if not isinstance(options.run, str):
         return int(options.run(options))
-    module, _, function = options.run.partition(":")
-    return int(getattr(import_module(module), function)(options))
+    module, _, name = options.run.partition(":")
+    function = getattr(import_module(module), name)
+    if not getattr(options, "with_cluster", False):
+        return int(function(options))
+    from trimtab_controller.cli.operator import run_with_cluster
+
+    return run_with_cluster(options, function)
 
 
 def all_commands() -> dict[str, tuple[str, str]]:

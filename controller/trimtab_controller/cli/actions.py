@@ -17,7 +17,6 @@ from trimtab_controller.cli.operator import (
     read_intents,
     read_status,
     refuse,
-    run_with,
     who,
 )
 from trimtab_controller.intents.change import Asked, Change
@@ -27,11 +26,6 @@ from trimtab_protocol.actions import ACTIONS
 
 if TYPE_CHECKING:
     from trimtab_controller.intents.plans import Looked
-
-
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return run_with(args, run_action)
 
 
 def run_action(args: argparse.Namespace, target: Target) -> int:
@@ -51,13 +45,13 @@ def run_action(args: argparse.Namespace, target: Target) -> int:
         status, readable = None, False
     intents = read_intents(target)  # these are newer than the status, so they are read last
     asked = Asked(by=who(), at=time.time(), reason=args.reason, status=status, intents=intents)
-    change = decide(asked, looked=look(target)) if action.looks else decide(asked)
+    change = decide(asked, looked=_look(target)) if action.looks else decide(asked)
     if not getattr(args, "yes", True):
         _ask(change)
-    return carry_out(args, target, change if readable else replace(change, caveats=()))
+    return _carry_out(args, target, change if readable else replace(change, caveats=()))
 
 
-def look(target: Target) -> "Looked":
+def _look(target: Target) -> "Looked":
     """What a controller would know now."""
     from trimtab_controller.intents.plans import Looked  # the decider takes a while to import
     from trimtab_controller.loop.preview import informed, read_cluster_state
@@ -82,7 +76,7 @@ def _ask(change: Change) -> None:
         raise CommandError("nothing is done")
 
 
-def carry_out(args: argparse.Namespace, target: Target, change: Change) -> int:
+def _carry_out(args: argparse.Namespace, target: Target, change: Change) -> int:
     """Write what a change consists of, unless it is a dry run, and tell what follows."""
     dry_run = getattr(args, "dry_run", False)
     if change.records and not dry_run:

@@ -17,11 +17,6 @@ from trimtab_protocol.wording import local_time
 COLOURS = {EventKind.CONCERN: "yellow", EventKind.HOLD: "red", EventKind.INTENT: "cyan", EventKind.MOVE: "red"}
 
 
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return operator.run_with(args, run_events)
-
-
 def run_events(args: argparse.Namespace, target: Target) -> int:
     """Print the events that are asked for, the oldest first."""
     read = read_events(target.connection, target.topics, time.time() - args.since)

@@ -53,8 +53,11 @@ class Target:
     topics: Topics
 
 
-def run_with(args: argparse.Namespace, function: Callable[[argparse.Namespace, Target], int]) -> int:
-    """Call the function of a command with the cluster that its options name; the exit code is that of `run`."""
+def run_with_cluster(args: argparse.Namespace, function: Callable[[argparse.Namespace, Target], int]) -> int:
+    """Call the function of a command with the cluster that its options name.
+
+    Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error.
+    """
     try:
         target = read_target(args)
         if getattr(args, "reason", None) is not None:

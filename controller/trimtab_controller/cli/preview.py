@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.operator import DONE, CommandError, Target, console, print_json, run_with
+from trimtab_controller.cli.operator import DONE, CommandError, Target, console, print_json
 from trimtab_controller.decider.decision import Decision, Planned
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.known import Known
@@ -22,11 +22,6 @@ from trimtab_controller.plan import Plan
 from trimtab_controller.seen import CALM
 from trimtab_models.instances import encode_snapshot
 from trimtab_protocol.wording import counted
-
-
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return run_with(args, run_plan if args.function == "plan" else run_snapshot)
 
 
 def run_plan(args: argparse.Namespace, target: Target) -> int:

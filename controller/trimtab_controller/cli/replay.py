@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli import operator
 from trimtab_controller.cli.operator import (
     DONE,
     CommandError,
@@ -62,11 +61,6 @@ ROWS: tuple[Row, ...] = (
     ("workers, most", lambda row: _count(row.workers_most)),
     ("changes of their number", lambda row: _count(row.resized)),
 )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return operator.run_with(args, run_replay)
 
 
 def run_replay(args: argparse.Namespace, target: Target) -> int:

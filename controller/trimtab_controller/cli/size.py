@@ -9,25 +9,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli.operator import BAD_USAGE, DONE, CommandError, Target, console, print_json, refuse, run_with
+from trimtab_controller.cli.operator import BAD_USAGE, DONE, CommandError, Target, console, print_json, refuse
 from trimtab_controller.cli.preview import read_decider, view_of
 from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
 from trimtab_protocol.wording import counted, first_few
 
 
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 something is not known, 2 wrong usage or configuration."""
+def run_size(args: argparse.Namespace, target: Target) -> int:
+    """Print how many workers of which type are needed; exit code 1: something is not known."""
     if not (math.isfinite(args.rate) and args.rate > 0):
         return refuse(f"--rate: found {args.rate:g}, expected a number above 0", BAD_USAGE)
     if not (math.isfinite(args.state) and args.state > 0):
         return refuse(f"--state: found {args.state:g}, expected a number above 0", BAD_USAGE)
     if not 0 < args.target <= 1:
         return refuse(f"--target: found {args.target:g}, expected a share above 0 and up to 1", BAD_USAGE)
-    return run_with(args, run_size)
-
-
-def run_size(args: argparse.Namespace, target: Target) -> int:
-    """Print how many workers of which type are needed."""
     decider, _ = read_decider(target)
     known = decider.known
     view = view_of(known, args.app, "APP")

@@ -30,7 +30,6 @@ from trimtab_controller.cli.operator import (
     print_json,
     read_intents,
     read_status,
-    run_with,
 )
 from trimtab_controller.decider.rules.known import still_wanted
 from trimtab_controller.execution.disruption import WINDOW_S
@@ -76,11 +75,6 @@ BRIEF_APPS = 5
 BRIEF_DECISIONS = ("last decision", "the one before")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return run_with(args, run_status)
-
-
 def run_status(args: argparse.Namespace, target: Target) -> int:
     """Print leader and standbys, workers, loads, plan in flight and last decisions."""
     seen = look(target)
@@ -119,11 +113,6 @@ def _controllers(target: Target) -> tuple[Member, ...] | None:
         return members(AdminClient(target.connection.client("trimtab-status")), target.topics.cluster)
     except (KafkaException, TimeoutError):
         return None
-
-
-def run_rules(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return run_with(args, print_rules)
 
 
 def show_status(seen: Seen, console: Console, *, all_nodes: bool = False) -> None:
@@ -794,7 +783,7 @@ def brief_status(seen: Seen) -> list[str]:
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 
-def print_rules(args: argparse.Namespace, target: Target) -> int:
+def run_rules(args: argparse.Namespace, target: Target) -> int:
     """Print the rules that the controller knows."""
     status = read_status(target)
     if status is None or status.rules is None:

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_controller.cli import operator
 from trimtab_controller.cli.operator import DONE, CommandError, Target, console, events_of, print_json
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.preview import informed, read_cluster_state
@@ -26,11 +25,6 @@ from trimtab_protocol.wording import local_time
 SHOWN_TARGETS, SHOWN_EARLIER_MOVES = 12, 5
 SHOWN_MOVES, SHOWN_LOADS = 20, 12
 PAID = {True: "it paid", False: "it did not pay"}
-
-
-def run(args: argparse.Namespace) -> int:
-    """Exit code: 0 done, 1 not possible, 2 wrong usage or configuration; the reason on standard error."""
-    return operator.run_with(args, run_why)
 
 
 def run_why(args: argparse.Namespace, target: Target) -> int:

@@ -128,11 +128,11 @@ def undrain(asked: Asked, node: Node) -> Change:
         return Change(key=node, records=(), text=f"nothing to do: no worker of {node} is being drained")
     name = WorkerId(node)
     key = drain_key(name)
-    is_worker = name in {row.worker for row in asked.nodes} or key in asked.in_force
+    is_worker = name in {row.worker for row in asked.nodes} or key in asked.intents
     if not is_worker and (found := _undrain_all(asked, name, _on_host(asked, name))):
         return found
     leaving = [app.size.leaving for app in asked.status.apps if app.size is not None] if asked.status else []
-    if any(name in workers for workers in leaving) and key not in asked.in_force:
+    if any(name in workers for workers in leaving) and key not in asked.intents:
         intent = Undrain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
         text = f"{name} stays: it takes key groups again; `trimtab scale` sets the size of an app for longer"
         return one(intent, text, without_leader(asked, "it happens"))
@@ -142,7 +142,7 @@ def undrain(asked: Asked, node: Node) -> Change:
 
 def _undrain_all(asked: Asked, where: str, workers: list[WorkerId]) -> Change | None:
     """Cancel the drains of these workers; None if there are none."""
-    drained = [drain_key(each) for each in workers if drain_key(each) in asked.in_force]
+    drained = [drain_key(each) for each in workers if drain_key(each) in asked.intents]
     if not drained:
         return None
     text = f"the drain of {counted(len(drained), 'worker')} of {where} is cancelled: key groups may go there again"
@@ -187,7 +187,7 @@ def stop(asked: Asked, app: AppId | None, *, with_pause: bool = False) -> Change
         "no new one starts until `trimtab resume`" if with_pause else "new ones may follow, see `trimtab stop --pause`"
     )
     waiting = sorted(
-        key for key, each in asked.in_force.items() if isinstance(each, MoveKeyGroups) and app in (None, each.app)
+        key for key, each in asked.intents.items() if isinstance(each, MoveKeyGroups) and app in (None, each.app)
     )
     back = f"; requests to move or undo that wait are taken back: {len(waiting)}" if waiting else ""
     return Change(

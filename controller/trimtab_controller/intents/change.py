@@ -1,7 +1,7 @@
 """What an operator's request becomes: intents to write with a text that says what follows, or a refusal."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trimtab_controller.seen import Seen, State
@@ -13,7 +13,6 @@ from trimtab_protocol.wording import what_there_is
 
 Record = tuple[str, Intent | TakenBack | None]
 """Key of an intent and the intent, or who takes it back; None takes away what is over."""
-NO_REASON = "no reason given"
 
 
 class Fault(StrEnum):
@@ -36,20 +35,14 @@ class Refusal(Exception):
 class Asked:
     """Who asks when (epoch seconds) and why, and what is known then.
 
-    `status` None: no controller has reported.  `intents` in force now by key, None for one that cannot be read; None:
-    nobody has read them, which does for what neither revokes an intent nor waits for the controller.
+    `status` None: no controller has reported.  `intents` in force now by key; None for one that cannot be read.
     """
 
     by: str
     at: float
-    reason: str = NO_REASON
+    reason: str
     status: Status | None = None
-    intents: Mapping[str, Intent | None] | None = None
-
-    @property
-    def in_force(self) -> Mapping[str, Intent | None]:
-        """The intents in force, as far as they were read."""
-        return self.intents or {}
+    intents: Mapping[str, Intent | None] = field(default_factory=dict)
 
     @property
     def takes_back(self) -> TakenBack:
@@ -109,7 +102,7 @@ def several(intents: Sequence[Intent], text: str, caveats: tuple[str, ...] = ())
 
 def take_back(asked: Asked, key: str, text: str, idle: str) -> Change:
     """Revoke the intent with this key; `idle` is said if there is none."""
-    if key not in asked.in_force:
+    if key not in asked.intents:
         return Change(key=key, records=(), text=f"nothing to do: {idle}")
     return Change(key=key, records=((key, asked.takes_back),), text=text)
 

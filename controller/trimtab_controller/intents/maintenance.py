@@ -4,7 +4,6 @@ from trimtab_controller.intents.actions import drain, undrain
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_seen, several
 from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_dropped
-from trimtab_protocol.actions import LONGEST_MAINTENANCE_S
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import counted, first_few, what_there_is
@@ -12,7 +11,6 @@ from trimtab_protocol.wording import counted, first_few, what_there_is
 
 def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
-    check_span(for_s)
     check_seen(asked)
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
@@ -21,7 +19,7 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
     check_heard(asked, here, STOP_THERE)
-    kept = [each for each in here if is_lasting(asked.in_force.get(drain_key(each)))]
+    kept = [each for each in here if is_lasting(asked.intents.get(drain_key(each)))]
     if not (workers := [each for each in here if each not in kept]):
         text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"
         raise Refusal(Fault.CONFLICT, text)
@@ -45,17 +43,9 @@ def is_lasting(intent: Intent | None) -> bool:
     return isinstance(intent, Drain) and intent.until is None
 
 
-def check_span(for_s: float) -> None:
-    """Raises Refusal if a maintenance cannot be so long."""
-    if not 0.0 < for_s <= LONGEST_MAINTENANCE_S:
-        raise Refusal(
-            Fault.INVALID, f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_MAINTENANCE_S:g} s"
-        )
-
-
 def end(asked: Asked, host: HostId) -> Change:
     """End a maintenance: workers that were stopped are started.  The host need not report."""
-    keys = [key for key, each in asked.in_force.items() if isinstance(each, Drain) and each.host == host]
+    keys = [key for key, each in asked.intents.items() if isinstance(each, Drain) and each.host == host]
     if not keys:
         return undrain(asked, Node(host))
     again = f"{counted(len(keys), 'worker')} may run again"

@@ -13,6 +13,7 @@ from typing import Any
 from trimtab_controller.intents import actions, maintenance
 from trimtab_controller.intents.change import Change, Fault, Refusal
 from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
+from trimtab_protocol.actions import LONGEST_MAINTENANCE_S
 from trimtab_protocol.messages.codec import converted
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.rules import Rule
@@ -50,7 +51,9 @@ def _maintenance(host: str, for_s: float | None) -> Decide:
     known = host_named(host)
     if for_s is None:
         return partial(maintenance.end, host=known)
-    maintenance.check_span(for_s)
+    if not 0.0 < for_s <= LONGEST_MAINTENANCE_S:
+        text = f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_MAINTENANCE_S:g} s"
+        raise Refusal(Fault.INVALID, text)
     return partial(maintenance.maintenance, host=known, for_s=for_s)
 
 

@@ -30,13 +30,13 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     """Restart the workers of the app that run now."""
     check_reports(asked, app)
     check_seen(asked)
-    if restart_key(app) in asked.in_force:
+    if restart_key(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
         raise Refusal(Fault.CONFLICT, text)
     revoked = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
     ours = [row for row in asked.nodes if row.app == app and row.worker not in revoked]
     running = [row for row in ours if row.state is WorkerState.RUNNING]
-    drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.in_force)
+    drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.intents)
     rows = [row for row in running if row.startable and row.worker not in drained]
     if running and not any(row.startable for row in running):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"

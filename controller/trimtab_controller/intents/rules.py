@@ -62,7 +62,7 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
 def remove(asked: Asked, name: str) -> Change:
     """Take back a rule that an operator has added."""
     key = rule_key(name)
-    if key in asked.in_force:
+    if key in asked.intents:
         return take_back(asked, key, f"rule {name} is not kept any longer: nothing moves because of that", "")
     told = asked.status.rules or () if asked.status else ()
     if name in {each.rule.name for each in told if each.by is None}:
@@ -81,7 +81,7 @@ def _own(asked: Asked, looked: Looked) -> tuple[Rule, ...]:
 
 
 def _added(asked: Asked) -> list[AddRule]:
-    return [each for each in asked.in_force.values() if isinstance(each, AddRule)]
+    return [each for each in asked.intents.values() if isinstance(each, AddRule)]
 
 
 def _what_follows(rule: Rule, rules: Sequence[Rule], looked: Looked, now: float) -> tuple[str, tuple[str, ...]]:

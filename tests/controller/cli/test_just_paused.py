@@ -1,4 +1,4 @@
-"""A command right after `trimtab pause`: the status does not tell of it yet, the intents do."""
+"""Commands right after `trimtab pause`, which intents tell before the status; and where the status is unreadable."""
 
 import argparse
 from dataclasses import replace
@@ -7,9 +7,9 @@ import pytest
 
 from tests.controller.cli.status_examples import APP, NOW, STATUS
 from trimtab_controller.cli import actions
-from trimtab_controller.cli.operator import target_of
+from trimtab_controller.cli.operator import CommandError, Target, target_of
 from trimtab_controller.configuration import decode
-from trimtab_protocol.messages.intents import Pause
+from trimtab_protocol.messages.intents import Pause, restart_key, scale_key
 from trimtab_protocol.messages.proposals import ProposalStatus
 
 PAUSE = Pause(by="ann@desk", at=NOW, reason="deploy")
@@ -46,4 +46,39 @@ def test_a_command_right_after_a_pause_says_when_it_begins(
     args = argparse.Namespace(action=action, reason="release", json=False, **named)
     assert actions.run_action(args, TARGET) == 0
     assert "but the controller is paused: " in capsys.readouterr().out
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "named", "told"),
+    [
+        ("pause", {}, "paused: a plan in flight is finished, no new one starts until `trimtab resume`\n"),
+        ("scale", {"app": str(APP), "workers": None}, f"the size of {APP} follows its demand again"),
+        ("rolling-restart", {"app": str(APP), "cancel": True}, f"the restart of {APP} is cancelled"),
+        ("drain", {"worker": "orders-1"}, None),
+        ("scale", {"app": str(APP), "workers": 3}, None),
+    ],
+)
+def test_what_goes_ahead_where_the_status_cannot_be_read(
+    action: str,
+    named: dict[str, object],
+    told: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def unreadable(_: Target) -> None:
+        raise CommandError("the status cannot be read: it is of another version")
+
+    written: list[object] = []
+    monkeypatch.setattr(actions, "read_status", unreadable)
+    monkeypatch.setattr(actions, "read_intents", lambda _: {scale_key(APP): None, restart_key(APP): None})
+    monkeypatch.setattr(actions, "write_intents", lambda *known, **_: written.append(known))
+    args = argparse.Namespace(action=action, reason="release", json=False, **named)
+    if told is None:
+        with pytest.raises(CommandError, match="another version"):
+            actions.run_action(args, TARGET)
+        assert not written
+        return
+    assert actions.run_action(args, TARGET) == 0
+    assert capsys.readouterr().out.startswith(told)
     assert len(written) == 1

@@ -7,6 +7,7 @@ import pytest
 from tests.controller.intents.test_actions import BACK, STATUS, WORKER, asked, own, written
 from trimtab_controller.intents import maintenance
 from trimtab_controller.intents.change import Refusal
+from trimtab_controller.intents.policies import POLICIES
 from trimtab_protocol.messages.intents import Drain
 
 [HOST] = {row.host for row in STATUS.nodes if row.worker == WORKER}
@@ -32,7 +33,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(Refusal, match=r"^which workers run is not known: no window has come since this controller"):
         maintenance.maintenance(asked(unseen), HOST, 60.0)
     with pytest.raises(Refusal, match="expected more than 0 s"):
-        maintenance.maintenance(asked(), HOST, 0.0)
+        POLICIES["maintenance"](host=HOST, for_s=0.0)
     assert maintenance.end(asked(), HOST).text == f"nothing to do: {HOST} is not being drained"
 
 

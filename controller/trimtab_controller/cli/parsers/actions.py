@@ -11,7 +11,7 @@ from trimtab_controller.cli.parsers.options import add_cluster, span
 from trimtab_protocol.actions import ACTIONS, NEEDED, Action, Field
 from trimtab_protocol.messages.intents import MAX_WORKERS
 
-RUN = "trimtab_controller.cli.actions:run"
+RUN = "trimtab_controller.cli.actions:run_action"
 RULE = "rules about where key groups may be, beside those in controller.toml: add, remove, list"
 AUTO = "auto"
 ELSEWHERE = {"accept-journal": "resume", "add-rule": "rule", "remove-rule": "rule"}

@@ -19,12 +19,13 @@ def add_config(parser: "argparse._ActionsContainer", what: str = "controller.tom
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name the cluster, and `--json`."""
+    """Add the options that name the cluster that the function of the command gets, and `--json`."""
     where = parser.add_argument_group("cluster", "by --config, or by --bootstrap and --cluster")
     add_config(where)
     where.add_argument("--bootstrap", metavar="HOST:PORT", help="the Kafka brokers (no TLS, no password)")
     where.add_argument("--cluster", metavar="NAME", help="the name of the Trimtab cluster")
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+    parser.set_defaults(with_cluster=True)
 
 
 def named_config(args: argparse.Namespace) -> Path | None:

@@ -23,7 +23,7 @@ MODULES = {"plan": "preview", "snapshot": "preview"}
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:
     """Add those of one of the commands."""
     add_cluster(parser)
-    parser.set_defaults(run=f"trimtab_controller.cli.{MODULES.get(command, command)}:run", function=command)
+    parser.set_defaults(run=f"trimtab_controller.cli.{MODULES.get(command, command)}:run_{command}")
     if command == "status":
         parser.add_argument("--all", action="store_true", help="list every worker, however many there are")
     if command == "size":
