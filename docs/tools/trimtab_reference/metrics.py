@@ -29,7 +29,7 @@ def render() -> str:
             "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`. A worker's "
             "own figures come from the agent of its host. A metric that is not known is absent, not zero. "
             f"{link('Alerts', RUNBOOKS / 'README.md')} and their runbooks use the metrics that are marked.",
-            "Every series has the label `cluster`, those of an agent also `host`, besides the labels below. Counters "
+            "Every series has the label `cluster`, those of an agent also `host`, in addition to the labels below. Counters "
             "stand at zero for all known values of their labels before the first event. Both also serve the usual "
             "`process_*` metrics: CPU, memory, open files, start time.",
             "## Number of series",
