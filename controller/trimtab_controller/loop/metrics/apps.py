@@ -169,7 +169,7 @@ APPS = (
     ),
     _app(
         "desired_workers",
-        "Workers that the app should have, for a program that adds and removes them from outside; absent while unknown.",
+        "Workers that the app should have, for programs that add and remove them from outside; absent while unknown.",
         lambda known: of_apps(_sizes(known), lambda row: row.desired),
     ),
     _app(
