@@ -149,7 +149,7 @@ def _format(format_: Format) -> Iterator[str]:
     for keys, names in _results(format_.methods).items():
         yield f"### {format_.title}: plan of {', '.join(names)}"
         if same := [key for key, text in keys if shown.get(key) == text]:
-            yield f"As above: {codes(same)}."
+            yield "As above, and:" if len(same) == len(shown) else f"As above: {codes(same)}."
         if own := [(code(key), text) for key, text in keys if key not in same]:
             yield table(("key", "meaning"), own)
         shown |= dict(keys)

@@ -29,9 +29,9 @@ def render() -> str:
     return "\n\n".join(
         (
             "# Metrics",
-            "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`, and with them "
-            "the usual `process_*`. A metric that is not known is absent, not zero. Names that end in `_total` are "
-            "counters, which stand at zero before the first event; what is no histogram is a gauge.",
+            "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`, with the "
+            "usual `process_*` among them. A metric that is not known is absent, not zero. Names that end in `_total` "
+            "are counters, which stand at zero before the first event; all others but histograms are gauges.",
             "Every series has the label `cluster`, those of an agent also `host`. Nothing has a series per key group, "
             "plan or hand-over: the log says which plan it was.",
             "## Number of series",
