@@ -50,8 +50,10 @@ def render() -> str:
         parts += of_command(parser, level=3, common=common, shown=shown)
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
+    of_all = _common(_children(agent).values())
+    parts.append(table(("argument of all", "meaning"), of_all))
     for parser in _children(agent).values():
-        parts += of_command(parser, level=3)
+        parts += of_command(parser, level=3, common=of_all)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -96,8 +98,10 @@ def of_command(
             yield f"The options are those of `{same}`."
     if parser.epilog:
         yield _exit_codes(parser)
+    if of_all := [row for row in _common(children.values()) if row not in common]:
+        yield table(("argument of all", "meaning"), of_all)
     for child in children.values():
-        yield from of_command(child, level + 1, common, shown)
+        yield from of_command(child, level + 1, [*common, *of_all], shown)
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
