@@ -26,7 +26,7 @@ from trimtab_models.instances import (
 )
 from trimtab_models.solving.methods import FAMILIES, Method, method_named
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import NONE, code, codes, first_sentence, plain, source_link, table, without_article
+from trimtab_reference.markdown import code, codes, first_sentence, plain, source_link, table, without_article
 from trimtab_reference.source import Undocumented, file_of, texts_of
 
 EXAMPLES = ROOT / "examples" / "instances"
@@ -144,7 +144,7 @@ def _format(format_: Format) -> Iterator[str]:
     for part in format_.parts:
         text = part.cls.__doc__ or ""
         yield f"### {format_.title}: {part.title}\n\n{plain(text) if part.in_full else first_sentence(text)}"
-        yield table(("key", "type", "default", "meaning"), _rows(format_, document, part))
+        yield table(("key", "type", "meaning"), _rows(format_, document, part))
     shown: dict[str, str] = {}
     for keys, names in _results(format_.methods).items():
         yield f"### {format_.title}: plan of {', '.join(names)}"
@@ -168,7 +168,7 @@ def result_keys(method: Method) -> dict[str, str]:
     return {**method.result, **(SOLVE_SECONDS if method.timed else {})}
 
 
-def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[tuple[str, str, str, str]]:
+def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[tuple[str, str, str]]:
     texts = texts_of(part.cls)
     fields = {field.name: field for field in dataclasses.fields(part.cls)}
     known = known_keys(format_, document, part)
@@ -177,8 +177,8 @@ def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[
         text = {"version": "Of this format.", "kind": "Which of the two forms of a cost."}.get(key) or texts.get(name)
         if not text:
             raise Undocumented(f'{part.cls.__module__}: {part.cls.__name__}.{name} needs a """docstring""" below it')
-        default = "required" if _is_required(format_, document, part, key) else _default(fields[name])
-        yield code(key), _type(format_, document, part, key), default, text
+        default = "" if _is_required(format_, document, part, key) else f"; {_default(fields[name])}"
+        yield code(key), _type(format_, document, part, key) + default, text
 
 
 def known_keys(format_: Format, document: Mapping[str, Any], part: Part) -> list[str]:
@@ -206,17 +206,13 @@ def _type(format_: Format, document: Mapping[str, Any], part: Part, key: str) ->
 
 
 def _default(field: "dataclasses.Field[Any]") -> str:
-    if field.default_factory is not dataclasses.MISSING:
-        return NONE
     match field.default:
-        case None | ():
-            return NONE
         case bool(value):
-            return code(str(value).lower())
+            return f"default {code(str(value).lower())}"
         case float() | int() as value:
-            return code(f"{value:g}")
+            return f"default {code(f'{value:g}')}"
         case _:
-            return NONE
+            return "optional"
 
 
 def _is_required(format_: Format, document: Mapping[str, Any], part: Part, key: str) -> bool:

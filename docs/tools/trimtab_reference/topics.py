@@ -77,8 +77,9 @@ def render() -> str:
         "## Topics",
         table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
         "## Settings",
+        f"`max.message.bytes` is {' or '.join({_largest(each) for each in settings.values()})}.",
         table(
-            ("topic", "partitions", "cleanup", "kept for", "largest record", "further"),
+            ("topic", "partitions", "cleanup", "kept for", "further"),
             map(_settings, settings.values()),
         ),
         "## Messages",
@@ -107,13 +108,17 @@ def _topic(settings: TopicSettings) -> tuple[str, ...]:
     return f"[`{settings.name}`](#{name})", said["writers"].lower(), said["readers"], said["key"], said["contents"]
 
 
+def _largest(settings: TopicSettings) -> str:
+    return amount(int(dict(settings.configuration)["max.message.bytes"]), "BYTES")
+
+
 def _settings(settings: TopicSettings) -> tuple[str, ...]:
     keys = dict(settings.configuration)
-    largest = amount(int(keys.pop("max.message.bytes")), "BYTES")
+    del keys["max.message.bytes"]  # stands above the table
     cleanup = keys.pop("cleanup.policy", "delete")
     kept = f"{settings.retention_hours} h" if keys.pop("retention.ms", None) else "the last record of each key"
     further = ", ".join(code(f"{key}={value}") for key, value in keys.items())
-    return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
+    return code(settings.name), str(settings.partitions), cleanup, kept, further
 
 
 def _linked(cls: type) -> str:
