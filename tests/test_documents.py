@@ -83,7 +83,7 @@ PAGES = {
         f"{apportion.BYTES_PER_MESSAGE >> 10} KiB weigh as much",
         f"at least {assemble.SEEN_SHARE:.0%}".replace("%", " % of it"),
     ),
-    "concepts/how-it-decides": (
+    "concepts/how-it-plans": (
         f"{MAX_WANTED_STANDBYS} at most",
         f"{standby_rounds.ROUND.worker_changes:g} key groups or {int(standby_rounds.ROUND.worker_bytes) >> 30} GiB",
         f"at least {standby_rounds.ROUND_INTERVAL_S:g} s apart",

@@ -13,7 +13,7 @@ SECTIONS = ("balance", "execution", "scaling")
 """The sections whose keys a replay may set; the others do not change what is decided about recorded windows."""
 AS_CONFIGURED = "as configured"
 MAX_ALTERNATIVES = 8
-"""Settings that one replay tries, besides those of the configuration."""
+"""Settings that one replay tries, in addition to those of the configuration."""
 NEXT_KEY = re.compile(r",(?=\s*[a-z_]+\.[a-z_]+\s*=)")
 BARE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 

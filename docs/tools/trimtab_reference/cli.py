@@ -15,8 +15,8 @@ OPTIONS = frozenset({"--config", "--bootstrap", "--cluster", "--json"})
 """What nearly all commands of operators take."""
 MANY = 3
 """Commands that have an argument in common before it is explained once for all."""
-MUCH = 10
-"""Arguments of a command that are not listed again where another command has the same."""
+MUCH = 15
+"""Arguments of a command, above which they are left to its help."""
 
 
 def render() -> str:
@@ -44,14 +44,15 @@ def render() -> str:
         "`[--config FILE] [--bootstrap HOST:PORT] [--cluster NAME] [--json]`.",
         table(("argument", "meaning"), common),
     ]
-    shown: dict[str, list[tuple[str, str]]] = {}
     for parser in commands.values():
         parser.description = None  # stands in the table above
-        parts += of_command(parser, level=3, common=common, shown=shown)
+        parts += of_command(parser, level=3, common=common)
     agent = trimtab_agent.cli.agent_parser()
     parts += ["## trimtab-agent", _exit_codes(agent)]
+    of_all = _common(_children(agent).values())
+    parts.append(table(("argument of all", "meaning"), of_all))
     for parser in _children(agent).values():
-        parts += of_command(parser, level=3)
+        parts += of_command(parser, level=3, common=of_all)
     return "\n\n".join(part for part in parts if part)
 
 
@@ -70,17 +71,8 @@ def _common(parsers: Iterable[argparse.ArgumentParser]) -> list[tuple[str, str]]
     return sorted(usual.values())
 
 
-def of_command(
-    parser: argparse.ArgumentParser,
-    level: int,
-    common: Collection[tuple[str, str]] = (),
-    shown: dict[str, list[tuple[str, str]]] | None = None,
-) -> Iterator[str]:
-    """The parts of the page about a command and those below it.
-
-    The rows of `common` stand elsewhere; `shown` = those of the commands so far, whose rows are not repeated.
-    """
-    shown = {} if shown is None else shown
+def of_command(parser: argparse.ArgumentParser, level: int, common: Collection[tuple[str, str]] = ()) -> Iterator[str]:
+    """The parts of the page about a command and those below it; the rows of `common` stand elsewhere."""
     yield f"{'#' * level} {parser.prog}"
     if parser.description:
         yield _sentence(parser.description)
@@ -89,15 +81,16 @@ def of_command(
     if rows or not children:
         yield f"```\n{_usage(parser, short=bool(common))}\n```"
     if own := [row for row in rows if row not in common]:
-        same = next((name for name, others in shown.items() if len(own) >= MUCH and set(own[1:]) <= set(others)), None)
-        shown[parser.prog] = own
-        yield table(("argument", "meaning"), own[:1] if same else own)
-        if same:
-            yield f"The options are those of `{same}`."
+        if len(own) > MUCH:
+            yield f"`{parser.prog} --help` explains the arguments."
+        else:
+            yield table(("argument", "meaning"), own)
     if parser.epilog:
         yield _exit_codes(parser)
+    if of_all := [row for row in _common(children.values()) if row not in common]:
+        yield table(("argument of all", "meaning"), of_all)
     for child in children.values():
-        yield from of_command(child, level + 1, common, shown)
+        yield from of_command(child, level + 1, [*common, *of_all])
 
 
 def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

@@ -71,12 +71,19 @@ def render() -> str:
     ]
     shown: set[str] = set()
     for name, (path, read) in SAMPLES.items():
-        parts += [f"## {name}", f"A sample with every key: {source_link(path)}."]
+        own, others = list[str](), list[str]()
         for section in sections(path.read_text(encoding="utf-8"), read):
             head, _, keys = section.partition("\n\n| ")
-            parts.append(section if keys not in shown else f"{head} The keys are those of controller.toml.")
-            shown |= {keys} - {""}
+            title = head.partition("\n")[0]
+            (others if keys in shown or title in shown else own).append(section)
+            shown |= {keys or title}
+        same = f" {_listed_titles(others)} are those of controller.toml." if others else ""
+        parts += [f"## {name}", f"A sample with every key: {source_link(path)}.{same}", *own]
     return "\n\n".join([*parts, *ENVIRONMENT]).replace(f"| {NAME} |", "| name |")
+
+
+def _listed_titles(of: list[str]) -> str:
+    return ", ".join(code(section.partition("\n")[0].removeprefix("### ")) for section in of)
 
 
 def sections(text: str, read: Read) -> Iterator[str]:

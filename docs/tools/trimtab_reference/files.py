@@ -26,7 +26,7 @@ from trimtab_models.instances import (
 )
 from trimtab_models.solving.methods import FAMILIES, SolveMethod, method_named
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import NONE, code, codes, first_sentence, plain, source_link, table, without_article
+from trimtab_reference.markdown import code, codes, first_sentence, plain, source_link, table, without_article
 from trimtab_reference.source import Undocumented, file_of, texts_of
 
 EXAMPLES = ROOT / "examples" / "instances"
@@ -54,6 +54,8 @@ class Format:
     decode: Callable[[object], object]
     methods: tuple[str, ...]
     parts: tuple[Part, ...]
+    in_full: bool = False
+    """Show its keys on the page; of the others the example and the reader's classes do, which must explain each key."""
 
     @property
     def anchor(self) -> str:
@@ -71,6 +73,7 @@ FORMATS = (
         example=EXAMPLES / "cluster.json",
         decode=decode_snapshot,
         methods=_methods("balance", "albic", "elastic"),
+        in_full=True,
         parts=(
             Part(title="the document", at=(), cls=snapshot.BalanceInstance),
             Part(title="nodes[]", at=("nodes", 0), cls=snapshot.Node),
@@ -88,8 +91,8 @@ FORMATS = (
         parts=(
             Part(title="the document", at=(), cls=scheduling.SchedulingInstance),
             Part(title="servers[]", at=("servers", 0), cls=scheduling.SchedulingServer),
-            Part(title="servers[].g, affine", at=("servers", 0, "g"), cls=scheduling.AffineCost, in_full=True),
-            Part(title="servers[].g, table", at=("servers", 1, "g"), cls=scheduling.TableCost, in_full=True),
+            Part(title="servers[].g, affine", at=("servers", 0, "g"), cls=scheduling.AffineCost),
+            Part(title="servers[].g, table", at=("servers", 1, "g"), cls=scheduling.TableCost),
             Part(title="tasks[]", at=("tasks", 0), cls=scheduling.Task),
         ),
     ),
@@ -127,7 +130,8 @@ def render() -> str:
         "`trimtab solve METHOD FILE` reads an instance and writes a plan; both are JSON. An unknown key, a missing one "
         "and a wrong value are refused with one line that names the JSON path, what was found and what was expected. "
         "Ids are strings, each used once in its list. `trimtab snapshot` writes the running cluster as an instance; "
-        "`trimtab simulate --recorded` plays such files. What each method does is in [methods](methods.md).",
+        "`trimtab simulate --recorded` plays such files. What each method does is in [methods](methods.md). Of the "
+        "formats whose keys are not shown here the classes of the reader explain them.",
     ]
     for each in FORMATS:
         parts += _format(each)
@@ -142,14 +146,17 @@ def _format(format_: Format) -> Iterator[str]:
     yield f"## {format_.title}"
     yield f"For {codes(format_.methods)}. Example: {source_link(format_.example)}. Reader: {source_link(reader)}."
     for part in format_.parts:
+        rows = list(_rows(format_, document, part))  # raises Undocumented
         text = part.cls.__doc__ or ""
-        yield f"### {format_.title}: {part.title}\n\n{plain(text) if part.in_full else first_sentence(text)}"
-        yield table(("key", "type", "default", "meaning"), _rows(format_, document, part))
+        if format_.in_full:
+            yield f"### {format_.title}: {part.title}\n\n{plain(text) if part.in_full else first_sentence(text)}"
+            yield table(("key", "type", "meaning"), rows)
     shown: dict[str, str] = {}
     for keys, names in _results(format_.methods).items():
         yield f"### {format_.title}: plan of {', '.join(names)}"
-        if same := [key for key, text in keys if shown.get(key) == text]:
-            yield f"As above: {codes(same)}."
+        same = [key for key, text in keys if shown.get(key) == text]
+        if same:
+            yield "As above, and:" if len(same) == len(shown) else f"As above: {codes(same)}."
         if own := [(code(key), text) for key, text in keys if key not in same]:
             yield table(("key", "meaning"), own)
         shown |= dict(keys)
@@ -168,7 +175,7 @@ def result_keys(method: SolveMethod) -> dict[str, str]:
     return {**method.result, **(SOLVE_SECONDS if method.timed else {})}
 
 
-def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[tuple[str, str, str, str]]:
+def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[tuple[str, str, str]]:
     texts = texts_of(part.cls)
     fields = {field.name: field for field in dataclasses.fields(part.cls)}
     known = known_keys(format_, document, part)
@@ -177,8 +184,8 @@ def _rows(format_: Format, document: Mapping[str, Any], part: Part) -> Iterator[
         text = {"version": "Of this format.", "kind": "Which of the two forms of a cost."}.get(key) or texts.get(name)
         if not text:
             raise Undocumented(f'{part.cls.__module__}: {part.cls.__name__}.{name} needs a """docstring""" below it')
-        default = "required" if _is_required(format_, document, part, key) else _default(fields[name])
-        yield code(key), _type(format_, document, part, key), default, text
+        default = "" if _is_required(format_, document, part, key) else f"; {_default(fields[name])}"
+        yield code(key), _type(format_, document, part, key) + default, text
 
 
 def known_keys(format_: Format, document: Mapping[str, Any], part: Part) -> list[str]:
@@ -206,17 +213,13 @@ def _type(format_: Format, document: Mapping[str, Any], part: Part, key: str) ->
 
 
 def _default(field: "dataclasses.Field[Any]") -> str:
-    if field.default_factory is not dataclasses.MISSING:
-        return NONE
     match field.default:
-        case None | ():
-            return NONE
         case bool(value):
-            return code(str(value).lower())
+            return f"default {code(str(value).lower())}"
         case float() | int() as value:
-            return code(f"{value:g}")
+            return f"default {code(f'{value:g}')}"
         case _:
-            return NONE
+            return "optional"
 
 
 def _is_required(format_: Format, document: Mapping[str, Any], part: Part, key: str) -> bool:

@@ -52,7 +52,7 @@ def _rows(folder: Path, shown: Collection[str]) -> Iterator[tuple[str, str]]:
                 text, name = meaning(limit), f"{path.stem}.{limit.name}"
                 missing.discard(name)
                 if name in shown:
-                    yield text, amount(limit.value, limit.name)
+                    yield re.split(r"(?<=\.) ", text, maxsplit=1)[0], amount(limit.value, limit.name)
     if missing:
         raise Undocumented(f"{folder.name}: there is no limit {sorted(missing)}: correct SHOWN in {__name__}")
 

@@ -1,15 +1,13 @@
 """docs/reference/methods.md: what `trimtab solve` and `trimtab simulate` can be asked for."""
 
-from collections.abc import Iterator
 from functools import partial
-from importlib import import_module
 
 from trimtab_controller.solver.answer import Method as ControllerMethod
 from trimtab_models.simulation.policies import POLICIES
 from trimtab_models.solving.methods import FAMILIES, method_named
 from trimtab_reference.files import FORMATS
-from trimtab_reference.markdown import code, codes, first_paragraph, source_link, table
-from trimtab_reference.source import Undocumented, file_of, texts_of
+from trimtab_reference.markdown import code, codes, table
+from trimtab_reference.source import Undocumented, texts_of
 
 
 def render() -> str:
@@ -29,8 +27,6 @@ def render() -> str:
             table(
                 ("policy", "what it does"), ((code(name), _policy(name)) for name in POLICIES if name not in FAMILIES)
             ),
-            "## Where they are",
-            table(("package", "what it is", "methods"), _packages()),
         )
     )
 
@@ -50,12 +46,3 @@ def _policy(name: str) -> str:
     if not text:
         raise Undocumented(f"trimtab_models.simulation.policies: the policy {name} has no text")
     return text
-
-
-def _packages() -> Iterator[tuple[str, str, str]]:
-    for module in dict.fromkeys(FAMILIES.values()):
-        package = module.rpartition(".")[0]
-        path = file_of(package)
-        assert path is not None
-        names = codes(name for name, each in FAMILIES.items() if each == module)
-        yield source_link(path.parent), first_paragraph(import_module(package).__doc__ or ""), names

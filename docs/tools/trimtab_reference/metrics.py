@@ -18,6 +18,9 @@ from trimtab_reference.markdown import code, codes, link, table
 from trimtab_reference.reasons import RUNBOOKS
 from trimtab_reference.rules import alerts
 
+MANY = 3
+"""Alerts of one metric that are not named any more."""
+
 
 def render() -> str:
     """The page."""
@@ -26,15 +29,12 @@ def render() -> str:
     return "\n\n".join(
         (
             "# Metrics",
-            "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`. A worker's "
-            "own figures come from the agent of its host. A metric that is not known is absent, not zero. "
-            f"{link('Alerts', RUNBOOKS / 'README.md')} and their runbooks use the metrics that are marked.",
-            "Every series has the label `cluster`, those of an agent also `host`, besides the labels below. Counters "
-            "stand at zero for all known values of their labels before the first event. Both also serve the usual "
-            "`process_*` metrics: CPU, memory, open files, start time.",
+            "Agent and controller serve their metrics for Prometheus on the address in `[metrics] listen`, with the "
+            "usual `process_*` among them. A metric that is not known is absent, not zero. Names that end in `_total` "
+            "are counters, which stand at zero before the first event; all others but histograms are gauges.",
+            "Every series has the label `cluster`, those of an agent also `host`. Nothing has a series per key group, "
+            "plan or hand-over: the log says which plan it was.",
             "## Number of series",
-            "Nothing has a series per key group, plan or hand-over. The log says which plan it was: hand-over `3.17-4` "
-            "belongs to plan `3.17`.",
             table(("served by", "series", "per app", "per worker", "per host"), _series()),
             "## Controller",
             "Served by the controller that leads; `trimtab_controller_info`, `trimtab_controller_role` and "
@@ -73,15 +73,17 @@ def _shown(registry: CollectorRegistry) -> int:
 
 def _table(registries: Iterable[CollectorRegistry]) -> str:
     rows = sorted(row for registry in registries for row in _rows(registry))
-    return table(("metric", "meaning", "type", "labels", "alerts"), rows)
+    return table(("metric", "meaning", "labels"), rows)
 
 
-def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str, str, str, str]]:
+def _rows(registry: CollectorRegistry) -> Iterator[tuple[str, str, str]]:
     for metric in _metrics(registry):
         family = next(iter(metric.describe()))
         name = family.name + ("_total" if family.type == "counter" else "")
-        meaning = _sentence(family.documentation.removesuffix(".").removesuffix("; absent while unknown"))
-        yield code(name), meaning, family.type, codes(metric._labelnames), _alerts(name)
+        words = [_sentence(family.documentation.removesuffix(".").removesuffix("; absent while unknown"))]
+        words += ["Histogram."] * (family.type == "histogram")
+        words += _alerts(name)
+        yield code(name), " ".join(words), codes(metric._labelnames)
 
 
 def _metrics(registry: CollectorRegistry) -> Iterator[MetricWrapperBase]:
@@ -95,6 +97,10 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else text + "."
 
 
-def _alerts(name: str) -> str:
-    named = [alert for alert in alerts() if re.search(rf"\b{name}\b", alert.expression)]
-    return ", ".join(link(code(alert.name), RUNBOOKS / f"{alert.runbook or 'README'}.md") for alert in named)
+def _alerts(name: str) -> list[str]:
+    """The alerts that use a metric."""
+    named = {alert.name: alert.runbook for alert in alerts() if re.search(rf"\b{name}\b", alert.expression)}
+    if len(named) > MANY:
+        return [f"Of {len(named)} {link('alerts', RUNBOOKS / 'README.md')}."]
+    links = [link(code(alert), RUNBOOKS / f"{runbook or 'README'}.md") for alert, runbook in named.items()]
+    return [f"Alert: {', '.join(links)}."] if links else []

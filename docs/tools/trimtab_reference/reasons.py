@@ -37,8 +37,9 @@ def render() -> str:
             "The job goes on with its last placement; only balancing waits.",
             table(("reason", "meaning"), map(_with_runbook, waiting)),
             "## Concerns",
-            "Something is wrong with an app, whether or not it is balanced meanwhile.",
-            table(("concern", "meaning"), map(_with_runbook, concerns)),
+            "Something is wrong with an app, whether or not it is balanced meanwhile. The reasons "
+            f"{codes(name for name in concerns if name in waiting)} are concerns too.",
+            table(("concern", "meaning"), (_with_runbook(name) for name in concerns if name not in waiting)),
             "## Further conditions with an alert",
             table(("runbook", "meaning"), map(_with_runbook, others)),
             "## Alerts",

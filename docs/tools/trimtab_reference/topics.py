@@ -1,4 +1,4 @@
-"""docs/reference/topics.md: the topics of a cluster, who writes and reads them, and the messages on them."""
+"""docs/reference/topics.md: the topics of a cluster, who writes and reads them, and the messages about events."""
 
 import dataclasses
 import enum
@@ -7,7 +7,7 @@ import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import NoneType, UnionType
+from types import ModuleType, NoneType, UnionType
 from typing import Annotated, Any, NewType, Union, cast, get_args, get_origin
 
 from trimtab_controller.decider.forecast import history as demand_history
@@ -28,41 +28,26 @@ from trimtab_protocol.messages import (
 from trimtab_protocol.messages.codec import NAME, Columns, Most, Range, Text, Wire, WireField, WrittenAs, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
 from trimtab_reference import ROOT
-from trimtab_reference.markdown import amount, code, first_paragraph, first_sentence, link, plain, table
+from trimtab_reference.markdown import amount, code, link, plain, table
 from trimtab_reference.source import Undocumented, texts_of
 
 CLUSTER = "CLUSTER"
-SHOWN = {"intents", "status", "events"}
-"""Topics that programs of users may read or write: the fields of their messages are shown."""
-MESSAGES: Mapping[str, tuple[type, ...]] = {
-    "reports": (report.Report,),
-    "snapshots": (snapshot.Snapshot,),
-    "placement": (placement.Placement, placement_parts.PlacementHead, placement_parts.PlacementPart),
-    "commands": (commands.Command,),
-    "acks": (commands.Ack, host_keys.EnrollmentRequest),
-    "handover": (handover.HandoverRecord,),
-    "journal": (journal.EntryRecord, demand_history.DemandRecord),
-    "intents": (
-        intents.Said,
-        intents.Drain,
-        intents.Pause,
-        intents.Stop,
-        intents.AcceptJournal,
-        intents.ForgetApp,
-        intents.ForgetWorker,
-        intents.Scale,
-        intents.Undrain,
-        intents.RollingRestart,
-        intents.Approve,
-        intents.Reject,
-        intents.MoveKeyGroups,
-        intents.AddRule,
-        taken_back.TakenBack,
-    ),
-    "status": (status.Status,),
-    "events": (events.Event, events.EventKind),
-    "keys": (host_keys.HostKeys,),
+MESSAGES: Mapping[str, tuple[ModuleType, ...]] = {
+    "reports": (report,),
+    "snapshots": (snapshot,),
+    "placement": (placement, placement_parts),
+    "commands": (commands,),
+    "acks": (commands, host_keys),
+    "handover": (handover,),
+    "journal": (journal, demand_history),
+    "intents": (intents, taken_back),
+    "status": (status,),
+    "events": (events,),
+    "keys": (host_keys,),
 }
+"""Topic -> the modules with the messages on it."""
+EVENTS = (events.Event, events.EventKind)
+"""What programs of users may read: the fields of these messages are shown."""
 RULE = re.compile(r"(?P<writers>.+) -> (?P<readers>[^.]+)\. Key: (?P<key>[^.]+)\. (?P<contents>.+)", re.DOTALL)
 """The docstring of every topic in `Topics`."""
 
@@ -73,29 +58,24 @@ def render() -> str:
     parts = [
         "# Topics and messages",
         f"`{CLUSTER}` is the name in `[controller] cluster` and `[agent] cluster`. The controller creates missing "
-        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know.",
+        "topics with these settings. Messages are JSON; a reader ignores fields that it does not know. The modules "
+        "describe their fields. [Engine plug-ins](engine-plugins.md) has what a plug-in reads or writes; for your own "
+        "programs the [HTTP API](../guides/console.md#api) has the values of the status.",
         "## Topics",
-        table(("topic", "written by", "read by", "key", "contents"), map(_topic, settings.values())),
+        table(("topic", "written by", "read by", "key", "contents", "messages"), map(_topic, settings.values())),
         "## Settings",
+        f"`max.message.bytes` is {' or '.join({_largest(each) for each in settings.values()})}.",
         table(
-            ("topic", "partitions", "cleanup", "kept for", "largest record", "further"),
+            ("topic", "partitions", "cleanup", "kept for", "further"),
             map(_settings, settings.values()),
         ),
-        "## Messages",
-        "Fields are shown for the topics that your programs may use: intents, status and events. The "
-        "[HTTP API](../guides/console.md#api) has the same values. "
-        "[Engine plug-ins](engine-plugins.md) has those that a plug-in reads or writes, and its frames to the agent. "
-        "A field with `?` may be absent or null. Numbers are 0 or more unless "
+        "## Events",
+        "Your programs may read this topic. A field with `?` may be absent or null. Numbers are 0 or more unless "
         "stated otherwise. Names have letters, digits, `.`, `_` and `-`, at most 200 characters.",
     ]
     shown: list[type] = []
-    for name in settings:
-        parts.append(f"### {name}")
-        for message in MESSAGES[name]:
-            if name in SHOWN:
-                parts += _message(message, shown, in_full=name != "status")
-            else:
-                parts.append(f"{_linked(message)}: {first_paragraph(inspect.getdoc(message) or '')}")
+    for message in EVENTS:
+        parts += _message(message, shown)
     return "\n\n".join(parts)
 
 
@@ -104,50 +84,47 @@ def _topic(settings: TopicSettings) -> tuple[str, ...]:
     said = RULE.fullmatch(plain(inspect.getdoc(getattr(Topics, name)) or ""))
     if said is None:
         raise Undocumented(f"Topics.{name}: its docstring must read `WRITERS -> READERS. Key: KEY. CONTENTS`")
-    return f"[`{settings.name}`](#{name})", said["writers"].lower(), said["readers"], said["key"], said["contents"]
+    modules = ", ".join(link(code(path.stem), path) for path in map(_path, MESSAGES[name]))
+    return code(settings.name), said["writers"].lower(), said["readers"], said["key"], said["contents"], modules
+
+
+def _path(module: ModuleType) -> Path:
+    return Path(inspect.getfile(module))
+
+
+def _largest(settings: TopicSettings) -> str:
+    return amount(int(dict(settings.configuration)["max.message.bytes"]), "BYTES")
 
 
 def _settings(settings: TopicSettings) -> tuple[str, ...]:
     keys = dict(settings.configuration)
-    largest = amount(int(keys.pop("max.message.bytes")), "BYTES")
+    del keys["max.message.bytes"]  # stands above the table
     cleanup = keys.pop("cleanup.policy", "delete")
     kept = f"{settings.retention_hours} h" if keys.pop("retention.ms", None) else "the last record of each key"
     further = ", ".join(code(f"{key}={value}") for key, value in keys.items())
-    return code(settings.name), str(settings.partitions), cleanup, kept, largest, further
+    return code(settings.name), str(settings.partitions), cleanup, kept, further
 
 
-def _linked(cls: type) -> str:
-    return link(code(cls.__name__), Path(inspect.getfile(cls)))
-
-
-def _message(cls: type, shown: list[type], *, in_full: bool) -> Iterator[str]:
-    """The fields of a message, and what is nested in it: `in_full` with its fields; each class once on the page."""
-    waiting, nested = [cls], list[type]()
+def _message(cls: type, shown: list[type]) -> Iterator[str]:
+    """The fields of a message and of what is nested in it; each class once on the page."""
+    waiting = [cls]
     while waiting:
         each = waiting.pop(0)
         if each not in shown:
-            if each is cls or in_full:
-                yield from _class(each, [base for base in each.__mro__[1:] if base in shown])
-            else:
-                nested.append(each)
             shown.append(each)
+            yield from _class(each)
             waiting += _nested(each)
-    if nested:
-        yield table(("nested", "what it is"), ((_linked(each), first_sentence(each.__doc__ or "")) for each in nested))
 
 
-def _class(cls: type, bases: Sequence[type]) -> Iterator[str]:
-    """A message, without the fields of the `bases`, which stand above it."""
-    yield f"#### {cls.__name__}"
+def _class(cls: type) -> Iterator[str]:
+    yield f"### {cls.__name__}"
     yield plain(inspect.getdoc(cls) or "")
     texts = texts_of(cls)
     if issubclass(cls, enum.Enum):
         yield table(("word", "meaning"), ((code(word.value), texts.get(word.name, "")) for word in cls))
         return
-    known = {member.name for base in bases for member in members(cast(Any, base))}
-    own = [member for member in members(cast(Any, cls)) if member.name not in known]
-    if own:
-        yield "\n".join(["```", *(_field(member, texts.get(member.name, "")) for member in own), "```"])
+    lines = [_field(member, texts.get(member.name, "")) for member in members(cast(Any, cls))]
+    yield "\n".join(["```", *lines, "```"])
 
 
 def _field(member: WireField, text: str) -> str:

@@ -38,7 +38,7 @@ class EventKind(StrEnum):
     """A plan has `begun`, was `extended` or `stopped`, has `ended`, was `measured`; before that, where plans wait for
     approval, it was `proposed`, then perhaps `rejected`, `withdrawn` or `expired`."""
     MOVE = "move"
-    """A hand-over has `failed`; those that go well are told with the end of their plan."""
+    """A hand-over has `failed`; those that go well come with the end of their plan."""
     SCALING = "scaling"
     """The stop or start of a worker has `begun`, is `done`, has `failed`."""
     SIZE = "size"

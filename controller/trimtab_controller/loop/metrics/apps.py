@@ -138,7 +138,7 @@ APPS = (
     ),
     _app(
         "collocation_worth_cores",
-        "Cores that collocation would save besides, by the costs that are significant; absent while unknown.",
+        "Cores that collocation would save in addition, by the costs that are significant; absent while unknown.",
         lambda known: of_apps(known.together, lambda found: found.worth),
     ),
     _app(
@@ -169,7 +169,7 @@ APPS = (
     ),
     _app(
         "desired_workers",
-        "Workers that the app should have, for whoever adds and removes them from outside; absent while unknown.",
+        "Workers that the app should have, for programs that add and remove them from outside; absent while unknown.",
         lambda known: of_apps(_sizes(known), lambda row: row.desired),
     ),
     _app(

@@ -20,7 +20,7 @@ class MessageMetrics:
         text = "Reports and acks that are used although their host has not signed them, by topic and fault."
         self._unsigned = declare.followed("unsigned_messages_total", text, "topic", "fault")
         text = (
-            "What becomes of what a host has not signed: 0 = signatures are not looked at, 1 = it is used, 2 = dropped."
+            "How what a host has not signed is treated: 0 = signatures are not looked at, 1 = it is used, 2 = dropped."
         )
         self._host_checking = declare.gauge("host_checking", text)
         text = "Hosts that have a key; 0 where signatures are not looked at."
