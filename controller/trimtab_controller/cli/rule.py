@@ -23,7 +23,7 @@ from trimtab_controller.cli.plans import look
 from trimtab_controller.intents import rules
 from trimtab_protocol.messages.codec import converted, document
 from trimtab_protocol.messages.rules import LATEST_END, Rule
-from trimtab_protocol.messages.status_rules import RuleStatus
+from trimtab_protocol.messages.status import RuleStatus
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from trimtab_protocol.messages.status import AppStatus
-from trimtab_protocol.messages.status_collocation import CollocationStatus, RemoteCostStatus
+from trimtab_protocol.messages.status import AppStatus, CollocationStatus, RemoteCostStatus
 from trimtab_protocol.wording import first_few
 
 US = 1e6

@@ -1,8 +1,7 @@
 """What `trimtab status` says about the disruption budget of an app."""
 
 from trimtab_controller.execution.disruption import WINDOW_S
-from trimtab_protocol.messages.status import AppStatus
-from trimtab_protocol.messages.status_disruption import DisruptionStatus
+from trimtab_protocol.messages.status import AppStatus, DisruptionStatus
 from trimtab_protocol.wording import counted, time_span
 
 SHOWN_FROM_S = 0.05

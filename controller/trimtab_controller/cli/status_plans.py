@@ -6,9 +6,7 @@ import time
 from rich.table import Table
 from rich.text import Text
 
-from trimtab_protocol.messages.proposals import ProposalStatus
-from trimtab_protocol.messages.round_status import RoundStatus
-from trimtab_protocol.messages.status import Status
+from trimtab_protocol.messages.status import ProposalStatus, RoundStatus, Status
 from trimtab_protocol.wording import counted, first_few, time_span
 
 SHOWN_ROUNDS = 3

@@ -27,8 +27,7 @@ from trimtab_controller.seen import OLD_SNAPSHOT_S, SILENT_AFTER_S, Seen, State
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.messages.report import Absence, WorkerState
-from trimtab_protocol.messages.status import AppStatus, NodeStatus, Status
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.status import AppStatus, NodeStatus, SizeStatus, Status
 from trimtab_protocol.wording import counted, first_few, time_span
 
 SHOWN_DECISIONS = 5

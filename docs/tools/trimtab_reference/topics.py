@@ -23,7 +23,6 @@ from trimtab_protocol.messages import (
     report,
     snapshot,
     status,
-    taken_back,
 )
 from trimtab_protocol.messages.codec import NAME, Columns, Most, Range, Text, Wire, WireField, WrittenAs, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
@@ -56,7 +55,7 @@ MESSAGES: Mapping[str, tuple[type, ...]] = {
         intents.Reject,
         intents.MoveKeyGroups,
         intents.AddRule,
-        taken_back.TakenBack,
+        intents.TakenBack,
     ),
     "status": (status.Status,),
     "events": (events.Event, events.EventKind),

@@ -11,7 +11,7 @@ from trimtab_controller.cli import operator, plans, scale
 from trimtab_controller.cli.known import Target
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.intents import Pause
-from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.status import ProposalStatus
 
 PAUSE = Pause(by="ann@desk", at=NOW, reason="deploy")
 WAITING = ProposalStatus(

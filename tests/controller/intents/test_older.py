@@ -29,8 +29,7 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
-from trimtab_protocol.messages.status import HoldStatus, Status
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.status import HoldStatus, SizeStatus, Status
 
 FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status(intents=None)
