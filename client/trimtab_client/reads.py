@@ -10,6 +10,7 @@ from trimtab_protocol.console_documents import (
     MAX_PAGE,
     Cluster,
     Flow,
+    HostKeyRow,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
@@ -26,6 +27,7 @@ from trimtab_protocol.console_documents import (
     RuleDocument,
     Runbook,
     SessionDocument,
+    Signatures,
     WorkerOrder,
 )
 from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
@@ -40,7 +42,6 @@ from trimtab_protocol.messages.status import (
     ProposalStatus,
     SizeStatus,
 )
-from trimtab_protocol.signature_documents import HostKeyRow, Signatures
 
 T = TypeVar("T")
 
