@@ -44,7 +44,6 @@ CALLS = [
     "controller run --config controller.toml",
     "solve milp instance.json",
     "simulate milp",
-    "compare milp stay",
     "keys init --config controller.toml",
     "completion bash",
     "sandbox up",
