@@ -32,17 +32,10 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from benchmarks.reports import host_report, running_worker
 from trimtab_protocol.messages.commands import Ack, CommandKind, Phase, Refusal, decode_command, encode_ack
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
-from trimtab_protocol.messages.report import (
-    Basis,
-    HostSample,
-    KeyGroupSample,
-    Report,
-    WorkerSample,
-    WorkerState,
-    encode_report,
-)
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, Topics, WorkerId, topic_settings
+from trimtab_protocol.messages.report import KeyGroupSample
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Child, Processes
 
@@ -134,29 +127,8 @@ def report(host: int, at_ms: int, *, skewed: bool) -> bytes:
         for partition in own
     )
     used_s = sum(row.cpu_s or 0.0 for row in rows)
-    worker = WorkerSample(
-        worker=WorkerId(f"w{host}"),
-        app=APP,
-        state=WorkerState.RUNNING,
-        capacity=1.0,
-        cpu_s=used_s,
-        steering=True,
-        operators={OPERATOR: KEY_GROUPS},
-        marks=(),
-    )
-    return encode_report(
-        Report(
-            cluster=CLUSTER,
-            host=HostId(f"h{host}"),
-            at_ms=at_ms,
-            interval_s=1.0,
-            sequence=at_ms,
-            sample=HostSample(cpu_s=used_s, cores=2.0, basis=Basis.CGROUP),
-            workers=(worker,),
-            key_groups=rows,
-            pairs=(),
-        )
-    )
+    worker = running_worker(WorkerId(f"w{host}"), APP, used_s, steering=True, operators={OPERATOR: KEY_GROUPS})
+    return host_report(CLUSTER, host, at_ms, worker, rows, cpu_s=used_s, link_bytes=None)
 
 
 class Controllers:

@@ -14,28 +14,19 @@ before 0.2.0: one worker that is not whole makes its app wait.  The last one is 
 """
 
 import argparse
-import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
 
-from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Adopted, Planned, Skip, StandbysPlaced
-from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
+from benchmarks.played import ACTED_ON, GENERATION, PlayedController, host_of, host_window, node_window, snapshot_of
+from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.reasons import NOT_READY
 from trimtab_controller.decider.settings import Requirements, Settings
-from trimtab_controller.execution import events as executing
-from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution
-from trimtab_controller.execution.windows import ownership
-from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.commands import Ack, Command, Phase
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
 
 CLUSTER, APP, OPERATOR = "never-whole", AppId("app"), OperatorId("sums")
 WINDOW_S = 10.0
@@ -49,9 +40,7 @@ MEAN_LOAD = 0.5
 """Mean load of a worker, in cores; each has one."""
 DRIFT, PULL, NOISE = 0.02, 0.01, 0.03
 """Loads are a random walk of their logarithms: its step per window, its pull to the mean, the error of measuring."""
-SEARCH_LOOKS = 60
-"""The search may look at the clock so often, so that every machine finds the same plans."""
-SETTINGS, NEEDS = Settings(), Requirements()
+NEEDS = Requirements()
 ONE_FOR_ALL = Requirements(min_coverage=0.95, max_unknown=0.0)
 """The rule before 0.2.0."""
 
@@ -116,41 +105,30 @@ class Fleet:
         mean = sum(loads.values()) / len(loads)
         return max(abs(load - mean) for load in loads.values())
 
-    def snapshot(self, start_s: float, generation: int) -> Snapshot:
+    def snapshot(self, start_s: float) -> Snapshot:
         """What the hosts report of a window; each has one worker."""
         heard = [worker for worker in self.workers if self.away.get(worker) is not Way.SILENT]
         running = [worker for worker in heard if self.runs(worker)]
-        return Snapshot(
-            cluster=CLUSTER,
-            start_ms=round(1000 * start_s),
-            end_ms=round(1000 * (start_s + WINDOW_S)),
-            published_ms=round(1000 * (start_s + WINDOW_S)),
-            hosts_seen=len(heard),
-            hosts_expected=len(self.workers),
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(
-                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=None, cores=1.0, basis=Basis.CONFIG)
-                for worker in heard
-            ),
-            nodes=tuple(
-                NodeWindow(
-                    worker=worker,
-                    host=host_of(worker),
-                    app=APP,
-                    state=WorkerState.RUNNING,
-                    capacity=1.0,
-                    covered_s=WINDOW_S,
-                    cpu=None,
+        return snapshot_of(
+            CLUSTER,
+            start_s,
+            WINDOW_S,
+            expected=len(self.workers),
+            hosts=(host_window(host_of(worker), WINDOW_S, cores=1.0) for worker in heard),
+            nodes=(
+                node_window(
+                    worker,
+                    host_of(worker),
+                    APP,
+                    WINDOW_S,
                     complete=worker not in self.away,
-                    steering=True,
-                    generation=generation,
+                    generation=GENERATION,
                     operators={OPERATOR: len(self.load)},
                     standbys=1,
                 )
                 for worker in running
             ),
-            key_groups=tuple(
+            key_groups=(
                 KeyGroupWindow(
                     key_group=key_group,
                     worker=owner,
@@ -165,100 +143,28 @@ class Fleet:
         )
 
 
-def host_of(worker: WorkerId) -> HostId:
-    """The worker's host."""
-    return HostId(f"h{worker[1:]}")
-
-
-class Controller:
-    """Decider and execution, and the agents that answer them; they answer unless their host or worker is away."""
+class Controller(PlayedController):
+    """The controller of a fleet; agents answer unless their host or worker is away."""
 
     def __init__(self, fleet: Fleet, needs: Requirements, *, plans: bool) -> None:
+        acts_on = ACTED_ON if plans else tuple(kind for kind in ACTED_ON if kind is not Planned)
+        super().__init__(APP, cluster=CLUSTER, window_s=WINDOW_S, answers=self._answered, needs=needs, acts_on=acts_on)
         self._fleet = fleet
-        self._plans = plans
-        self._execution = ExecutionMachine(CLUSTER, executing.Limits(), Execution(generation=1))
-        self._decider = Decider(SETTINGS, needs, self._execution.state, acting=True)
-        self._generation = 1
-        self.decision: object = None
         self.moved = 0
 
     @property
     def placed(self) -> dict[KeyGroup, tuple[WorkerId, ...]]:
         """The rows of the placement."""
-        rows = self._execution.state.placements[APP].owners[OPERATOR] if self._execution.state.placements else ()
+        rows = self.state.placements[APP].owners[OPERATOR] if self.state.placements else ()
         return {KeyGroup(APP, OPERATOR, place): row for place, row in enumerate(rows)}
 
-    def see(self, now: float) -> None:
-        """One window, and the decision that follows."""
-        while (wake_at := self._execution.wake_at) is not None and wake_at <= now:
-            self._perform(now, self._execution.on_tick(wake_at))
-        snapshot = self._fleet.snapshot(now - WINDOW_S, self._generation)
-        if self._execution.state.busy(APP):
-            seen = executing.WindowSeen(start_s=now - WINDOW_S, end_s=now, owners=ownership(snapshot))
-            self._perform(now, self._execution.on_event(now, seen))
-        self._decide(now, deciding.SnapshotArrived(snapshot=snapshot))
-
-    def _decide(self, now: float, event: deciding.Event) -> None:
-        for action in self._decider.on_event(now, event):
-            match action:
-                case deciding.Solve(view=view):
-                    looks = itertools.count()
-                    question = question_of(view, SETTINGS, SEARCH_LOOKS)
-                    found = answer(question, clock=lambda: float(next(looks)))  # noqa: B023 - called at once
-                    self._decide(now, deciding.SolverAnswered(answer=found))
-                case deciding.Decided(decision=decision):
-                    self.decision = decision
-                    self._carry_out(now, decision)
-
-    def _carry_out(self, now: float, decision: object) -> None:
-        event: executing.Event | None = None
-        match decision:
-            case Planned(plan=plan, standbys=rows) if self._plans:
-                event = executing.PlanDecided(plan=plan, standbys=rows)
-            case Adopted(app=app, owners=owners, standbys=rows):
-                event = executing.PlacementWanted(app=app, owners=owners, standbys=rows)
-            case StandbysPlaced(app=app, rows=rows):
-                event = executing.StandbysWanted(app=app, rows=rows)
-        if event is not None:
-            self._perform(now, self._execution.on_event(now, event))
-
-    def _perform(self, now: float, actions: list[executing.Action]) -> None:
-        for action in actions:
-            if isinstance(action, executing.Publish):
-                self._decider.on_event(now, deciding.ExecutionChanged(execution=action.execution))
-                for command in action.commands:
-                    for ack in self._answers(now, command):
-                        self._perform(now, self._execution.on_event(now, executing.AckSeen(ack=ack)))
-
-    def _answers(self, now: float, command: Command) -> Iterator[Ack]:
+    def _answered(self, now: float, command: Command) -> Iterator[Ack]:
         ends = [worker for worker in (command.source, command.target) if worker is not None]
         if any(self._fleet.away.get(worker) in (Way.SILENT, Way.RESTART) for worker in ends):
             return
-        ack = Ack(
-            cluster=CLUSTER,
-            command_id=command.id,
-            epoch=command.epoch,
-            kind=command.kind,
-            host=command.host,
-            worker=command.worker,
-            handover=command.handover,
-            at=now,
-            phase=Phase.PREPARED,
-            generation=self._generation,
-        )
-        if command.kind is CommandKind.PREPARE:
+        for ack in self.handed_over(now, command, self._fleet.owner):
+            self.moved += len(command.key_groups) if ack.phase is Phase.TOOK else 0
             yield ack
-        elif command.kind is CommandKind.RELEASE and command.target is not None:
-            prepare = self._execution.state.handover_of(command.id)
-            if prepare is None or prepare.prepare is None:
-                return
-            self.moved += len(command.key_groups)
-            self._fleet.owner.update(dict.fromkeys(command.key_groups, command.target))
-            took = prepare.prepare
-            yield replace(
-                ack, command_id=took.id, kind=took.kind, epoch=took.epoch, host=took.host, worker=took.worker,
-                phase=Phase.TOOK, pause_s=0.1,
-            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,12 +198,14 @@ def play(
         for window in range(-WARM_UP, windows):
             fleet.away_share = away if window >= 0 else 0.0
             fleet.step(controller.placed)
-            controller.see(1e6 + WINDOW_S * window)
+            now = 1e6 + WINDOW_S * window
+            controller.advance(now)
+            controller.see(now, fleet.snapshot(now - WINDOW_S))
             if window >= 0:
                 placed = {key_group: row[0] for key_group, row in controller.placed.items()}
                 running = filter(fleet.runs, fleet.workers)
-                balanced += fleet.load_distance(placed, fleet.workers) <= SETTINGS.load_distance
-                with_standbys += fleet.load_distance(fleet.owner, running) <= SETTINGS.load_distance
+                balanced += fleet.load_distance(placed, fleet.workers) <= Settings().load_distance
+                with_standbys += fleet.load_distance(fleet.owner, running) <= Settings().load_distance
                 decision = controller.decision
                 decided += not (isinstance(decision, Skip) and decision.reason in NOT_READY)
                 whole += not fleet.away

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.played import owned_table, workers_alone
 from trimtab_controller.decider.hosts.hosts import HostsSeen
-from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Worker
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import OPERATIONS as IN_THE_LOOP
@@ -67,33 +67,21 @@ class Case:
         return TableCost(values=tuple(factor * PRIOR.at(n) for n in range(1, ORPHANS + 1)))
 
 
-def table(names: tuple[WorkerId, ...], first: int, owner: np.ndarray, load: np.ndarray, size: np.ndarray) -> OwnedTable:
-    """Key groups of one operator; `owner` indexes `names`."""
-    count = len(owner)
-    return OwnedTable(
-        app=APP,
-        operators=(OPERATOR,),
-        workers=names,
-        operator=np.zeros(count, np.int64),
-        partition=np.arange(first, first + count),
-        owner=owner,
-        load=load,
-        state_bytes=size,
-        traffic=np.full((2, count), np.nan),
-    )
-
-
 def case(seed: int, *, copied: bool, slow_links: bool) -> Case:
     """Six workers at 40 % on average; the last one is lost."""
     random = np.random.default_rng(seed)
     names = tuple(WorkerId(f"w{place}") for place in range(WORKERS))
-    survivors = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in names[:-1])
+    survivors = workers_alone(names[:-1])
     each = 40.0 / ORPHANS
     load = each * random.uniform(0.5, 1.5, ORPHANS)
     owner = np.repeat(np.arange(WORKERS - 1), ORPHANS)
-    kept = table(names[:-1], ORPHANS, owner, each * random.uniform(0.9, 1.1, len(owner)), np.full(len(owner), 10 * MB))
+    count = len(owner)
+    partitions = np.arange(ORPHANS, ORPHANS + count)
+    loads, sizes = each * random.uniform(0.9, 1.1, count), np.full(count, 10 * MB)
+    kept = owned_table(APP, OPERATOR, names[:-1], partitions, owner, loads, sizes)
     size = random.integers(1, 21, ORPHANS) * MB
-    orphans = table(names[-1:], 0, np.zeros(ORPHANS, np.int64), load, size)
+    nobody = np.zeros(ORPHANS, np.int64)
+    orphans = owned_table(APP, OPERATOR, names[-1:], np.arange(ORPHANS), nobody, load, size)
     copies = {
         KeyGroup(APP, OPERATOR, int(at)): {names[random.integers(WORKERS - 1)]: float(random.uniform(0.05, 0.6))}
         for at in random.choice(ORPHANS, ORPHANS // 3, replace=False)

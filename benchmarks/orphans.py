@@ -14,33 +14,17 @@ import time
 
 import numpy as np
 
+from benchmarks.played import owned_table, workers_alone
 from trimtab_agent.engines.faust.group.placing import place
 from trimtab_controller.decider.hosts.hosts import HostsSeen
-from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.view import PlannableView, Worker
+from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
-from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
+from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 
 APP, OPERATOR = AppId("app"), OperatorId("sums")
 CASES = ((4, 64), (10, 1_000), (10, 3_000), (100, 10_000), (20, 2_000_000))
 """(workers, key groups); the last one is beyond the product's limit and stands for 100,000 orphans."""
 MEAN_PCT = 50.0
-
-
-def table(partitions: np.ndarray, owner: np.ndarray, load: np.ndarray, names: tuple[WorkerId, ...]) -> OwnedTable:
-    """Key groups of one operator; `owner` indexes `names`."""
-    count = len(partitions)
-    return OwnedTable(
-        app=APP,
-        operators=(OPERATOR,),
-        workers=names,
-        operator=np.zeros(count, np.int64),
-        partition=partitions,
-        owner=owner,
-        load=load,
-        state_bytes=np.full(count, 1_000_000),
-        traffic=np.full((2, count), np.nan),
-    )
 
 
 def measure(workers: int, key_groups: int, seed: int) -> tuple[int, float, float, float]:
@@ -52,10 +36,11 @@ def measure(workers: int, key_groups: int, seed: int) -> tuple[int, float, float
     owner[np.argsort(-load, kind="stable")] = np.arange(key_groups) % workers
     names = tuple(WorkerId(f"w{place}") for place in range(workers))
     lost = owner == workers - 1
-    survivors = tuple(Worker(id=name, host=HostId(f"h-{name}"), capacity=1.0, draining=False) for name in names[:-1])
-    kept = table(np.flatnonzero(~lost), owner[~lost], load[~lost], names[:-1])
-    view = PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=survivors, key_groups=kept, flows={})
-    orphans = table(np.flatnonzero(lost), np.zeros(int(lost.sum()), np.int64), load[lost], names[-1:])
+    left, gone = np.flatnonzero(~lost), np.flatnonzero(lost)
+    size = np.full(key_groups, 1_000_000)
+    kept = owned_table(APP, OPERATOR, names[:-1], left, owner[left], load[left], size[left])
+    view = PlannableView(app=APP, start_s=0.0, end_s=10.0, workers=workers_alone(names[:-1]), key_groups=kept, flows={})
+    orphans = owned_table(APP, OPERATOR, names[-1:], gone, np.zeros(len(gone), np.int64), load[gone], size[gone])
     before = np.bincount(owner[~lost], load[~lost], workers - 1)
 
     began = time.process_time()

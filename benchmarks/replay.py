@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
+from benchmarks.played import host_window, node_window, snapshot_of
 from trimtab_controller.cli.replay import show
 from trimtab_controller.replay.alternatives import alternatives
 from trimtab_controller.replay.cluster import Pace
@@ -22,10 +23,9 @@ from trimtab_controller.replay.placed import evenness_of
 from trimtab_controller.replay.replay import Replay
 from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
 
-APP = AppId("orders")
+APP, OPERATOR = AppId("orders"), OperatorId("sums")
 WORKERS, HOSTS, KEY_GROUPS, WINDOW_S, DAY_S = 12, 6, 240, 30, 86_400
 DOCUMENT = {
     "controller": {"cluster": "replayed"},
@@ -60,43 +60,21 @@ def _window(start_ms: int, cpu: list[float]) -> Snapshot:
     workers = [WorkerId(f"orders-{place:02}") for place in range(WORKERS)]
     hosts = [HostId(f"host-{place % HOSTS}") for place in range(WORKERS)]
     of_worker = [sum(cpu[place::WORKERS]) for place in range(WORKERS)]
-    return Snapshot(
-        cluster="replayed",
-        start_ms=start_ms,
-        end_ms=start_ms + WINDOW_S * 1000,
-        published_ms=start_ms + WINDOW_S * 1000 + 500,
-        hosts_seen=HOSTS,
-        hosts_expected=HOSTS,
-        watermark_ms=None,
-        late_rows=0,
-        hosts=tuple(
-            HostWindow(
-                host=HostId(f"host-{place}"),
-                covered_s=WINDOW_S,
-                cpu=sum(of_worker[place::HOSTS]),
-                cores=4.0,
-                basis=Basis.CONFIG,
-            )
+    return snapshot_of(
+        "replayed",
+        start_ms / 1000,
+        WINDOW_S,
+        hosts=(
+            host_window(HostId(f"host-{place}"), WINDOW_S, cores=4.0, cpu=sum(of_worker[place::HOSTS]))
             for place in range(HOSTS)
         ),
-        nodes=tuple(
-            NodeWindow(
-                worker=worker,
-                host=host,
-                app=APP,
-                state=WorkerState.RUNNING,
-                capacity=1.0,
-                covered_s=WINDOW_S,
-                cpu=used + 0.02,
-                complete=True,
-                steering=True,
-                operators={OperatorId("sums"): KEY_GROUPS},
-            )
+        nodes=(
+            node_window(worker, host, APP, WINDOW_S, cpu=used + 0.02, operators={OPERATOR: KEY_GROUPS})
             for worker, host, used in zip(workers, hosts, of_worker, strict=True)
         ),
-        key_groups=tuple(
+        key_groups=(
             KeyGroupWindow(
-                key_group=KeyGroup(APP, OperatorId("sums"), place),
+                key_group=KeyGroup(APP, OPERATOR, place),
                 worker=workers[place % WORKERS],
                 covered_s=WINDOW_S,
                 cpu=each,

@@ -12,28 +12,19 @@ of the size beyond those that the load asks for: one way up and one way down, or
 """
 
 import argparse
-import itertools
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from trimtab_controller.decider import events as deciding
-from trimtab_controller.decider.decision import Adopted, Planned, Resized, Scaled, StandbysPlaced
+from benchmarks.played import PlayedController, host_of, host_window, node_window, snapshot_of
 from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.decider.settings import Requirements, Settings
+from trimtab_controller.decider.settings import Requirements
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.execution import events as executing
-from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution
-from trimtab_controller.execution.windows import ownership
-from trimtab_controller.solver.balance import answer
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
-from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.report import Absence, Basis, WorkerState
-from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
+from trimtab_protocol.messages.report import Absence, WorkerState
+from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
 
 CLUSTER, APP, OPERATOR = "scaling", AppId("app"), OperatorId("sums")
 WINDOW_S = 10.0
@@ -46,13 +37,7 @@ HIGH_FROM_S, RAMP_S, HIGH_UNTIL_S = 3600.0, 600.0, 7200.0
 START_S = 60.0
 """From a START command until the worker runs."""
 BLOCKED_SHARE = 0.2
-SEARCH_LOOKS = 60
 BEGIN_S = 1e6
-
-
-def host_of(worker: WorkerId) -> HostId:
-    """The worker's host."""
-    return HostId(f"h{worker[1:]}")
 
 
 @dataclass(slots=True)
@@ -113,19 +98,14 @@ class Job:
 
     def _snapshot(self, start_s: float, done: dict[KeyGroup, float], cpu: dict[WorkerId, float]) -> Snapshot:
         every = [WorkerId(f"w{place:02}") for place in range(WORKERS + POOL)]
-        end_ms = round(1000 * (start_s + WINDOW_S))
         nodes = []
         for place, worker in enumerate(every):
-            row = NodeWindow(
-                worker=worker,
-                host=host_of(worker),
-                app=APP,
-                state=WorkerState.RUNNING,
-                capacity=1.0,
-                covered_s=WINDOW_S,
+            row = node_window(
+                worker,
+                host_of(worker),
+                APP,
+                WINDOW_S,
                 cpu=cpu.get(worker),
-                complete=True,
-                steering=True,
                 operators={OPERATOR: len(self.owner)},
                 standbys=0,
                 declared=APP if place >= WORKERS else None,
@@ -141,21 +121,13 @@ class Job:
                     absence=absence,
                 )
             nodes.append(row)
-        return Snapshot(
-            cluster=CLUSTER,
-            start_ms=round(1000 * start_s),
-            end_ms=end_ms,
-            published_ms=end_ms,
-            hosts_seen=len(every),
-            hosts_expected=len(every),
-            watermark_ms=None,
-            late_rows=0,
-            hosts=tuple(
-                HostWindow(host=host_of(worker), covered_s=WINDOW_S, cpu=None, cores=2.0, basis=Basis.CONFIG)
-                for worker in every
-            ),
-            nodes=tuple(nodes),
-            key_groups=tuple(
+        return snapshot_of(
+            CLUSTER,
+            start_s,
+            WINDOW_S,
+            hosts=(host_window(host_of(worker), WINDOW_S, cores=2.0) for worker in every),
+            nodes=nodes,
+            key_groups=(
                 KeyGroupWindow(
                     key_group=each,
                     worker=owner,
@@ -170,81 +142,30 @@ class Job:
         )
 
 
-class Controller:
-    """Decider and execution, and the agents that answer them at once."""
+class Controller(PlayedController):
+    """The controller of a job whose agents answer at once."""
 
     def __init__(self, job: Job, scaling: ScalingSettings, forecasts: Forecasts | None = None) -> None:
-        self._job = job
-        self._settings = Settings()
-        self._execution = ExecutionMachine(CLUSTER, executing.Limits(), Execution(generation=1))
-        self.decider = Decider(
-            self._settings,
-            Requirements(),
-            self._execution.state,
-            acting=True,
+        super().__init__(
+            APP,
+            cluster=CLUSTER,
+            window_s=WINDOW_S,
+            answers=self._answered,
+            needs=Requirements(),
             scaling=scaling,
             forecasts=forecasts,
         )
+        self._job = job
 
-    def see(self, now: float, snapshot: Snapshot) -> None:
-        """One window, and the decision that follows."""
-        while (wake_at := self._execution.wake_at) is not None and wake_at <= now:
-            self._perform(now, self._execution.on_tick(wake_at))
-        if self._execution.state.busy(APP):
-            seen = executing.WindowSeen(start_s=now - WINDOW_S, end_s=now, owners=ownership(snapshot))
-            self._perform(now, self._execution.on_event(now, seen))
-        self._decide(now, deciding.SnapshotArrived(snapshot=snapshot))
-
-    def _decide(self, now: float, event: deciding.Event) -> None:
-        for action in self.decider.on_event(now, event):
-            match action:
-                case deciding.Solve(view=view):
-                    looks = itertools.count()
-                    question = question_of(view, self._settings, SEARCH_LOOKS)
-                    found = answer(question, clock=lambda: float(next(looks)))  # noqa: B023 - called at once
-                    self._decide(now, deciding.SolverAnswered(answer=found))
-                case deciding.Decided(decision=decision):
-                    self._carry_out(now, decision)
-
-    def _carry_out(self, now: float, decision: object) -> None:
-        event: executing.Event | None = None
-        match decision:
-            case Planned(plan=plan, standbys=rows):
-                event = executing.PlanDecided(plan=plan, standbys=rows)
-            case Adopted(app=app, owners=owners, standbys=rows):
-                event = executing.PlacementWanted(app=app, owners=owners, standbys=rows)
-            case StandbysPlaced(app=app, rows=rows):
-                event = executing.StandbysWanted(app=app, rows=rows)
-            case Scaled(kind=kind, worker=worker, host=host, app=app):
-                event = executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app)
-            case Resized(app=app, drain=drain, keep=keep, change=change):
-                start = {row.worker: row.host for row in decision.start}
-                event = executing.ResizeWanted(app=app, start=start, drain=drain, keep=keep, change=change)
-        if event is not None:
-            self._perform(now, self._execution.on_event(now, event))
-
-    def _perform(self, now: float, actions: list[executing.Action]) -> None:
-        for action in actions:
-            if isinstance(action, executing.Publish):
-                self.decider.on_event(now, deciding.ExecutionChanged(execution=action.execution))
-                for command in action.commands:
-                    for ack in self._answers(now, command):
-                        self._perform(now, self._execution.on_event(now, executing.AckSeen(ack=ack)))
-
-    def _answers(self, now: float, command: Command) -> Iterator[Ack]:
+    def _answered(self, now: float, command: Command) -> Iterator[Ack]:
         if command.kind is CommandKind.START:
             self._job.running[command.worker] = now + START_S
             yield Ack.to(command, Phase.STARTED, at=now)
         elif command.kind is CommandKind.STOP:
             self._job.running.pop(command.worker)
             yield Ack.to(command, Phase.STOPPED, at=now)
-        elif command.kind is CommandKind.PREPARE:
-            yield Ack.to(command, Phase.PREPARED, at=now, generation=1)
-        elif command.kind is CommandKind.RELEASE and command.target is not None:
-            handover = self._execution.state.handover_of(command.id)
-            if handover is not None and handover.prepare is not None:
-                self._job.owner.update(dict.fromkeys(command.key_groups, command.target))
-                yield Ack.to(handover.prepare, Phase.TOOK, at=now, pause_s=0.1)
+        else:
+            yield from self.handed_over(now, command, self._job.owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Measures the throughput of the stream: `python benchmarks/stream_rate.py [--samples N] [--seconds S]`.
+"""Measures the throughput of the stream: `python -m benchmarks.stream_rate [--samples N] [--seconds S]`.
 
 Reports on a real broker are read, parsed, validated, summed and passed to the assembler, like a batch of the stream, on
 one core (local[1]).  The output has samples per second, and per CPU second of JVM (all threads) and Python.  The latter
@@ -18,33 +18,16 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
+from benchmarks.reports import busy_key_groups, host_report, running_worker
 from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.measures import Kind
 from trimtab_controller.stream.rows import of_kind
 from trimtab_controller.stream.session import open_session
-from trimtab_protocol.messages.names import (
-    MAX_PARTITIONS,
-    AppId,
-    Epoch,
-    HostId,
-    KeyGroup,
-    OperatorId,
-    Topics,
-    WorkerId,
-)
-from trimtab_protocol.messages.report import (
-    Basis,
-    HostSample,
-    KeyGroupSample,
-    Report,
-    WorkerSample,
-    WorkerState,
-    encode_report,
-)
+from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, OperatorId, Topics, WorkerId
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Processes
 
-CLUSTER = "bench"
+CLUSTER, OPERATOR = "bench", OperatorId("delays")
 KEY_GROUPS_PER_REPORT = 1_000
 WARM_UP_ROUNDS = 5
 ROUNDS = 5
@@ -57,48 +40,14 @@ def report(host: int, at_ms: int, key_groups: int) -> bytes:
     # An app has at most so many key groups of an operator.
     app, place = divmod(host, MAX_PARTITIONS // key_groups)
     app_id = AppId(f"app{app}")
-    samples = tuple(
-        KeyGroupSample(
-            key_group=KeyGroup(app_id, OperatorId("delays"), place * key_groups + index),
-            worker=worker,
-            cpu_s=0.00123 + index / 1e6,
-            tuples_in=100 + index,
-            tuples_out=90 + index,
-            bytes_in=10_000 + index,
-            bytes_out=9_000 + index,
-            state_bytes=2_000_000 + index,
-            lag_records=index,
-            backlog=0,
-        )
-        for index in range(key_groups)
+    partitions = range(place * key_groups, (place + 1) * key_groups)
+    cpu_s = [0.00123 + index / 1e6 for index in range(key_groups)]
+    samples = busy_key_groups(app_id, OPERATOR, worker, partitions, cpu_s)
+    operators = {OPERATOR: 10 * key_groups}
+    running = running_worker(
+        worker, app_id, 0.5, epoch=Epoch(1, 1), generation=1, operators=operators, standbys=1, steering=False
     )
-    state = WorkerSample(
-        worker=worker,
-        app=app_id,
-        state=WorkerState.RUNNING,
-        capacity=1.0,
-        cpu_s=0.5,
-        epoch=Epoch(1, 1),
-        generation=1,
-        operators={OperatorId("delays"): 10 * key_groups},
-        standbys=1,
-        steering=False,
-        marks=(),
-    )
-    whole = HostSample(cpu_s=0.5, cores=2.0, basis=Basis.CGROUP, received_bytes=10**6, sent_bytes=10**6)
-    return encode_report(
-        Report(
-            cluster=CLUSTER,
-            host=HostId(f"h{host}"),
-            at_ms=at_ms,
-            interval_s=1.0,
-            sequence=at_ms,
-            sample=whole,
-            workers=(state,),
-            key_groups=samples,
-            pairs=(),
-        )
-    )
+    return host_report(CLUSTER, host, at_ms, running, samples, cpu_s=0.5)
 
 
 def measure_rate(broker: Broker, topics: Topics, samples: int, limit_s: float) -> dict[str, float]:

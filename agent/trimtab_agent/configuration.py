@@ -10,8 +10,8 @@ from typing import Any
 
 from trimtab_process.private_files import read_private
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, step
-from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import MAX_SPEED
 from trimtab_protocol.settings.kafka import KafkaSettings, read_kafka
 from trimtab_protocol.settings.listen import Listen, read_listen
 from trimtab_protocol.settings.paths import checked, read_path

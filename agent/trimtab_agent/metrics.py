@@ -8,7 +8,7 @@ from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_process.counts import Followed, from_zero
+from trimtab_process.metrics_port import Followed, from_zero
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId

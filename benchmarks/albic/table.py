@@ -3,8 +3,8 @@
     python -m benchmarks.albic.table [--rounds] [--seeds N] [--only PART] [--long]
 
 PART is job2, job3, job1, baselines, noise or speed. The jobs have the paper's shapes and our numbers
-(`trimtab_models/workloads/jobs.py`): 20 nodes, mean load 50 %, half of it communication in jobs 2 and 3, loads that
-drift from period to period.  Of several seeds the worst is printed.  Load distances are those of the true loads
+(`trimtab_models/simulation/workloads.py`): 20 nodes, mean load 50 %, half of it communication in jobs 2 and 3, loads
+that drift from period to period.  Of several seeds the worst is printed.  Load distances are those of the true loads
 directly after the moves, from round 1 on; `obtained` is the local share of the flows that can be local.  A policy has
 *converged* at the first round without a new pair.  Seconds are CPU seconds of this process, so that other work on the
 machine does not change the result; loading OR-Tools does not count.  --long runs the paper's one pair per round for 60

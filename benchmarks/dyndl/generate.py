@@ -1,10 +1,19 @@
-"""The instances of the paper's experiments (section 6.1.1; settlement 9)."""
+"""The instances of the paper's experiments (section 6.1.1; settlement 9), and any instance as a document."""
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from trimtab_models.instances.scheduling import AffineCost, SchedulingInstance, SchedulingServer, Task
+from trimtab_models.instances.scheduling import (
+    AffineCost,
+    RemoteCost,
+    SchedulingInstance,
+    SchedulingServer,
+    TableCost,
+    Task,
+)
 
 REPLICAS = 3
 
@@ -47,3 +56,28 @@ def generate(experiment: Experiment, *, seed: int) -> SchedulingInstance:
 def _ids(prefix: str, count: int) -> list[str]:
     width = len(str(max(0, count - 1)))
     return [f"{prefix}{number:0{width}}" for number in range(count)]
+
+
+def encode_scheduling(instance: SchedulingInstance) -> dict[str, Any]:
+    """The document of `instance`, the inverse of `decode_scheduling`."""
+    return {
+        "version": 1,
+        "servers": [
+            {"id": server.id, "cores": _write_amounts(server.cores), "g": _write_cost(server.g)}
+            for server in instance.servers
+        ],
+        "tasks": [{"id": task.id, "replicas": list(task.replicas)} for task in instance.tasks],
+        "wait": instance.wait,
+    }
+
+
+def _write_cost(cost: RemoteCost) -> dict[str, Any]:
+    match cost:
+        case AffineCost():
+            return {"kind": "affine", "a": cost.a, "b": cost.b, "cap": cost.cap}
+        case TableCost():
+            return {"kind": "table", "values": _write_amounts(cost.values)}
+
+
+def _write_amounts(amounts: tuple[float, ...]) -> list[float | str]:
+    return ["inf" if amount == math.inf else amount for amount in amounts]

@@ -18,12 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Ints
 from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.local import plan_local
 from trimtab_models.dyndl.offline import Remoting, evaluated
 from trimtab_models.dyndl.online import NEVER, Decision, Start
-from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
+from trimtab_models.dyndl.problem import TOLERANCE, Ints, ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.dyndl.simulate import simulate
 from trimtab_models.solving.outcome import Infeasible

@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
 from trimtab_models.dyndl import (
     GivenProblem,
     ScheduleProblem,
@@ -34,7 +34,7 @@ from trimtab_models.dyndl import (
     solve_given,
     solve_offline,
 )
-from trimtab_models.instances import TableCost, encode_scheduling, parse_scheduling
+from trimtab_models.instances import TableCost, parse_scheduling
 from trimtab_models.solving import Never
 
 BETA = 1_000

@@ -18,16 +18,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
-from trimtab_protocol.messages.report import (
-    Basis,
-    HostSample,
-    KeyGroupSample,
-    Report,
-    WorkerSample,
-    WorkerState,
-    encode_report,
-)
+from benchmarks.reports import busy_key_groups, host_report, running_worker
+from trimtab_protocol.messages.names import AppId, Epoch, OperatorId, Topics, WorkerId
 
 CLUSTER = "fleet"
 HOSTS_PER_APP = 100
@@ -55,46 +47,13 @@ def template(host: int, key_groups: int, interval_s: float) -> Template:
     """The template of a host with one worker; the key groups of an app are distributed over its hosts in order."""
     app, place = AppId(f"app{host // HOSTS_PER_APP}"), host % HOSTS_PER_APP
     worker = WorkerId(f"w{host}")
-    samples = tuple(
-        KeyGroupSample(
-            key_group=KeyGroup(app, OperatorId("sums"), place * key_groups + index),
-            worker=worker,
-            cpu_s=CPU_S,
-            tuples_in=round(100 * interval_s) + index,
-            tuples_out=round(90 * interval_s) + index,
-            bytes_in=round(10_000 * interval_s) + index,
-            bytes_out=round(9_000 * interval_s) + index,
-            state_bytes=2_000_000 + 1_000 * index,
-            lag_records=index,
-            backlog=0,
-        )
-        for index in range(key_groups)
+    partitions = range(place * key_groups, (place + 1) * key_groups)
+    samples = busy_key_groups(app, OperatorId("sums"), worker, partitions, [CPU_S] * key_groups, interval_s)
+    running = running_worker(
+        worker, app, 0.5 * interval_s, memory_bytes=200_000_000, steering=True, epoch=Epoch(1, 1), generation=1
     )
-    running = WorkerSample(
-        worker=worker,
-        app=app,
-        state=WorkerState.RUNNING,
-        capacity=1.0,
-        cpu_s=0.5 * interval_s,
-        memory_bytes=200_000_000,
-        steering=True,
-        epoch=Epoch(1, 1),
-        generation=1,
-        marks=(),
-    )
-    sample = HostSample(cpu_s=0.6 * interval_s, cores=2.0, basis=Basis.CGROUP, received_bytes=10**6, sent_bytes=10**6)
-    payload = encode_report(
-        Report(
-            cluster=CLUSTER,
-            host=HostId(f"h{host}"),
-            at_ms=AT_MS,
-            interval_s=interval_s,
-            sequence=SEQUENCE,
-            sample=sample,
-            workers=(running,),
-            key_groups=samples,
-            pairs=(),
-        )
+    payload = host_report(
+        CLUSTER, host, AT_MS, running, samples, cpu_s=0.6 * interval_s, interval_s=interval_s, sequence=SEQUENCE
     )
     column = b"[" + b",".join([str(CPU_S).encode()] * key_groups) + b"]"
     head, rest = payload.split(str(AT_MS).encode())

@@ -10,6 +10,7 @@ from trimtab_protocol.console_documents import (
     MAX_PAGE,
     Cluster,
     Flow,
+    HostKeyRow,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
@@ -26,21 +27,21 @@ from trimtab_protocol.console_documents import (
     RuleDocument,
     Runbook,
     SessionDocument,
+    Signatures,
     WorkerOrder,
 )
 from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
-from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,
+    CapacityStatus,
     ConcernStatus,
     DecisionStatus,
     NodeStatus,
     PoolStatus,
+    ProposalStatus,
+    SizeStatus,
 )
-from trimtab_protocol.messages.status_capacity import CapacityStatus
-from trimtab_protocol.messages.status_size import SizeStatus
-from trimtab_protocol.signature_documents import HostKeyRow, Signatures
 
 T = TypeVar("T")
 

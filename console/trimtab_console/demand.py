@@ -6,8 +6,7 @@ from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandRecor
 from trimtab_protocol.capacity_documents import Demand
 from trimtab_protocol.console_documents import Point
 from trimtab_protocol.messages.names import AppId
-from trimtab_protocol.messages.status import AppStatus
-from trimtab_protocol.messages.status_forecast import ForecastStatus
+from trimtab_protocol.messages.status import AppStatus, ForecastStatus
 
 SHOWN_S = 86_400.0
 """How far back the demand is told."""

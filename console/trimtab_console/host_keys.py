@@ -6,11 +6,11 @@ from types import MappingProxyType
 from confluent_kafka import Message
 
 from trimtab_controller.kafka.host_keys import take_keys
+from trimtab_protocol.console_documents import HostKeyRow, Signatures
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.status import Status
-from trimtab_protocol.signature_documents import HostKeyRow, Signatures
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import PublicKey, TrustedKeys
 from trimtab_protocol.signing.known_hosts import MAX_HOSTS, KnownHosts

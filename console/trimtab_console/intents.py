@@ -20,7 +20,7 @@ from trimtab_protocol.messages.intents import (
     Undrain,
 )
 from trimtab_protocol.messages.rules import ranges_text
-from trimtab_protocol.messages.status_rules import RuleStatus
+from trimtab_protocol.messages.status import RuleStatus
 
 
 def rule_row(row: RuleStatus) -> RuleDocument:

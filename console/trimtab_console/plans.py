@@ -4,7 +4,7 @@ import statistics
 
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.console_documents import Moving, Plan
-from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.status import RoundStatus
 
 
 def plan_document(row: RoundStatus) -> Plan:

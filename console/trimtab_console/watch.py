@@ -20,7 +20,7 @@ from trimtab_controller.execution.state import Round
 from trimtab_controller.leadership.group import Member
 from trimtab_controller.loop.inbox import MAX_INTENTS, Inbox
 from trimtab_controller.seen import Seen, most_telling
-from trimtab_protocol.console_documents import Point
+from trimtab_protocol.console_documents import HostKeyRow, Point
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.intents import Intent
@@ -28,7 +28,6 @@ from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import Status, decode_status, status_key
-from trimtab_protocol.signature_documents import HostKeyRow
 from trimtab_protocol.signing.keys import TrustedKeys
 
 STATUS_KEYS = frozenset({status_key(acting=True), status_key(acting=False)})

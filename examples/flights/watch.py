@@ -10,9 +10,8 @@ from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.follower import Follower
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.messages.status import RoundStatus, Status, decode_status, status_key
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 

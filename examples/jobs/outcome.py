@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from jobs.oracle import Verdict
-from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.status import RoundStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

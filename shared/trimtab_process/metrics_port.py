@@ -9,17 +9,24 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import product
 from socketserver import ThreadingTCPServer
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Counter, MetricsHandler, ProcessCollector, disable_created_metrics
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    MetricsHandler,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from trimtab_process.counts import from_zero
 from trimtab_process.health import Check, answer_of
 from trimtab_protocol.messages.rate_limit import RateLimit
 from trimtab_protocol.settings.listen import Listen
@@ -34,6 +41,7 @@ RETRY_S = 0.5
 NO_CHECKS: Mapping[str, Check] = MappingProxyType({})
 
 log = logging.getLogger(__name__)
+M = TypeVar("M", Counter, Histogram)
 
 
 class WithLabels:
@@ -160,3 +168,21 @@ def serve_metrics(
         raise OSError(f"metrics.listen: found {place}, which cannot be used: {exc.strerror or exc}") from exc
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
+
+
+class Followed(Counter):
+    """Mirrors a total that is kept elsewhere.  When that total restarts at zero, Prometheus sees a counter reset."""
+
+    def follow(self, count: int) -> None:
+        """Set the total."""
+        self._value.set(count)
+
+
+def from_zero(metric: M, *values: Iterable[str]) -> M:
+    """The metric, at zero for each combination of these values of its labels.
+
+    A counter that appears with its first event shows no increase, so no alert would see that event.
+    """
+    for combination in product(*values):
+        metric.labels(*combination)
+    return metric

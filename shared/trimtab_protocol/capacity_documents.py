@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from trimtab_protocol.messages.status_capacity import HostStatus
+from trimtab_protocol.messages.status import HostStatus
 
 
 class HostOrder(StrEnum):

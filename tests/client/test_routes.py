@@ -19,11 +19,10 @@ from trimtab_console.hosts_view import host_rows
 from trimtab_console.plans import plan_document
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_protocol.console_documents import API, MAX_PAGE
-from trimtab_protocol.messages.intents import Drain, Pause, Scale
+from trimtab_protocol.messages.intents import Drain, Pause, Scale, TakenBack
 from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import HoldStatus
-from trimtab_protocol.messages.taken_back import TakenBack
 
 FOR_BROWSERS = {("post", "/session"), ("delete", "/session")}
 """A program sends its token with each request: it needs no cookie."""

@@ -22,27 +22,29 @@ from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTab
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, Topics, WorkerId
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import encode_record
-from trimtab_protocol.messages.proposals import ProposalStatus, ProposedMove
 from trimtab_protocol.messages.report import Basis, WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
+    AccuracyStatus,
     AppStatus,
+    CapacityStatus,
     ConcernStatus,
     DecisionStatus,
     FixedStatus,
+    ForecastStatus,
     HostStatus,
     NodeStatus,
     PoolStatus,
+    ProposalStatus,
+    ProposedMove,
+    RoundStatus,
+    RuleStatus,
+    SizeStatus,
     Status,
     encode_status,
     status_key,
 )
-from trimtab_protocol.messages.status_capacity import CapacityStatus
-from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
-from trimtab_protocol.messages.status_rules import RuleStatus
-from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "prod"
 TOPICS = Topics(CLUSTER)

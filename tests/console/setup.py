@@ -26,8 +26,7 @@ from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_controller.intents.change import Record as Written
 from trimtab_controller.kafka.intents import NotWrittenError
-from trimtab_protocol.messages.intents import encode_intent
-from trimtab_protocol.messages.taken_back import TakenBack
+from trimtab_protocol.messages.intents import TakenBack, encode_intent
 from trimtab_sandbox.broker import free_ports
 
 FLEET = Fleet(workers=4, key_groups=64)

@@ -21,10 +21,9 @@ from trimtab_console.desk import Desk
 from trimtab_console.guard import MAX_BODY, MAX_LONG_BODY
 from trimtab_console.once import KEPT_S, MAX_KEPT, AnotherRequest, Once, StillRunning
 from trimtab_controller.decider.observing.view import SmoothedView
-from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, encode_intent
+from trimtab_protocol.messages.intents import MAX_MOVES, Drain, Intent, MoveKeyGroups, Pause, TakenBack, encode_intent
 from trimtab_protocol.messages.names import OperatorId
 from trimtab_protocol.messages.status import HoldStatus
-from trimtab_protocol.messages.taken_back import TakenBack
 
 LIMIT_S = 60.0
 

@@ -11,8 +11,7 @@ from trimtab_console.server import application
 from trimtab_console.watch import Watch
 from trimtab_protocol.messages.host_keys import HostKeys, encode_host_keys
 from trimtab_protocol.messages.names import HostId
-from trimtab_protocol.messages.status import Status
-from trimtab_protocol.messages.status_signatures import SignatureStatus
+from trimtab_protocol.messages.status import SignatureStatus, Status
 from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import PublicKey, SigningKey, TrustedKeys
 

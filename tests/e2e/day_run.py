@@ -24,8 +24,7 @@ from tests.paths import EXAMPLES, ROOT, python_path
 from trimtab_client import Access, Client
 from trimtab_protocol.messages.commands import CommandKind, decode_command
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
-from trimtab_protocol.messages.status import AppStatus, Status
+from trimtab_protocol.messages.status import AppStatus, RoundStatus, Status
 from trimtab_sandbox.broker import Topic
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.command import FLIGHTS_ENVIRONMENT

@@ -21,8 +21,7 @@ from flights.wire import APP, EXTRACT, SUMS
 from tests.e2e.day_run import LIMIT_S, OTHER, RATE, SECOND_BROKER, Day, app_of, busy, running
 from tests.faults.recorded.history import Strike
 from trimtab_client import Client, ProblemError
-from trimtab_protocol.messages.proposals import ProposalStatus
-from trimtab_protocol.messages.status import Status
+from trimtab_protocol.messages.status import ProposalStatus, Status
 from trimtab_sandbox.configuration import CONTROLLER
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(3600)]

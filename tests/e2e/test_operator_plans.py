@@ -14,7 +14,7 @@ from tests.e2e.page_views_run import Run, page_views
 from tests.programs import program
 from trimtab_client import Access, Client
 from trimtab_protocol.console_documents import Plan
-from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.status import ProposalStatus
 from trimtab_sandbox.configuration import CONTROLLER
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(600)]

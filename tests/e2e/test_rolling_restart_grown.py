@@ -8,8 +8,7 @@ import pytest
 from tests.e2e.kept_run import exactly_counted, kept_run, started_by
 from tests.e2e.paced_run import PARTITIONS, Jobs, Run, counted, longest_pause
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
-from trimtab_protocol.messages.status import Status
-from trimtab_protocol.messages.status_restart import RestartStatus
+from trimtab_protocol.messages.status import RestartStatus, Status
 from trimtab_sandbox.broker import Topic
 
 pytestmark = [pytest.mark.scenario, pytest.mark.timeout(900)]

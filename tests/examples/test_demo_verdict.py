@@ -17,8 +17,8 @@ from flights.verify import Answers, Events
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, NodeWindow, Snapshot
+from trimtab_protocol.messages.status import RoundStatus
 
 
 def window(start: float, *cores: float) -> Snapshot:

@@ -8,16 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
 from trimtab_models.dyndl import RemoteTaskCosts
-from trimtab_models.instances import (
-    AffineCost,
-    BadInstance,
-    TableCost,
-    decode_scheduling,
-    encode_scheduling,
-    parse_scheduling,
-)
+from trimtab_models.instances import AffineCost, BadInstance, TableCost, decode_scheduling, parse_scheduling
 
 DOCUMENT: dict[str, Any] = {
     "version": 1,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.dyndl.generate import Experiment, generate
+from benchmarks.dyndl.generate import Experiment, encode_scheduling, generate
 from trimtab_controller.cli import main
 from trimtab_models.dyndl import (
     OnlineParams,
@@ -28,7 +28,7 @@ from trimtab_models.dyndl import (
 )
 from trimtab_models.dyndl.methods import METHODS
 from trimtab_models.dyndl.room import RemoteRoom
-from trimtab_models.instances import AffineCost, RemoteCost, TableCost, encode_scheduling
+from trimtab_models.instances import AffineCost, RemoteCost, TableCost
 from trimtab_models.solving import Deadline, Infeasible, Never, PlanStatus
 
 HALF = {"kind": "affine", "a": 1, "b": 0.5, "cap": None}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from trimtab_models.instances.operator_graph import Edge
 from trimtab_models.instances.topology import ParallelOperator, Slot, Topology
 from trimtab_models.placement import PlacementParams, Scheduler, job_of, score, solve
-from trimtab_models.placement.pipelines import extract_pipelines
+from trimtab_models.placement.schedulers import extract_pipelines
 from trimtab_models.solving import Never, PlanStatus
 
 quick = settings(max_examples=100)

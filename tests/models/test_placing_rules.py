@@ -21,7 +21,7 @@ from trimtab_models.balance import (
     solve_flux,
     solve_on_hosts,
 )
-from trimtab_models.balance.class_bound import class_bound
+from trimtab_models.balance.bound import class_bound
 from trimtab_models.solving import Never
 
 quick = settings(max_examples=60, deadline=None)

@@ -23,9 +23,7 @@ from trimtab_protocol.console_documents import (
 )
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock
 from trimtab_protocol.messages.names import AppId, OperatorId
-from trimtab_protocol.messages.status import AppStatus
-from trimtab_protocol.messages.status_capacity import CapacityStatus
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.status import AppStatus, CapacityStatus, SizeStatus
 
 MAX_CELLS = 16_384
 """Cells of one map of key groups."""

@@ -14,11 +14,19 @@ from trimtab_console.hosts_view import host_rows, zone_rows
 from trimtab_console.intents import intent_document, rule_row
 from trimtab_console.runbooks import read_runbook
 from trimtab_protocol.capacity_documents import Bars, HostOrder, HostRow, ZoneRow
-from trimtab_protocol.console_documents import Cluster, IntentDocument, Page, RuleDocument, Runbook, WorkerOrder
+from trimtab_protocol.console_documents import (
+    Cluster,
+    HostKeyRow,
+    IntentDocument,
+    Page,
+    RuleDocument,
+    Runbook,
+    Signatures,
+    WorkerOrder,
+)
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, NodeStatus, PoolStatus
-from trimtab_protocol.signature_documents import HostKeyRow, Signatures
 
 MAX_BARS = 4_000
 """Bars of one answer."""

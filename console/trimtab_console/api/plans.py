@@ -10,7 +10,7 @@ from trimtab_console.moves import by_worker
 from trimtab_console.plans import moves_of, plan_document
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_protocol.console_documents import MovesByWorker, Moving, Page, Plan
-from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.status import ProposalStatus
 
 MAX_NAMED = 100
 """Workers on each side of a plan's moves that one answer names."""

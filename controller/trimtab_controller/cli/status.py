@@ -41,15 +41,22 @@ from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.decode import Fault, printable
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import Topics
-from trimtab_protocol.messages.proposals import ProposalStatus
 from trimtab_protocol.messages.report import Absence, WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.rules import LATEST_END
-from trimtab_protocol.messages.status import AppStatus, HostStatus, NodeStatus, Status, encode_status
-from trimtab_protocol.messages.status_collocation import CollocationStatus, RemoteCostStatus
-from trimtab_protocol.messages.status_disruption import DisruptionStatus
-from trimtab_protocol.messages.status_rules import RuleStatus
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.status import (
+    AppStatus,
+    CollocationStatus,
+    DisruptionStatus,
+    HostStatus,
+    NodeStatus,
+    ProposalStatus,
+    RemoteCostStatus,
+    RoundStatus,
+    RuleStatus,
+    SizeStatus,
+    Status,
+    encode_status,
+)
 from trimtab_protocol.wording import counted, first_few, time_span
 
 SHOWN_DECISIONS, SHOWN_REASONS = 5, 10

@@ -9,10 +9,9 @@ from trimtab_controller.execution.events import ReadersSeen
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
-from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.intents import Intent, TakenBack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.messages.taken_back import TakenBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

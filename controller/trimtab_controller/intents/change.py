@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from trimtab_controller.seen import Seen, State
-from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.intents import Intent, TakenBack
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_protocol.wording import what_there_is
 
 Record = tuple[str, Intent | TakenBack | None]

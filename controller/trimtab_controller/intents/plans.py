@@ -34,7 +34,7 @@ from trimtab_protocol.messages.intents import (
     encode_intent,
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
-from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.status import ProposalStatus
 from trimtab_protocol.wording import counted, first_few, what_there_is
 
 KEY_GROUP = "APP/OPERATOR/N"

@@ -6,9 +6,15 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trimtab_controller.kafka.connection import Connection
 from trimtab_process.kafka_errors import NO_TOPIC_YET, UNKNOWN_TOPIC, error_text
-from trimtab_protocol.messages.intents import Intent, decode_intent, encode_intent
+from trimtab_protocol.messages.intents import (
+    Intent,
+    TakenBack,
+    decode_intent,
+    encode_intent,
+    encode_taken_back,
+    taken_back_in,
+)
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
-from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back, taken_back_in
 from trimtab_protocol.settings.kafka import ONE_AT_A_TIME
 
 DENIED = frozenset({KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED})

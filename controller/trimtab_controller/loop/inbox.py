@@ -19,13 +19,12 @@ from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER
-from trimtab_protocol.messages.intents import Intent, decode_intent
+from trimtab_protocol.messages.intents import Intent, TakenBack, decode_intent, taken_back_in
 from trimtab_protocol.messages.names import HostId, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts, RefusedTally, host_named
-from trimtab_protocol.messages.taken_back import TakenBack, taken_back_in
 from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 from trimtab_protocol.signing.hosts import HostChecking, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys

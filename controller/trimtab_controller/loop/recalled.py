@@ -2,8 +2,7 @@
 
 from trimtab_controller.decider.collocation.remote_costs import Recalled
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
-from trimtab_protocol.messages.status import Status
-from trimtab_protocol.messages.status_collocation import RemoteCostStatus
+from trimtab_protocol.messages.status import RemoteCostStatus, Status
 
 
 def recalled_costs(status: Status | None) -> Recalled:

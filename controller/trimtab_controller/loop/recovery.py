@@ -17,10 +17,10 @@ from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading,
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, MAX_INTENTS, Inbox
 from trimtab_protocol.messages.commands import decode_command
 from trimtab_protocol.messages.decode import BadMessage
+from trimtab_protocol.messages.intents import TakenBack
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.status import Status, decode_status, status_key
-from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 

@@ -28,24 +28,29 @@ from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
 from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.snapshot import NodeWindow
 from trimtab_protocol.messages.status import (
+    MAX_SETTING,
+    MAX_TEXT,
     AppStatus,
     BalanceStatus,
+    CapacityStatus,
+    CollocationStatus,
     ConcernStatus,
     DecisionStatus,
     FixedStatus,
     HoldStatus,
+    HostStatus,
     NodeStatus,
+    OperatorCostStatus,
     PoolStatus,
+    RemoteCostStatus,
+    RestartStatus,
+    RoundStatus,
+    RuleStatus,
+    SizeStatus,
     Status,
 )
-from trimtab_protocol.messages.status_capacity import CapacityStatus, HostStatus
-from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
-from trimtab_protocol.messages.status_restart import MAX_TEXT, RestartStatus
-from trimtab_protocol.messages.status_rules import RuleStatus
-from trimtab_protocol.messages.status_size import MAX_SETTING, SizeStatus
 from trimtab_protocol.wording import counted
 
 KEPT_DECISIONS = 30

@@ -1,7 +1,7 @@
 """The disruption budget of an app, as the status shows it."""
 
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_protocol.messages.status_disruption import CauseStatus, DisruptionStatus
+from trimtab_protocol.messages.status import CauseStatus, DisruptionStatus
 
 
 def disruption_status(use: BudgetUse, unmeasured: int | None) -> DisruptionStatus:

@@ -3,7 +3,7 @@
 from trimtab_controller.decider.forecast.history import DIGITS, STEP_S
 from trimtab_controller.decider.forecast.rounds import ForecastTold
 from trimtab_models.forecast import Accuracy
-from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
+from trimtab_protocol.messages.status import AccuracyStatus, ForecastStatus
 
 
 def forecast_status(told: ForecastTold | None) -> ForecastStatus | None:

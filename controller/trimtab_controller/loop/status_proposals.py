@@ -2,7 +2,7 @@
 
 from trimtab_controller.execution.proposal import Proposal
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.proposals import MAX_SHOWN, ProposalStatus, ProposedMove
+from trimtab_protocol.messages.status import MAX_PROPOSED_MOVES, ProposalStatus, ProposedMove
 
 
 def proposal_status(row: Proposal, placement: Placement | None) -> ProposalStatus:
@@ -27,7 +27,7 @@ def proposal_status(row: Proposal, placement: Placement | None) -> ProposalStatu
             ProposedMove(
                 key_group=str(move.key_group), source=move.source, target=move.target, state_bytes=move.state_bytes
             )
-            for move in plan.moves[:MAX_SHOWN]
+            for move in plan.moves[:MAX_PROPOSED_MOVES]
         ),
         moves_total=len(plan.moves),
         to_standbys=len(plan.moves) - len(cold),

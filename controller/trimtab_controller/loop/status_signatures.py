@@ -1,7 +1,7 @@
 """Who speaks for a host, as the status shows it."""
 
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_protocol.messages.status_signatures import MAX_REVOKED, SignatureStatus
+from trimtab_protocol.messages.status import MAX_REVOKED, SignatureStatus
 from trimtab_protocol.signing.hosts import HostChecking
 
 

@@ -15,7 +15,6 @@ from enum import StrEnum
 
 from trimtab_protocol.messages.copies import MAX_COPIES, MAX_RECORDS
 from trimtab_protocol.messages.decode import MAX_NUMBER, NAME_PATTERN, Fault
-from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.names import MAX_PARTITIONS
 from trimtab_protocol.messages.reason_text import REASON_PATTERN
 from trimtab_protocol.messages.report import (
@@ -25,6 +24,7 @@ from trimtab_protocol.messages.report import (
     MAX_OPERATORS,
     MAX_PAIRS,
     MAX_REPORT_BYTES,
+    MAX_SPEED,
     MAX_STANDBYS,
     MAX_WORKERS,
     VERSION,

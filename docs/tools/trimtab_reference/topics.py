@@ -23,7 +23,6 @@ from trimtab_protocol.messages import (
     report,
     snapshot,
     status,
-    taken_back,
 )
 from trimtab_protocol.messages.codec import NAME, Columns, Most, Range, Text, Wire, WireField, WrittenAs, members
 from trimtab_protocol.messages.names import Topics, TopicSettings, topic_settings
@@ -40,7 +39,7 @@ MESSAGES: Mapping[str, tuple[ModuleType, ...]] = {
     "acks": (commands, host_keys),
     "handover": (handover,),
     "journal": (journal, demand_history),
-    "intents": (intents, taken_back),
+    "intents": (intents,),
     "status": (status,),
     "events": (events,),
     "keys": (host_keys,),

@@ -13,7 +13,7 @@ from flights.replay import Sent
 from flights.steered_run import TICK_S, SteeredRun
 from flights.wire import APP
 from trimtab_protocol.messages.names import WorkerId
-from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.status import RoundStatus
 from trimtab_sandbox.cluster import Cluster
 from trimtab_sandbox.command import EXAMPLES, FLIGHTS_ENVIRONMENT
 from trimtab_sandbox.configuration import SandboxSettings, worker_name

@@ -9,7 +9,7 @@ from flights.demo.loads import deviations, highest_use, owned_by, windows_inside
 from flights.demo.noise import Deviations, Spread, lower_limit, means, spreads
 from flights.demo.pauses import Moved, PauseSummary, around_handovers, calm_twins, in_calm
 from trimtab_protocol.messages.names import WorkerId
-from trimtab_protocol.messages.round_status import RoundStatus
+from trimtab_protocol.messages.status import RoundStatus
 
 SLACK_S = 0.25
 """Time on both sides of a hand-over that counts as around it."""

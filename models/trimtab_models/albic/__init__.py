@@ -5,11 +5,9 @@ also call COLA.  Library only, not called by the running controller or by a comm
 """
 
 from trimtab_models.albic.cola import solve_cola
-from trimtab_models.albic.encode import encode_albic, warnings_of
 from trimtab_models.albic.fit import CostFit, Samples, TupleCost, Unknown, fit_costs
-from trimtab_models.albic.hosts import solve_on_hosts
 from trimtab_models.albic.problem import CollocationProblem, load_index, problem_of
-from trimtab_models.albic.result import AlbicResult
+from trimtab_models.albic.result import AlbicResult, encode_albic, warnings_of
 from trimtab_models.albic.scaling import (
     PotentialPlacement,
     ScalingDecision,
@@ -20,7 +18,7 @@ from trimtab_models.albic.scaling import (
     potential,
 )
 from trimtab_models.albic.scores import Pairs, scored_among, scored_pairs
-from trimtab_models.albic.solve import AlbicParams, Strategy, solve
+from trimtab_models.albic.solve import AlbicParams, Strategy, solve, solve_on_hosts
 
 __all__ = [
     "AlbicParams",

@@ -9,6 +9,8 @@ distance, and says so.
 We differ in this: predicted loads include the savings of collocation.  A round brings together as many pairs as pay for
 their moves (`pairs.py`), with the load distance inside `band`; the paper's one pair per round is kept as a strategy.
 Without a scored pair that pays for a move it is the pure balance problem.
+
+Within limits of hosts: ALBIC knows those of nodes only, so a host's room is divided among its nodes.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +30,7 @@ from trimtab_models.balance.bound import lower_bound
 from trimtab_models.balance.construct import place_unplaced
 from trimtab_models.balance.drain import Alert, alerts
 from trimtab_models.balance.evaluate import BalanceScore, evaluate
+from trimtab_models.balance.hosts import HostLimits, within
 from trimtab_models.balance.improve import Effort
 from trimtab_models.balance.params import OPTIMAL_PP, BalanceParams
 from trimtab_models.balance.problem import UNPLACED, BalanceProblem, Floats, Ints, infeasible
@@ -257,4 +260,24 @@ def _with_join(problem: BalanceProblem, join: Join, loads: Floats) -> BalancePro
         evicted=evicted,
         max_migrations=None if count is None else max(0, count - int(paid)),
         max_cost_bytes=None if cost is None else max(0.0, cost - paid * float(problem.cost_bytes[join.mover])),
+    )
+
+
+def solve_on_hosts(
+    problem: CollocationProblem, limits: HostLimits, *, stop: StopRule, seed: int
+) -> AlbicResult | Infeasible:
+    """The plan of one round, without arrivals that would fill a host beyond its limits."""
+    divided = replace(problem, balance=limits.divided(problem.balance))
+    result = solve(divided, stop=stop, seed=seed)
+    if isinstance(result, Infeasible):
+        return result
+    kept = within(problem.balance, limits, result.balance)
+    if kept is result.balance:
+        return result
+    return replace(
+        result,
+        balance=kept,
+        predicted_load_distance=evaluate(problem.predicted(kept.allocation), kept.allocation).load_distance,
+        collocation=problem.collocation(kept.allocation),
+        predicted_load=float(problem.loads(kept.allocation).sum()),
     )

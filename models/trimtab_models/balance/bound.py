@@ -12,7 +12,7 @@ D         the moves of R and the best further moves must cover the sum of all de
           most.  It offers its largest key groups in turn, the last one in part; this is concave, so greedy is optimal.
 Cost      R and D for a budget of bytes, with divisible key groups (fewest bytes per load first).
 Knapsack  Cost with indivisible key groups (`knapsack.py`).
-Class     see `class_bound.py`: where key groups may not be on all nodes.
+Class     see `class_bound`: where key groups may not be on all nodes.
 Reach     see `reach.py`.  Knapsack and Reach take the most time and are applied last.
 
 `load_prices.py` proves more, in about a second, and for budgets of bytes finds plans by the way (`priced_plans.py`).
@@ -25,7 +25,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.balance.class_bound import class_bound
 from trimtab_models.balance.knapsack import KnapsackCondition
 from trimtab_models.balance.losses import LARGEST
 from trimtab_models.balance.pieces import Excesses, Pieces, is_affordable
@@ -260,3 +259,34 @@ def _raised(refute: Callable[[float], bool], proven: float, reached: float, stop
         middle = 0.5 * (low + high)
         low, high = (middle, high) if refute(middle) else (low, middle)
     return low
+
+
+def class_bound(problem: BalanceProblem) -> float:
+    """A bound (pp) on the load distance of all plans; 0 where all key groups may be anywhere.
+
+    It follows from the nodes that key groups may be on: any budget, divisible key groups.  Take a set of nodes.  What
+    may be on these nodes alone is there: their mean load is at least its load by their capacity.  And only what may be
+    on one of them is there: their mean load is at most its load by their capacity.  Some node of the set is at least as
+    far from the mean of all nodes.  The sets tried are those that a class may be on, and what is left of the others.
+
+    A key group on a draining node, or on one that it may not be on, need not leave within the budget: it counts as one
+    that may be anywhere.
+    """
+    allowed = problem.allowed
+    if allowed is None or not len(allowed.nodes) or not len(problem.load):
+        return 0.0
+    placed = problem.home != UNPLACED
+    free = placed & problem.removing[problem.home]
+    free[placed] |= ~allowed.may(np.flatnonzero(placed), problem.home[placed])
+    loads = np.bincount(allowed.class_of[~free], problem.load[~free], len(allowed.nodes))
+    anywhere = float(problem.load[free].sum())
+    found = 0.0
+    rows = allowed.nodes & problem.kept
+    for inside in np.unique(np.concatenate((rows, problem.kept & ~rows)), axis=0):
+        capacity = float(problem.capacity[inside].sum())
+        if not capacity:
+            continue
+        only_here = float(loads[~(rows & ~inside).any(axis=1)].sum())
+        at_most = anywhere + float(loads[(rows & inside).any(axis=1)].sum())
+        found = max(found, only_here / capacity - problem.mean, problem.mean - at_most / capacity)
+    return found * (1 - 1e-12)

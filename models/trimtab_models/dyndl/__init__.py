@@ -14,17 +14,14 @@ the paper's experiments, the other baselines, and the exact optimum of small ins
 """
 
 from trimtab_models.dyndl.bound import lower_bound
-from trimtab_models.dyndl.costs import RemoteTaskCosts
-from trimtab_models.dyndl.encode import encode_schedule
-from trimtab_models.dyndl.evaluate import ScheduleScore, evaluate
 from trimtab_models.dyndl.fitting import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.dyndl.given import GivenProblem, GivenSchedule, solve_given, with_costs
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.local import LocalPlan, plan_local
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.online import Decision, OnlinePolicy, Start, Wait, WaitingPolicy, WaitingRule
-from trimtab_models.dyndl.problem import ScheduleProblem, infeasible, problem_of, task_ids
-from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.problem import RemoteTaskCosts, ScheduleProblem, infeasible, problem_of, task_ids
+from trimtab_models.dyndl.result import ScheduleResult, ScheduleScore, encode_schedule, evaluate
 from trimtab_models.dyndl.simulate import OnlineParams, simulate, solve_online
 from trimtab_models.dyndl.sizes import SizedParams, SizedProblem, SizedResult, evaluate_sized, solve_sized
 from trimtab_models.dyndl.targets import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import Floats, Ints
+from trimtab_models.dyndl.problem import Floats, Ints
 from trimtab_models.instances.scheduling import LOCAL_COST, AffineCost, TableCost
 
 PRIOR_SAMPLES = 10.0

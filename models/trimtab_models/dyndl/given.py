@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
+from trimtab_models.dyndl.problem import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.instances.scheduling import RemoteCost
 
 

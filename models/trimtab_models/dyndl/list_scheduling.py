@@ -6,11 +6,10 @@ remote task on server s makes all remote tasks of s cost g_s(r_s + 1).  It ignor
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
 from trimtab_models.dyndl.bound import lower_bound
 from trimtab_models.dyndl.local import plan_local
 from trimtab_models.dyndl.offline import evaluated
-from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
+from trimtab_models.dyndl.problem import TOLERANCE, Floats, Ints, ScheduleProblem, infeasible
 from trimtab_models.dyndl.result import ScheduleResult
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import StopRule

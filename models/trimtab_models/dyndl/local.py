@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Floats, Ints
-from trimtab_models.dyndl.problem import ScheduleProblem
+from trimtab_models.dyndl.problem import TOLERANCE, Floats, Ints, ScheduleProblem
 from trimtab_models.solving.stop import StopRule
 
 NOWHERE = -1

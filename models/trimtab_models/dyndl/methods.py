@@ -7,12 +7,11 @@ instance call `exact.solve_exact`.  The online methods run in deterministic mode
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from trimtab_models.dyndl.encode import SCHEDULE_RESULT, encode_schedule
 from trimtab_models.dyndl.list_scheduling import solve_list
 from trimtab_models.dyndl.offline import solve_offline
 from trimtab_models.dyndl.online import WaitingRule
 from trimtab_models.dyndl.problem import problem_of
-from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.result import SCHEDULE_RESULT, ScheduleResult, encode_schedule
 from trimtab_models.dyndl.simulate import OnlineParams, solve_online
 from trimtab_models.instances.scheduling import SchedulingInstance, parse_scheduling
 from trimtab_models.solving.methods import PlanDocument, SolveMethod

@@ -15,12 +15,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import Floats, Ints
 from trimtab_models.dyndl.bound import lower_bound
-from trimtab_models.dyndl.evaluate import evaluate
 from trimtab_models.dyndl.local import LocalPlan, plan_local
-from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
-from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.problem import Floats, Ints, ScheduleProblem, infeasible
+from trimtab_models.dyndl.result import ScheduleResult, evaluate
 from trimtab_models.dyndl.room import RemoteRoom
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import StopRule

@@ -18,8 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE
-from trimtab_models.dyndl.problem import ScheduleProblem
+from trimtab_models.dyndl.problem import TOLERANCE, ScheduleProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
-from trimtab_models.dyndl.problem import ScheduleProblem
+from trimtab_models.dyndl.problem import TOLERANCE, Bools, Floats, Ints, ScheduleProblem
 
 
 class RemoteRoom:

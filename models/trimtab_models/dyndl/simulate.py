@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Ints
 from trimtab_models.dyndl.bound import lower_bound
-from trimtab_models.dyndl.evaluate import evaluate
 from trimtab_models.dyndl.local import NOWHERE, plan_local
 from trimtab_models.dyndl.online import OnlinePolicy, Start, Wait, WaitingPolicy, WaitingRule
-from trimtab_models.dyndl.problem import ScheduleProblem, infeasible
-from trimtab_models.dyndl.result import ScheduleResult
+from trimtab_models.dyndl.problem import TOLERANCE, Ints, ScheduleProblem, infeasible
+from trimtab_models.dyndl.result import ScheduleResult, evaluate
 from trimtab_models.solving.outcome import Infeasible
 from trimtab_models.solving.stop import StopRule
 

@@ -19,11 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
-from trimtab_models.dyndl.evaluate import is_local
 from trimtab_models.dyndl.local import NOWHERE
 from trimtab_models.dyndl.offline import solve_offline
-from trimtab_models.dyndl.problem import NO_CORE, ScheduleProblem
+from trimtab_models.dyndl.problem import NO_CORE, TOLERANCE, Bools, Floats, Ints, ScheduleProblem
+from trimtab_models.dyndl.result import is_local
 from trimtab_models.solving.outcome import Infeasible, PlanStatus
 from trimtab_models.solving.stop import Never, StopRule
 

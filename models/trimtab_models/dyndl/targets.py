@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trimtab_models.dyndl.arrays import TOLERANCE, Bools, Floats, Ints
+from trimtab_models.dyndl.problem import TOLERANCE, Bools, Floats, Ints
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_models.solving.spared import Places, Spared, usage_on
 from trimtab_models.solving.stop import StopRule

@@ -10,7 +10,6 @@ from trimtab_models.instances.scheduling import (
     TableCost,
     Task,
     decode_scheduling,
-    encode_scheduling,
     parse_scheduling,
 )
 from trimtab_models.instances.sizing import (
@@ -64,7 +63,6 @@ __all__ = [
     "decode_sizing",
     "decode_snapshot",
     "decode_topology",
-    "encode_scheduling",
     "encode_snapshot",
     "parse_scheduling",
     "parse_sizing",

@@ -6,7 +6,6 @@ remote cost; in values this is `math.inf`.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 from trimtab_models.instances.reading import (
     BadInstance,
@@ -207,31 +206,6 @@ def _read_amounts(value: object, path: str) -> tuple[float, ...]:
         else:
             raise BadInstance(f"{path}[{position}]", shown(entry), AMOUNT)
     return tuple(amounts)
-
-
-def encode_scheduling(instance: SchedulingInstance) -> dict[str, Any]:
-    """The document of `instance`, the inverse of `decode_scheduling`."""
-    return {
-        "version": VERSION,
-        "servers": [
-            {"id": server.id, "cores": _write_amounts(server.cores), "g": _write_cost(server.g)}
-            for server in instance.servers
-        ],
-        "tasks": [{"id": task.id, "replicas": list(task.replicas)} for task in instance.tasks],
-        "wait": instance.wait,
-    }
-
-
-def _write_cost(cost: RemoteCost) -> dict[str, Any]:
-    match cost:
-        case AffineCost():
-            return {"kind": "affine", "a": cost.a, "b": cost.b, "cap": cost.cap}
-        case TableCost():
-            return {"kind": "table", "values": _write_amounts(cost.values)}
-
-
-def _write_amounts(amounts: tuple[float, ...]) -> list[float | str]:
-    return ["inf" if amount == math.inf else amount for amount in amounts]
 
 
 def _largest(cost: RemoteCost, n: int) -> float:

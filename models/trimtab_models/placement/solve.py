@@ -10,15 +10,14 @@ after the number of overloaded slots.  In case of a tie, the plan with fewer rem
 count them), then the running placement, then even.
 """
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from trimtab_models.placement.job import UNPLACED, Job
 from trimtab_models.placement.metrics import FAR, PlacementScore, score
-from trimtab_models.placement.pipelines import Pipeline, extract_pipelines
-from trimtab_models.placement.running import keep_running
-from trimtab_models.placement.schedulers import place_evenly, place_pipelines
+from trimtab_models.placement.schedulers import Pipeline, extract_pipelines, place_evenly, place_pipelines
 from trimtab_models.solving.outcome import Infeasible, PlanStatus
 from trimtab_models.solving.stop import StopRule
 
@@ -115,3 +114,52 @@ def _bound(job: Job) -> float:
     cohesion = sum(stream.weight * job.instances[stream.source] for stream in job.streams)
     alone = [count if count <= len(job.slots) else len(job.slots) - 1 for count in job.instances]
     return cohesion - sum(count - each + each / FAR for count, each in zip(job.instances, alone, strict=True))
+
+
+def keep_running(job: Job, placement: Sequence[int]) -> tuple[list[int], list[int]]:
+    """`placement` renamed towards `job.running`, and the new number of every instance.  O(operators * slots^2).
+
+    Slots of equal capacity are interchangeable, and so are instances of one operator.  Exchanging them changes neither
+    cohesion nor coupling, but as many running instances as possible stay where they are, which saves restarts.
+    """
+    assert job.running is not None
+    slots = _rename_slots(job, placement, job.running)
+    wanted = [slots[slot] for slot in placement]
+    numbers: list[int] = []
+    for first, end in zip(job.first, job.first[1:], strict=False):
+        numbers += _rename_instances(wanted, job.running, first, end)
+    renamed = [0] * len(wanted)
+    for instance, number in enumerate(numbers):
+        renamed[number] = wanted[instance]
+    return renamed, numbers
+
+
+def _rename_slots(job: Job, placement: Sequence[int], running: Sequence[int]) -> list[int]:
+    """Slot -> slot of equal capacity; greedy, pairs with most instances in common first."""
+    common: Counter[tuple[int, int]] = Counter()
+    for first, end in zip(job.first, job.first[1:], strict=False):
+        now = Counter(slot for slot in running[first:end] if slot >= 0)
+        for slot, count in Counter(placement[first:end]).items():
+            for other, there in now.items():
+                if job.capacity[slot] == job.capacity[other]:
+                    common[slot, other] += min(count, there)
+    names: dict[int, int] = {}
+    for (slot, other), _ in sorted(common.items(), key=lambda pair: (-pair[1], pair[0][0] != pair[0][1], pair[0])):
+        if slot not in names and other not in names.values():
+            names[slot] = other
+    taken = set(names.values())
+    free: defaultdict[tuple[float, ...], list[int]] = defaultdict(list)
+    for slot, capacity in enumerate(job.capacity):
+        if slot not in taken:
+            free[capacity].append(slot)
+    return [names[slot] if slot in names else free[job.capacity[slot]].pop(0) for slot in range(len(job.slots))]
+
+
+def _rename_instances(wanted: Sequence[int], running: Sequence[int], first: int, end: int) -> list[int]:
+    """New slots for the instances of one operator: an instance stays in its slot if the plan uses that slot."""
+    here: defaultdict[int, list[int]] = defaultdict(list)
+    for instance in range(first, end):
+        here[running[instance]].append(instance)
+    kept = {instance: here[wanted[instance]].pop(0) for instance in range(first, end) if here[wanted[instance]]}
+    others = iter(sorted(set(range(first, end)) - set(kept.values())))
+    return [kept[instance] if instance in kept else next(others) for instance in range(first, end)]

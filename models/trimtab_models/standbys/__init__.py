@@ -6,8 +6,7 @@ The running controller calls it (`trimtab_controller.decider.standbys.choice`).
 from trimtab_models.standbys.construct import kept_standbys
 from trimtab_models.standbys.evaluate import DomainLosses, StandbyScore, evaluate, is_allowed, is_new, losses
 from trimtab_models.standbys.problem import HOST, UNPLACED, StandbyBudget, StandbyProblem
-from trimtab_models.standbys.result import StandbyResult
-from trimtab_models.standbys.solve import StandbyParams, rated, solve
+from trimtab_models.standbys.solve import StandbyParams, StandbyResult, rated, solve
 
 __all__ = [
     "HOST",

@@ -8,15 +8,33 @@ from trimtab_models.solving import Never, StopRule
 from trimtab_models.standbys.align import aligned, is_affordable
 from trimtab_models.standbys.bound import domain_bounds, following_bound
 from trimtab_models.standbys.construct import Filling, kept_standbys
-from trimtab_models.standbys.evaluate import evaluate, is_new, losses
+from trimtab_models.standbys.evaluate import DomainLosses, StandbyScore, evaluate, is_new, losses
 from trimtab_models.standbys.improve import NEGLIGIBLE, Improving
 from trimtab_models.standbys.ledger import LossLedger
 from trimtab_models.standbys.peaks import AIM, peaks_bound
 from trimtab_models.standbys.problem import UNPLACED, Bools, Floats, Ints, StandbyBudget, StandbyProblem
-from trimtab_models.standbys.result import StandbyResult
 
 WORTHWHILE = 0.5
 """Least share of `tolerance` by which present standbys must lower the worst load after a loss to be replaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StandbyResult:
+    """Standbys, what each loss then leads to, and a bound on the worst of it.
+
+    `assignment` (K, wanted) = the standbys in order.  `lower_bound`: no assignment that gives every key group its
+    standbys has a lower `score.worst` (percent of a worker).
+    """
+
+    assignment: Ints
+    score: StandbyScore
+    losses: DomainLosses
+    lower_bound: float
+
+    @property
+    def gap(self) -> float:
+        """Worst value - bound, in percent of a worker: how far the plan is from the optimum at most."""
+        return max(0.0, self.score.worst - self.lower_bound)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ Intents state what should be, not what to do, so they survive restarts of the co
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -21,6 +21,7 @@ from trimtab_protocol.messages.codec import (
     Wire,
     WrittenAs,
     converted,
+    decoded,
     document,
     encoded,
     versioned,
@@ -41,6 +42,9 @@ MAX_MOVES = 1_000
 """The most key groups of one request to move some."""
 MAX_BYTES = 500_000
 """Size of one intent."""
+TAKEN_BACK_HEADER = "trimtab-taken-back"
+MAX_TAKEN_BACK_BYTES = 20_000
+"""Size of that header's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,3 +364,21 @@ def decode_intent(key: bytes | None, payload: bytes) -> Intent:
     if key != intent.key.encode():
         raise BadMessage(Fault.RANGE, "key", key, intent.key)
     return intent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenBack(Said):
+    """An intent is not wanted any longer: the header `trimtab-taken-back` of a record without a value."""
+
+    WIRE: ClassVar = Wire(version=VERSION, most_bytes=MAX_TAKEN_BACK_BYTES)
+
+
+def encode_taken_back(word: TakenBack) -> tuple[str, bytes]:
+    """The header."""
+    return TAKEN_BACK_HEADER, encoded(word)
+
+
+def taken_back_in(headers: Iterable[tuple[str, bytes | None]]) -> TakenBack | None:
+    """Who has taken it back; None: nobody says.  Raises BadMessage."""
+    value = next((value for name, value in headers if name == TAKEN_BACK_HEADER), None)
+    return None if value is None else decoded(value, TakenBack)

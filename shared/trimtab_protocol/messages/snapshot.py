@@ -27,13 +27,12 @@ from trimtab_protocol.messages.codec import (
 )
 from trimtab_protocol.messages.copies import Copies
 from trimtab_protocol.messages.decode import MAX_NUMBER
-from trimtab_protocol.messages.host_sample import MAX_SPEED
 from trimtab_protocol.messages.key_group_table import MAX_KEY_GROUPS, KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.key_group_table import KeyGroupWindow as KeyGroupWindow
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.reason_text import Reason
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
-from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_STANDBYS, Absence, Basis, WorkerState
+from trimtab_protocol.messages.report import MAX_OPERATORS, MAX_SPEED, MAX_STANDBYS, Absence, Basis, WorkerState
 
 VERSION = 2
 MAX_SNAPSHOT_BYTES = 1024 * 1024 * 1024

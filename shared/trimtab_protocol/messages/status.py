@@ -9,24 +9,46 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, ClassVar
 
-from trimtab_protocol.messages.codec import Most, Name, Range, Text, Wire, WrittenAs, decoded, encoded
-from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
-from trimtab_protocol.messages.proposals import MAX_PROPOSALS, ProposalStatus
+from trimtab_protocol.messages.codec import Inline, Most, Name, Range, Text, Wire, WrittenAs, decoded, encoded
+from trimtab_protocol.messages.decode import MAX_NUMBER
+from trimtab_protocol.messages.intents import MAX_WORKERS
+from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
 from trimtab_protocol.messages.report import Absence, WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
-from trimtab_protocol.messages.status_balance import BalanceStatus as BalanceStatus
-from trimtab_protocol.messages.status_capacity import CapacityStatus
-from trimtab_protocol.messages.status_capacity import HostStatus as HostStatus
-from trimtab_protocol.messages.status_collocation import CollocationStatus
-from trimtab_protocol.messages.status_disruption import DisruptionStatus
-from trimtab_protocol.messages.status_forecast import ForecastStatus
-from trimtab_protocol.messages.status_restart import RestartStatus
-from trimtab_protocol.messages.status_rules import MAX_TOLD, RuleStatus
-from trimtab_protocol.messages.status_signatures import SignatureStatus
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.rules import Rule
+from trimtab_protocol.messages.snapshot import MAX_DOUBTED
 
 VERSION = 1
+MAX_COST_S = 1e6
+"""CPU seconds of one tuple, either way."""
+MAX_OPERATORS = 1_000
+"""Operators of one app."""
+MAX_CAUSES = 20
+"""Causes of pauses in a status; a newer controller may know more than this one."""
+MAX_AHEAD = 300
+"""Forecast values of one app."""
+MAX_CORES = 1e9
+"""The largest forecast value, in cores."""
+MAX_TEXT = 1000
+"""Largest length of a text, in characters."""
+MAX_STATUS_RULES = 1_000
+"""Rules of one status: those of controller.toml and of operators, also those that are not followed."""
+MAX_REVOKED = 1_000
+"""Hosts without a key any more that one status names."""
+MAX_LEAVING = 100_000
+"""Workers of one app that leave at the same time."""
+MAX_SETTING = 1_000
+"""Characters of a setting."""
+MAX_SETTINGS = 100
+"""Settings of one app."""
+MAX_PAUSES = 1_000_000
+"""Measured pauses of one round."""
+MAX_HOSTS = 100_000
+"""Hosts of one round whose links are unknown."""
+MAX_PROPOSED_MOVES = 100
+"""Moves of one plan in the status; events have all of them."""
+MAX_PROPOSALS = 10_000
+"""Plans of one status that wait: one per app."""
 MAX_NODES = 100_000
 """Workers, and hosts, of one status."""
 MAX_ROUNDS = 1_000
@@ -37,8 +59,345 @@ MAX_CONCERNS = 100_000
 """Concerns of one status."""
 MAX_INTENTS = 100_000
 """Intents of one status."""
+
+WorkerCount = Annotated[int, Range(0, MAX_WORKERS)]
+Signed = Annotated[float, Range(-MAX_NUMBER, MAX_NUMBER)]
 Line = Annotated[str, Text(4000)]
 Share = Annotated[float, Range(0.0, 1.0)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceStatus:
+    """The settings of [balance] by which loads become what plans are made with: whoever predicts needs the same."""
+
+    smoothing: Share
+    catch_up_s: float
+    max_disk: Share
+    max_link: Share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatus:
+    """A host in the last snapshot; None = unknown.
+
+    `used_pct` = CPU in percent of its cores; memory in bytes, used and at most; `received_bytes_s` and `sent_bytes_s` =
+    use of its link, of `link_bytes_s` each way, in bytes per second.  `demand_pct` = CPU asked of it, with what other
+    processes use, in percent of its cores; `bottleneck` = the resource of which most is used; `type` as its agent names
+    it, `speed` of a core relative to that of other types; `level` = light, moderate or heavy, by its CPU, memory and
+    link.  `disk_free_bytes` of `disk_total_bytes` are free on the disk of its workers' state.
+    `zone` = the hosts that may fail together with it, as agents name them.
+    """
+
+    host: HostId
+    used_pct: float | None = None
+    memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    received_bytes_s: float | None = None
+    sent_bytes_s: float | None = None
+    link_bytes_s: float | None = None
+    demand_pct: float | None = None
+    bottleneck: Annotated[str | None, Text(200)] = None
+    type: Name | None = None
+    speed: float | None = None
+    level: Name | None = None
+    disk_total_bytes: int | None = None
+    disk_free_bytes: int | None = None
+    zone: Name | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityStatus:
+    """How many times its present input fits into an app's workers; None = unknown.
+
+    `headroom` as placed, until `first` (a worker, or a host) is full; `potential` with free moves; no placement can
+    exceed `bound`, which the key group `heaviest` limits if it is named.  `accuracy` = share of the workers' CPU that
+    the fitted costs predict.
+    """
+
+    headroom: float | None = None
+    potential: float | None = None
+    bound: float | None = None
+    first: Annotated[str | None, Text(300)] = None
+    heaviest: str | None = None
+    accuracy: Annotated[float | None, Range(0.0, 1.0)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCostStatus:
+    """What a tuple costs more at one end because it goes to another worker, CPU seconds of a reference core.
+
+    `value` with its standard `error`, which has `freedom` degrees of freedom; by chance it may be negative.
+    `significant`: plans count with it.  `unknown` = why nothing is known.
+    """
+
+    value: Annotated[float | None, Range(-MAX_COST_S, MAX_COST_S)] = None
+    error: float | None = None
+    freedom: float | None = None
+    significant: bool = False
+    unknown: Annotated[str | None, Text(200)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorCostStatus:
+    """The costs of an operator, per tuple that it sends and per tuple that it receives."""
+
+    operator: OperatorId
+    sending: RemoteCostStatus
+    receiving: RemoteCostStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollocationStatus:
+    """What collocation can bring; None = unknown.
+
+    `obtainable` = share of the tuples between key groups that could stay within a worker at most; `worth_cores` = what
+    this would save besides what is saved now, by the costs that are significant.
+    """
+
+    operators: Annotated[tuple[OperatorCostStatus, ...], Most(MAX_OPERATORS)] = ()
+    obtainable: Annotated[float | None, Range(0.0, 1.0)] = None
+    worth_cores: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CauseStatus:
+    """Paused key-group seconds by one cause, in the last hour."""
+
+    cause: Name
+    used_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionStatus:
+    """Paused key-group seconds of an app: `used_s` in the last hour, of which nobody measured `assumed_s`.
+
+    `in_flight_s` = what hand-overs in flight are expected to add.  `limit_s` None: there is no limit.  `fits` = how
+    many further key groups may be handed over now, `free_at` = when one may again (epoch seconds); None: no limit, or,
+    beside `fits` 0, never.  `since` = from when on pauses were counted (epoch seconds); None: not yet.  `causes` = what
+    is used, by cause: moves, starts_and_stops, rebalances, losses.  `unmeasured` = running workers that do not say for
+    how long rebalances stop their inputs, which is then unknown; None: an older controller does not say so.
+    """
+
+    used_s: float
+    assumed_s: float
+    in_flight_s: float
+    limit_s: float | None = None
+    fits: int | None = None
+    free_at: float | None = None
+    since: float | None = None
+    causes: Annotated[tuple[CauseStatus, ...], Most(MAX_CAUSES)] = ()
+    unmeasured: int | None = None
+
+    @property
+    def by_cause(self) -> dict[str, float]:
+        """What is used, in key-group seconds, by cause."""
+        return {row.cause: row.used_s for row in self.causes}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyStatus:
+    """Errors of forecasts `horizon_s` ahead over the tested time: mean absolute errors in cores; None = not known.
+
+    Of the model, the last value, and the value one period before (`seasonal`); `_pct` = the symmetric percentages of
+    the first two.  `scored` of `tested` steps were known.  `better`: the model was clearly better than the last value.
+    """
+
+    horizon_s: float
+    tested: int
+    scored: int
+    better: bool
+    error: float | None = None
+    last_error: float | None = None
+    seasonal_error: float | None = None
+    error_pct: float | None = None
+    last_error_pct: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastStatus:
+    """The forecast of an app; None = unknown, for the reason in `text`.
+
+    `peak_cores` = the highest demand until a worker that is started now runs.  It repeats by `period_s`, and was fitted
+    `at`.  `known_s` = time of which the demand is known.  `near` = how good forecasts until a worker runs were, `far` =
+    those within the delay of a scale-in.  `used`: the number of workers follows the forecast.  `ahead` = the mean
+    demand in cores of each `step_s` from `ahead_at` on; none if there is no forecast now.
+    """
+
+    text: Annotated[str, Text(4000)]
+    used: bool = False
+    peak_cores: float | None = None
+    period_s: float | None = None
+    at: float | None = None
+    known_s: float | None = None
+    near: AccuracyStatus | None = None
+    far: AccuracyStatus | None = None
+    ahead_at: float | None = None
+    step_s: float | None = None
+    ahead: Annotated[tuple[float, ...], Most(MAX_AHEAD), Range(0.0, MAX_CORES)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartStatus:
+    """How far the restart of `workers` workers is: `done` have been restarted, those of `host` are restarted now.
+
+    `skipped` = workers that are left out: their agents cannot start them, or they are to stay off.  `differ` = how the
+    workers differ, so that they are restarted without a drain; None: they do not.  `waits` = what it waits for, and
+    what to do if that does not come; None: nothing stands in its way, or the controller is too old to say.
+    """
+
+    workers: WorkerCount
+    done: WorkerCount
+    host: HostId | None = None
+    skipped: Annotated[tuple[WorkerId, ...], Most(MAX_WORKERS)] = ()
+    differ: Annotated[str | None, Text(MAX_TEXT)] = None
+    waits: Annotated[str | None, Text(MAX_TEXT)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleStatus:
+    """A rule that the controller knows.
+
+    `by`, `at` = the operator who has added it, and when (epoch seconds); None: it stands in controller.toml.
+    `ignored` = why it is not followed; None: it is.
+    """
+
+    rule: Annotated[Rule, Inline()]
+    by: Annotated[str | None, Text(200)] = None
+    at: float | None = None
+    ignored: Annotated[str | None, Text(500)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureStatus:
+    """What becomes of reports and acks that their host has not signed: `checking` = warn (used) or enforce (dropped).
+
+    `enrolled` = hosts that have a key.  `unsigned` = reports and acks that were used without a good signature, by
+    `topic.fault`.  `doubted` = hosts in whose name such reports came in the last window, used or not, and the fault.
+    `revoked` = hosts that had a key and have none any more, at most `MAX_REVOKED`, the last ones first.
+    """
+
+    checking: Name
+    enrolled: int
+    unsigned: Annotated[Mapping[str, int], Most(100)] = field(default_factory=dict)
+    doubted: Annotated[Mapping[HostId, Name], Most(MAX_DOUBTED)] = field(default_factory=dict)
+    revoked: Annotated[tuple[HostId, ...], Most(MAX_REVOKED)] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unsigned", MappingProxyType(dict(self.unsigned)))
+        object.__setattr__(self, "doubted", MappingProxyType(dict(self.doubted)))
+
+    @property
+    def enforced(self) -> bool:
+        """Whether what a host has not signed is dropped."""
+        return self.checking == "enforce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeStatus:
+    """The number of workers of an app; None = unknown.
+
+    `workers` = how many stay, `wanted` = how many there should be by demand or by an operator's word, `desired` = the
+    number for whoever adds and removes workers from outside: it follows `wanted` when a change is due.  `demand_cores`
+    of `capacity_cores` are asked of the workers that stay.  `leaving` = workers that the controller drains, to stop
+    them.  `restart_s` = the configured time until a started worker runs, `measured_restart_s` = the longest that the
+    controller saw one of the last ten take.  `own_settings` = those of `[scaling.apps]` for this app, such as
+    `max_workers = 4`.  `text` = the numbers of workers in words, with the reason.
+    """
+
+    text: Annotated[str, Text(4000)]
+    workers: int | None = None
+    wanted: int | None = None
+    desired: int | None = None
+    demand_cores: float | None = None
+    capacity_cores: float | None = None
+    leaving: Annotated[tuple[WorkerId, ...], Most(MAX_LEAVING)] = ()
+    restart_s: float | None = None
+    measured_restart_s: float | None = None
+    own_settings: Annotated[tuple[Annotated[str, Text(MAX_SETTING)], ...], Most(MAX_SETTINGS)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundStatus:
+    """A round: the execution of one plan, in flight while `ended_at` is None.
+
+    `status` = the solver's (optimal, feasible ...), `fallback` = whether the greedy method planned; load distance
+    `before` the plan, as `planned`, its `lower_bound`, and measured `after` the round (pp), `incomparable` = why the
+    last says nothing about the plan; `migrations`, `failed` = key groups moved and not moved; `bytes_moved` = state;
+    `handovers` = number per phase; `pauses_s` = pause of each hand-over in seconds, measured by the new owner;
+    `stopped` = who stopped it, and why.
+
+    Seconds until the targets of all hand-overs are warm: `recovery_planned_s` (expected), `recovery_high_s` (if
+    restores are as slow as the p90 of those measured), `recovery_bound_s` (no schedule is expected to take less) and
+    `recovery_s` (measured, so far).  None = not scheduled, or unknown.  `unknown_links` = target hosts whose link speed
+    or use is unknown, so that a default stands for what restores there cost until some were measured.
+
+    `saved_planned_pp`, `saved_pp` = by how much collocation was to lower the mean load, and has (pp; below 0: it rose).
+    """
+
+    plan: Name
+    app: AppId
+    reason: Line
+    status: Name
+    fallback: bool
+    started_at: float
+    ended_at: float | None
+    before: float
+    planned: float
+    after: float | None
+    lower_bound: float
+    migrations: int
+    failed: int
+    bytes_moved: int
+    handovers: Annotated[Mapping[str, Annotated[int, Range(0, 2**31)]], Most(100)] = field(default_factory=dict)
+    pauses_s: Annotated[tuple[float, ...], Most(MAX_PAUSES)] = ()
+    incomparable: Line | None = None
+    stopped: Line | None = None
+    recovery_planned_s: float | None = None
+    recovery_high_s: float | None = None
+    recovery_bound_s: float | None = None
+    recovery_s: float | None = None
+    unknown_links: Annotated[tuple[HostId, ...], Most(MAX_HOSTS)] = ()
+    saved_planned_pp: Signed | None = None
+    saved_pp: Signed | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "handovers", MappingProxyType(dict(self.handovers)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedMove:
+    """A move of a plan that waits; `state_bytes` None = not measured."""
+
+    key_group: Annotated[str, Text(500)]
+    source: WorkerId
+    target: WorkerId
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalStatus:
+    """A plan that waits for approval, since `at` until `expires_at` (epoch seconds).
+
+    Load distances in pp.  `moves` = the first ones of `moves_total`, of which `to_standbys` go to standbys.
+    `restore_bytes` = state that the targets have to restore, without what their copies on disk have; `unmeasured` =
+    moves whose state is not measured.  `rejected` = by whom it was
+    rejected, and why: it is not carried out, and no other plan for balance is proposed until `expires_at`.
+    """
+
+    plan: Name
+    app: AppId
+    reason: Annotated[str, Text(4000)]
+    at: float
+    expires_at: float
+    before: float
+    planned: float
+    lower_bound: float
+    moves: Annotated[tuple[ProposedMove, ...], Most(MAX_PROPOSED_MOVES)]
+    moves_total: int
+    to_standbys: int
+    restore_bytes: int
+    unmeasured: int
+    rejected: Annotated[str | None, Text(4000)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +581,7 @@ class Status:
     balance: BalanceStatus | None = None
     proposals: Annotated[tuple[ProposalStatus, ...], Most(MAX_PROPOSALS)] = ()
     signatures: SignatureStatus | None = None
-    rules: Annotated[tuple[RuleStatus, ...] | None, Most(MAX_TOLD)] = None
+    rules: Annotated[tuple[RuleStatus, ...] | None, Most(MAX_STATUS_RULES)] = None
     refused_hosts: RefusedHosts = field(default_factory=RefusedHosts)
 
     def __post_init__(self) -> None:

@@ -13,8 +13,7 @@ from trimtab_controller.seen import Seen
 from trimtab_protocol.messages.intents import Intent
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.round_status import RoundStatus
-from trimtab_protocol.messages.status import AppStatus, DecisionStatus, NodeStatus, Status
+from trimtab_protocol.messages.status import AppStatus, DecisionStatus, NodeStatus, RoundStatus, Status
 
 NOW = 1_000_000.0
 APP = AppId("orders")

@@ -14,8 +14,7 @@ from trimtab_controller.cli.host_keys import _await_request, _says_yes
 from trimtab_controller.cli.status import signatures_text
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, EnrollmentRequest, encode_request, proof_of
 from trimtab_protocol.messages.names import NO_EPOCH, HostId, Topics
-from trimtab_protocol.messages.status import Status, decode_status, encode_status
-from trimtab_protocol.messages.status_signatures import SignatureStatus
+from trimtab_protocol.messages.status import SignatureStatus, Status, decode_status, encode_status
 from trimtab_protocol.signing.hosts import HostSigner
 from trimtab_protocol.signing.keys import SigningKey
 

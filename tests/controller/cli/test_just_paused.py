@@ -10,7 +10,7 @@ from trimtab_controller.cli import actions
 from trimtab_controller.cli.operator import CommandError, Target, target_of
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.intents import Pause, restart_key, scale_key
-from trimtab_protocol.messages.proposals import ProposalStatus
+from trimtab_protocol.messages.status import ProposalStatus
 
 PAUSE = Pause(by="ann@desk", at=NOW, reason="deploy")
 WAITING = ProposalStatus(

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from trimtab_controller.cli.status import restart_line
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
-from trimtab_protocol.messages.status import AppStatus
-from trimtab_protocol.messages.status_restart import RestartStatus
+from trimtab_protocol.messages.status import AppStatus, RestartStatus
 
 
 def line(restart: RestartStatus | None) -> str:

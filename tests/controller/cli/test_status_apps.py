@@ -7,10 +7,15 @@ from trimtab_controller.cli.status import FEW, NO_TUPLES, collocation_line
 from trimtab_models.albic.fit import Unknown
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Absence, WorkerState
-from trimtab_protocol.messages.status import FixedStatus, PoolStatus
-from trimtab_protocol.messages.status_capacity import CapacityStatus
-from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
-from trimtab_protocol.messages.status_size import SizeStatus
+from trimtab_protocol.messages.status import (
+    CapacityStatus,
+    CollocationStatus,
+    FixedStatus,
+    OperatorCostStatus,
+    PoolStatus,
+    RemoteCostStatus,
+    SizeStatus,
+)
 
 
 def load_line(**figures: object) -> str:

@@ -18,11 +18,11 @@ from trimtab_protocol.messages.status import (
     DecisionStatus,
     HoldStatus,
     HostStatus,
+    SizeStatus,
     Status,
     decode_status,
     encode_status,
 )
-from trimtab_protocol.messages.status_size import SizeStatus
 
 
 def test_what_operators_want_is_shown_with_who_and_why() -> None:

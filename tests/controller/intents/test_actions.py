@@ -19,6 +19,7 @@ from trimtab_protocol.messages.intents import (
     RollingRestart,
     Scale,
     Stop,
+    TakenBack,
     Undrain,
     decode_intent,
     encode_intent,
@@ -27,9 +28,7 @@ from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId
 from trimtab_protocol.messages.reason_text import WORKERS_DIFFER
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import Rule, RuleKind
-from trimtab_protocol.messages.status import HoldStatus, HostStatus, Status
-from trimtab_protocol.messages.status_rules import RuleStatus
-from trimtab_protocol.messages.taken_back import TakenBack
+from trimtab_protocol.messages.status import HoldStatus, HostStatus, RuleStatus, Status
 
 FLEET = Fleet(workers=4, key_groups=64)
 STATUS = FLEET.status()

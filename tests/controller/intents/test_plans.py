@@ -15,9 +15,7 @@ from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Pause, Placing, Reject
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
-from trimtab_protocol.messages.proposals import ProposalStatus
-from trimtab_protocol.messages.round_status import RoundStatus
-from trimtab_protocol.messages.status import AppStatus, Status
+from trimtab_protocol.messages.status import AppStatus, ProposalStatus, RoundStatus, Status
 
 NOW = 1012.0
 WAITING = ProposalStatus(

@@ -14,8 +14,7 @@ from trimtab_controller.intents.change import Fault
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import HostStatus, NodeStatus, Status
-from trimtab_protocol.messages.status_signatures import SignatureStatus
+from trimtab_protocol.messages.status import HostStatus, NodeStatus, SignatureStatus, Status
 
 HOST, OTHER = STATUS.nodes[0].host, next(row.host for row in STATUS.nodes if row.host != STATUS.nodes[0].host)
 ON_HOST = sorted(row.worker for row in STATUS.nodes if row.host == HOST)

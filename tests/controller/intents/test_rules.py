@@ -11,12 +11,10 @@ from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents import rules
 from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
 from trimtab_controller.intents.plans import Looked
-from trimtab_protocol.messages.intents import AddRule, Intent, decode_intent, encode_intent
+from trimtab_protocol.messages.intents import AddRule, Intent, TakenBack, decode_intent, encode_intent
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.rules import MAX_RULES, Rule, RuleKind
-from trimtab_protocol.messages.status import Status
-from trimtab_protocol.messages.status_rules import RuleStatus
-from trimtab_protocol.messages.taken_back import TakenBack
+from trimtab_protocol.messages.status import RuleStatus, Status
 
 NOW = 1_100.0
 FILE = Rule(name="fast", kind=RuleKind.POOL, reason="SSDs", key_groups=((0, 3),), workers=("w0",))

@@ -11,9 +11,8 @@ from trimtab_controller.kafka import intents
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import NotWrittenError, write_intents
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.intents import Pause, encode_intent
+from trimtab_protocol.messages.intents import Pause, TakenBack, encode_intent, taken_back_in
 from trimtab_protocol.messages.names import THE_PARTITION, Topics
-from trimtab_protocol.messages.taken_back import TakenBack, taken_back_in
 from trimtab_protocol.settings.kafka import KafkaSettings, Tls
 
 NOWHERE = Connection(kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"))

@@ -16,11 +16,10 @@ from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_status import MAX_WORKERS_TOLD, events_of_status, new_decisions
 from trimtab_controller.plan import MoveReason, NextMove, PlanWhy
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
-from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause, Placing, Stop
+from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause, Placing, Stop, TakenBack
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
-from trimtab_protocol.messages.taken_back import TakenBack
 
 PAUSE = Pause(by="ann", at=T0, reason="a look")
 DRAIN = Drain(worker=W1, by="bob", at=T0 + 1, reason="new disk")

@@ -33,12 +33,11 @@ from trimtab_controller.loop.inbox import ACKS_AT_ONCE, CLOCK_TOLERANCE_S, Inbox
 from trimtab_controller.loop.recovery import taken_over
 from trimtab_protocol.messages.commands import Phase, Refusal, encode_ack
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.intents import Drain, Pause, encode_intent
+from trimtab_protocol.messages.intents import Drain, Pause, TakenBack, encode_intent, encode_taken_back
 from trimtab_protocol.messages.names import Epoch, HostId, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import Placement, decode_placement, encode_placement
 from trimtab_protocol.messages.report import Basis
 from trimtab_protocol.messages.snapshot import HostWindow, Snapshot
-from trimtab_protocol.messages.taken_back import TakenBack, encode_taken_back
 
 
 def test_a_host_that_floods_is_not_read_and_the_others_are() -> None:

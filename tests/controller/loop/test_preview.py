@@ -18,7 +18,7 @@ from trimtab_protocol.messages.intents import Pause
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import Basis, WorkerState
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, Snapshot
-from trimtab_protocol.messages.status_signatures import SignatureStatus
+from trimtab_protocol.messages.status import SignatureStatus
 
 CONFIGURATION = decode(
     {

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import trimtab_controller.stream.configuration
+from benchmarks.dyndl.generate import encode_scheduling
 from tests.fuzz.fuzzed.decoder import Decoder, Form, joined, parted
 from trimtab_agent.configuration import ConfigurationError, load_configuration
 from trimtab_agent.engines.faust.credentials import BadKafkaFile, broker_options
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_models.instances import (
     BadInstance,
-    encode_scheduling,
     encode_snapshot,
     parse_scheduling,
     parse_sizing,

@@ -38,26 +38,29 @@ from trimtab_protocol.messages.report import (
     WorkerSample,
     WorkerState,
 )
-from trimtab_protocol.messages.round_status import RoundStatus
 from trimtab_protocol.messages.rules import Rule, RuleKind
 from trimtab_protocol.messages.snapshot import HostWindow, KeyGroupWindow, NodeWindow, PairWindow, Snapshot
 from trimtab_protocol.messages.status import (
+    AccuracyStatus,
     AppStatus,
     BalanceStatus,
+    CapacityStatus,
+    CollocationStatus,
     ConcernStatus,
     DecisionStatus,
     FixedStatus,
+    ForecastStatus,
     HoldStatus,
     HostStatus,
     NodeStatus,
+    OperatorCostStatus,
     PoolStatus,
+    RemoteCostStatus,
+    RoundStatus,
+    RuleStatus,
+    SizeStatus,
     Status,
 )
-from trimtab_protocol.messages.status_capacity import CapacityStatus
-from trimtab_protocol.messages.status_collocation import CollocationStatus, OperatorCostStatus, RemoteCostStatus
-from trimtab_protocol.messages.status_forecast import AccuracyStatus, ForecastStatus
-from trimtab_protocol.messages.status_rules import RuleStatus
-from trimtab_protocol.messages.status_size import SizeStatus
 
 CLUSTER = "c"
 NOW = 1_000.0

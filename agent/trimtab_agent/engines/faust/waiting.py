@@ -11,6 +11,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 POLL_S = 0.001
+"""How often a condition is looked at while key groups may stand still."""
 
 Check = Callable[[], object]
 """Asked at each look: true ends the wait.  It may raise if the wait has become pointless."""
@@ -19,7 +20,9 @@ _threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="trimtab")
 """Own ones: the app may have filled those of its event loop."""
 
 
-async def until(done: Callable[[], bool], deadline: float, check: Check, *, poll_s: float = POLL_S) -> bool:
+async def until(
+    done: Callable[[], bool], deadline: float, check: Check = lambda: False, *, poll_s: float = POLL_S
+) -> bool:
     """Wait until `done()`; returns False at the deadline (monotonic seconds), or when `check()` ends the wait."""
     while not done():
         if check() or time.monotonic() > deadline:

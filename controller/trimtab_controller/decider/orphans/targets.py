@@ -21,7 +21,7 @@ from trimtab_models.dyndl import (
     makespan_of,
     targets_bound,
 )
-from trimtab_models.dyndl.arrays import Floats, Ints
+from trimtab_models.dyndl.problem import Floats, Ints
 from trimtab_models.elastic import ResourceDemands
 from trimtab_models.elastic.matching import HEAVY_FROM, ROUNDING
 from trimtab_models.solving import Never

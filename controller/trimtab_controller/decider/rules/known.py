@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from trimtab_protocol.messages.intents import AddRule, Intent
 from trimtab_protocol.messages.rules import MAX_RULES, Rule
-from trimtab_protocol.messages.status_rules import MAX_TOLD
+from trimtab_protocol.messages.status import MAX_STATUS_RULES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def known_rules(own: Sequence[Rule], intents: Iterable[Intent], now: float) -> t
         else:
             room -= 1
         found.append(KnownRule(rule=intent.rule, by=intent, ignored=ignored))
-    return tuple(found[:MAX_TOLD])
+    return tuple(found[:MAX_STATUS_RULES])
 
 
 def followed(known: Iterable[KnownRule]) -> tuple[Rule, ...]:

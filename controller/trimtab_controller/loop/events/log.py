@@ -16,10 +16,9 @@ from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.loop.inbox import MAX_INTENTS
 from trimtab_controller.plan import Plan, PlanWhy
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind, encode_event
-from trimtab_protocol.messages.intents import Intent
+from trimtab_protocol.messages.intents import Intent, TakenBack
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.status import Status
-from trimtab_protocol.messages.taken_back import TakenBack
 
 MAX_AT_ONCE = 500
 """Events of one publication; of more the first are published, and an event says how many there were."""

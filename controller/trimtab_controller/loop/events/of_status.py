@@ -23,12 +23,12 @@ from trimtab_protocol.messages.intents import (
     RollingRestart,
     Scale,
     Stop,
+    TakenBack,
     Undrain,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import DecisionStatus, Status
-from trimtab_protocol.messages.taken_back import TakenBack
 from trimtab_protocol.wording import counted, first_few
 
 MAX_WORKERS_TOLD = 20

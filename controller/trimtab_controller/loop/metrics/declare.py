@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_process.counts import Followed
+from trimtab_process.metrics_port import Followed
 
 PREFIX = "trimtab_controller_"
 SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

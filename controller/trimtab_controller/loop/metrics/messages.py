@@ -2,7 +2,7 @@
 
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics.declare import Declare
-from trimtab_process.counts import from_zero
+from trimtab_process.metrics_port import from_zero
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.hosts import HostChecking

@@ -39,13 +39,13 @@ from trimtab_protocol.messages.decode import BadMessage, Fault, encode
 from trimtab_protocol.messages.events import Event
 from trimtab_protocol.messages.handover import HandoverRecord
 from trimtab_protocol.messages.host_keys import EnrollmentRequest, HostKeys
+from trimtab_protocol.messages.intents import TakenBack
 from trimtab_protocol.messages.names import AppId, Epoch
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import PlacementHead, PlacementPart
 from trimtab_protocol.messages.report import Report, decode_report, encode_report
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.messages.status import AppStatus, Status
-from trimtab_protocol.messages.taken_back import TakenBack
 
 
 class Shade(StrEnum):

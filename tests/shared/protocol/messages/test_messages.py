@@ -21,7 +21,6 @@ from trimtab_protocol.messages import (
     report,
     snapshot,
     status,
-    taken_back,
 )
 
 INTENTS = (
@@ -63,9 +62,9 @@ CODECS: dict[str, Codec] = {
         lambda payload: host_keys.decode_request(samples.HOST.encode(), payload),
     ),
     "taken back": (
-        taken_back.TakenBack(by="ann", at=1.0, reason="it is over"),
-        lambda word: taken_back.encode_taken_back(word)[1],
-        lambda payload: taken_back.taken_back_in([(taken_back.HEADER, payload)]),
+        intents.TakenBack(by="ann", at=1.0, reason="it is over"),
+        lambda word: intents.encode_taken_back(word)[1],
+        lambda payload: intents.taken_back_in([(intents.TAKEN_BACK_HEADER, payload)]),
     ),
     **{each.key: (each, intents.encode_intent, partial(intents.decode_intent, each.key.encode())) for each in INTENTS},
     **{f"frame {type(frame).__name__}": (frame, local.encode_frame, local.decode_frame) for frame in FRAMES},

@@ -33,6 +33,7 @@ from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_agent.engines.faust.transport.in_work import seconds_to_wait
 from trimtab_agent.engines.faust.transport.thread import CommitRefused, GenerationOver
+from trimtab_agent.engines.faust.waiting import POLL_S, until
 from trimtab_agent.engines.outcomes import CommandRefused
 from trimtab_protocol.messages.commands import Command, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, Offsets
@@ -40,7 +41,6 @@ from trimtab_protocol.messages.names import KeyGroup
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.001
 WATCH_S = 0.05
 """How often a release that waits looks at the begun events."""
 
@@ -261,12 +261,10 @@ class KeyGroupHandover:
         deadline = time.monotonic() + self._settings.catch_up_limit_s
         self._standbys.prefer(ends.keys())  # the key groups wait, and other restores may have a long way to go
         try:
-            while not self._standbys.has(ends):
-                if time.monotonic() > deadline:
-                    raise Denied(
-                        Refusal.CATCH_UP_TIMEOUT, f"changelogs not applied after {self._settings.catch_up_limit_s} s"
-                    )
-                await asyncio.sleep(POLL_S)
+            if not await until(lambda: self._standbys.has(ends), deadline):
+                raise Denied(
+                    Refusal.CATCH_UP_TIMEOUT, f"changelogs not applied after {self._settings.catch_up_limit_s} s"
+                )
                 self.check(generation)
         finally:
             self._standbys.prefer_no_more(ends.keys())

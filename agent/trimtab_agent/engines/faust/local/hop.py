@@ -22,6 +22,7 @@ from trimtab_agent.engines.faust.local.gate import GateState, LocalGate
 from trimtab_agent.engines.faust.local.message import DirectMessage, never_done
 from trimtab_agent.engines.faust.local.values import codecs, is_plain, readers_of, traffic_bytes
 from trimtab_agent.engines.faust.measure.sensor import MessageCount
+from trimtab_agent.engines.faust.waiting import until
 
 log = logging.getLogger(__name__)
 
@@ -363,25 +364,27 @@ class Route:
     async def _wait_for_room(self, gate: LocalGate) -> bool:
         """Wait until the readers' queues have room; returns False after the limit, and then closes the gate."""
         deadline = time.monotonic() + self._settings.room_wait_s
-        while gate.state is GateState.OPEN and (self.unfinished >= self._settings.depth or _full(gate)):
-            if time.monotonic() > deadline:
-                gate.state = GateState.CLOSED
-                gate.retry_at = time.monotonic() + self._settings.retry_s
-                return False
-            await asyncio.sleep(POLL_S)
-        return True
+
+        def has_room() -> bool:
+            return gate.state is not GateState.OPEN or (self.unfinished < self._settings.depth and not _full(gate))
+
+        if await until(has_room, deadline, poll_s=POLL_S):
+            return True
+        gate.state = GateState.CLOSED
+        gate.retry_at = time.monotonic() + self._settings.retry_s
+        return False
 
     async def _settle(self, gate: LocalGate, key: bytes | None) -> None:
         """Wait until direct events with this key are finished and what they wrote is in the log."""
         hop, era = self._hop, self._hop.era
         deadline = time.monotonic() + self._settings.settle_wait_s
-        while key in gate.keys:
-            if era != hop.era or hop.is_fenced:
-                return
-            if time.monotonic() > deadline:
-                hop.overtaking += 1
-                return
-            await asyncio.sleep(POLL_S)
+
+        def is_over() -> bool:
+            return era != hop.era or hop.is_fenced
+
+        if not await until(lambda: key not in gate.keys, deadline, is_over, poll_s=POLL_S):
+            hop.overtaking += not is_over()
+            return
         try:
             async with asyncio.timeout(max(POLL_S, deadline - time.monotonic())):
                 await hop.flush_since(gate.finished_at)

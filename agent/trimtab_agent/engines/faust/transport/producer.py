@@ -25,10 +25,10 @@ from faust.transport.drivers.aiokafka import Producer
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off, uptime
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.waiting import POLL_S
 
 log = logging.getLogger(__name__)
 
-POLL_S = 0.001
 RETRY_S = 3.0
 """Pause between two attempts to reach a broker."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
