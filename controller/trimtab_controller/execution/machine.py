@@ -137,29 +137,23 @@ class ExecutionMachine:
         return self._close(step)
 
     def _on_window(self, now: float, seen: WindowSeen) -> list[Action]:
-        """Process what a window shows, in this order; each part goes on from the state that the one before has left.
+        """Process what a window shows, in one step.
 
-        Hand-overs that the window decides come first, so that the pace and the guard judge what is left in flight.
+        First what it shows of hosts and of pauses, since that says what has room; then hand-overs that it decides, so
+        that pace and guard judge what is left of a plan.  Only then the next hand-overs begin, at this pace, and none
+        of a plan that the guard has just ended.
         """
-        actions: list[Action] = []
-        if seen.owners is not None:
-            step = self._step(now)
-            self._resolve(step, seen.start_s, seen.owners)
-            actions += self._close(step)
         if seen.hosts is not None:
-            step = self._step(now)
             self._sites.see(seen.start_s, seen.sites)
             self._restores.see_hosts(now, self.state, seen.start_s, seen.hosts)
-            actions += self._close(step)
-        if seen.jobs is not None:
-            step = self._step(now)
-            self._told += self._guard.see(step, seen, seen.jobs, self._pace)
-            actions += self._close(step)
+        step = self._step(now)
         if seen.pauses is not None:
-            step = self._step(now)
             pauses.count(step, seen, seen.pauses)
-            actions += self._close(step)
-        return actions
+        if seen.owners is not None:
+            self._resolve(step, seen.start_s, seen.owners)
+        if seen.jobs is not None:
+            self._told += self._guard.see(step, seen, seen.jobs, self._pace)
+        return self._close(step)
 
     def _step(self, now: float) -> Step:
         return Step(now, self._cluster, self._limits, self.state, self._sites.known)
