@@ -13,7 +13,7 @@ from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.disruption import read_disruption
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.guarding import GuardSettings, read_guard
+from trimtab_controller.execution.state import GuardSettings, read_guard
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings

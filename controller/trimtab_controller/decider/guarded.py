@@ -15,7 +15,7 @@ from trimtab_controller.decider.planning.chosen_moves import plan_for
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.execution.guard import told
-from trimtab_controller.execution.guarding import GuardStop, Moved
+from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, WorkerId
 

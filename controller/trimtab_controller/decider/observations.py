@@ -58,9 +58,8 @@ from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.budget import Budget
-from trimtab_controller.execution.guarding import GuardStop
 from trimtab_controller.execution.restores.costs import LearnedRestores
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, GuardStop
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule

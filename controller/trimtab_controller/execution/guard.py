@@ -15,10 +15,18 @@ from dataclasses import replace
 
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.events import Action, GuardActed, Limits, WindowSeen
-from trimtab_controller.execution.guarding import GUARDED, GuardMode, GuardStop, Moved
 from trimtab_controller.execution.lags import JobWindow, Lag, Lags
 from trimtab_controller.execution.pace import Pace
-from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
+from trimtab_controller.execution.state import (
+    ENDED,
+    GUARDED,
+    GuardMode,
+    GuardStop,
+    Handover,
+    HandoverPhase,
+    Moved,
+    Round,
+)
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import first_few

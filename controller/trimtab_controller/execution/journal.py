@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption, Seconds
-from trimtab_controller.execution.guarding import GuardStop
-from trimtab_controller.execution.proposal import HandMoved, Proposal
-from trimtab_controller.execution.state import MAX_ROWS, AppSize, Execution, Round, Scaling
+from trimtab_controller.execution.state import (
+    MAX_ROWS,
+    AppSize,
+    Execution,
+    GuardStop,
+    HandMoved,
+    Proposal,
+    Round,
+    Scaling,
+)
 from trimtab_protocol.messages.codec import MAX_INTEGER, Inline, Most, Range, Wire, converted, encoded, versioned
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId

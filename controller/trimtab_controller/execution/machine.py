@@ -7,7 +7,7 @@ is published together with the new state, so a new leader that reads the journal
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.execution import guard, handovers, pauses, proposing, resizing, scalings
+from trimtab_controller.execution import guard, handovers, pauses, proposing, scalings
 from trimtab_controller.execution.answers import answers
 from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
 from trimtab_controller.execution.events import (
@@ -32,11 +32,9 @@ from trimtab_controller.execution.events import (
     WindowSeen,
 )
 from trimtab_controller.execution.pace import Pace
-from trimtab_controller.execution.placement_forms import PlacementForms, publish_again
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.restores.of_handovers import HandoverRestores
-from trimtab_controller.execution.sites import SeenSites
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -47,6 +45,7 @@ from trimtab_controller.execution.state import (
     placement_of,
 )
 from trimtab_controller.execution.step import Step
+from trimtab_controller.execution.windows import SeenSites
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -107,7 +106,7 @@ class ExecutionMachine:
             case ScalingWanted():
                 scalings.command_scaling(step, event)
             case ResizeWanted():
-                resizing.resize(step, event)
+                scalings.resize(step, event)
             case ForgetWanted():
                 self._forget(step, event)
             case AckSeen(ack=ack):
@@ -236,7 +235,7 @@ class ExecutionMachine:
         if scaling is not None and answers(ack, scaling.command):
             scalings.hear(step, scaling, ack)
             if step.execution.scalings[ack.worker].stopped:
-                resizing.left(step, {ack.worker})
+                scalings.left(step, {ack.worker})
             return
         handover = self.state.handover_of(ack.command_id)
         if handover is None or handover.phase in ENDED:
@@ -296,14 +295,14 @@ class ExecutionMachine:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
             self._standbys.forget(wanted.app)
             self._pace.forget(wanted.app)
-            resizing.forget(step, wanted.app)
+            scalings.forget_app(step, wanted.app)
             step.count(step.execution.disruption.without(wanted.app))
             proposing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:
             scalings.forget(step, wanted.worker)
-            resizing.left(step, {wanted.worker})
+            scalings.left(step, {wanted.worker})
 
     def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners], lacking: Lacking) -> None:
         """Publish rows of key groups that do not move; those with something to restore when there is room for it.
@@ -326,3 +325,38 @@ class ExecutionMachine:
         part_size = self._forms.part_size(self.state, app, len(owners))
         step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
         step.changed = True
+
+
+# --- forms of placements ----------------------------------------------------------------------------------------------
+
+
+class PlacementForms:
+    """The form of each app's placement.  `key_groups_per_part` = size of a part; 0: none is published in parts."""
+
+    def __init__(self, key_groups_per_part: int) -> None:
+        self._size = key_groups_per_part
+        self._in_parts: dict[AppId, bool] = {}
+
+    def part_size(self, execution: Execution, app: AppId, key_groups: int) -> int | None:
+        """Key groups per part of the app's placement, which has so many; None: it is published in one record."""
+        previous = execution.placements.get(app)
+        in_parts = self._in_parts.get(app, previous is not None and previous.part_size is not None)
+        return self._size if in_parts and self._size and key_groups > self._size else None
+
+    def see_readers(self, step: Step, in_parts: Mapping[AppId, bool]) -> None:
+        """Publish placements again whose workers need another form now.  Owners and standbys stay as they are."""
+        self._in_parts.update(in_parts)
+        placements = step.execution.placements
+        for app in in_parts.keys() & placements.keys():
+            placement = placements[app]
+            part_size = self.part_size(step.execution, app, sum(map(len, placement.owners.values())))
+            if part_size != placement.part_size:
+                step.adopted[app] = replace(placement, epoch=step.epoch, part_size=part_size)
+                step.changed = True
+
+
+def publish_again(step: Step) -> None:
+    """Publish all placements whole, under a new epoch: nothing is known to be on the topic."""
+    step.afresh = step.changed = True
+    for app, placement in step.execution.placements.items():
+        step.adopted[app] = replace(placement, epoch=step.epoch)

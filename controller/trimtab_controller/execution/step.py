@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.disruption import Disruption
 from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling
+from trimtab_controller.execution.state import ENDED, Execution, Handover, Proposal, Round, Scaling
 from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup

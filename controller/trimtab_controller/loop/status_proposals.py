@@ -1,6 +1,6 @@
 """A plan that waits for approval, as the status shows it."""
 
-from trimtab_controller.execution.proposal import Proposal
+from trimtab_controller.execution.state import Proposal
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.proposals import MAX_SHOWN, ProposalStatus, ProposedMove
 

@@ -12,7 +12,7 @@ from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
-from trimtab_controller.execution.guarding import GuardStop, Moved
+from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import KeyGroup, WorkerId

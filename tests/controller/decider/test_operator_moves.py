@@ -13,7 +13,7 @@ from trimtab_controller.decider.observing.view import PlannableView, Room, Smoot
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.moves import VALID_S, pinned_in
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.execution.proposal import HandMoved
+from trimtab_controller.execution.state import HandMoved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer

@@ -29,8 +29,7 @@ from trimtab_controller.decider.observing.view import PlannableView, Room, Smoot
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.proposals import misfit
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.intents import Approve, Intent, Pause, Reject
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId

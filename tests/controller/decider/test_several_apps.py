@@ -17,8 +17,7 @@ from trimtab_controller.decider.events import (
     Solve,
 )
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.guarding import GuardStop
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, GuardStop, Scaling, ScalingPhase, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, Placing

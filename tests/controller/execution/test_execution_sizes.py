@@ -19,7 +19,7 @@ from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import ForgetWanted, Publish, ResizeWanted, Resumed, ScalingWanted
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.resizing import KEPT_S, MAX_CHANGES
+from trimtab_controller.execution.scalings import KEPT_S, MAX_CHANGES
 from trimtab_controller.execution.state import AppSize, ScalingPhase, SizeChange
 from trimtab_protocol.messages.commands import CommandKind, Phase
 from trimtab_protocol.messages.names import AppId

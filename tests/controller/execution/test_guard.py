@@ -21,11 +21,10 @@ from tests.controller.execution.execution_transcripts import (
     started,
 )
 from trimtab_controller.execution.events import Action, GuardActed, PlanDecided, Publish, WindowSeen
-from trimtab_controller.execution.guarding import GuardMode, GuardSettings, GuardStop, Moved
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.lags import JobWindow, Waiting
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import HandoverPhase
+from trimtab_controller.execution.state import GuardMode, GuardSettings, GuardStop, HandoverPhase, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.names import WorkerId

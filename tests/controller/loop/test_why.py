@@ -14,8 +14,7 @@ from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import UNLIMITED, FixedWorker, NotReady, PlannableView, Worker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.proposal import HandMoved
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
+from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan, moves_of
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove, EventNext

@@ -11,7 +11,7 @@ from trimtab_controller.decider.operators.plan_times import PlanTimes
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.guarding import GuardSettings
+from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_protocol.messages.names import AppId, OperatorId

@@ -12,8 +12,7 @@ from trimtab_controller.decider.observing.rule import names
 from trimtab_controller.decider.observing.view import AppView, PlannableView
 from trimtab_controller.decider.planning.chosen_moves import plan_for
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.execution.proposal import HandMoved
-from trimtab_controller.execution.state import Round
+from trimtab_controller.execution.state import HandMoved, Round
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId

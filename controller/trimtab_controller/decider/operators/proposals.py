@@ -17,8 +17,7 @@ from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import PlanReason, PlanWhy
 from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject
 from trimtab_protocol.messages.names import AppId, WorkerId

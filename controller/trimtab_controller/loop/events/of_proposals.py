@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from trimtab_controller.decider.decision import Outcome, ProposalEnded
 from trimtab_controller.decider.describe import describe_plan
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.loop.events.of_plan import plan_fields
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind
