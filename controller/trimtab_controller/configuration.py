@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimtab_controller.decider.forecast.settings import ForecastSettings, read_forecast
+from trimtab_controller.decider.forecast.rounds import ForecastSettings, read_forecast
 from trimtab_controller.decider.operators.modes import PlanSettings, read_plans
-from trimtab_controller.decider.rules.reading import read_rules
+from trimtab_controller.decider.rules.known import read_rules
 from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.disruption import read_disruption

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.decider.forecast.settings import ForecastMode
+from trimtab_controller.decider.forecast.rounds import ForecastMode
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.disruption import DisruptionSettings

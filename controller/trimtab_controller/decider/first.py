@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.view import PlannableView, SmoothedView, Worker
+from trimtab_controller.decider.observing.view import AppView, NotReady, PlannableView, SmoothedView, Worker
 from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.settings import First
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.instances.operator_graph import topological_order
@@ -32,6 +32,7 @@ from trimtab_models.placement import Params, PlacementResult, Scheduler, job_of,
 from trimtab_models.solving import Never
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_MOVING, Placement
+from trimtab_protocol.wording import first_few
 
 WINDOWS_FOR_FLOWS = 3
 """How many windows to wait for tuples between key groups; without any, who sends to whom counts as unknown."""
@@ -271,3 +272,52 @@ def _placed(view: SmoothedView, found: list[Candidate], first: First) -> Adopted
             why=why_of(plannable, moves, PlanReason.FIRST, filled_by(plannable, moves)),
         )
     )
+
+
+def drift(view: AppView, placement: Placement | None) -> Adopted | None:
+    """Adopt the reported owners if they, or the key groups, differ from the placement, or if there is no placement."""
+    if placement is None:
+        detail = f"first placement: {sum(view.sizes.values())} key groups with their present owners"
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
+    if (changed := _changed_operators(view, placement)) is not None:
+        detail = f"{changed}: the placement follows the reports"
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
+    owners = view.placed
+    other = [
+        str(key_group)
+        for key_group, owner in owners.items()
+        if placement.of(key_group.operator, key_group.partition)[:1] != (owner,)
+    ]
+    if not other:
+        return None
+    detail = (
+        f"{len(other)} key groups have other owners than placed, such as {other[0]}: the placement follows the reports"
+    )
+    return Adopted(app=view.app, owners=owners, detail=detail)
+
+
+def any_drift(views: Mapping[AppId, AppView | NotReady], execution: Execution) -> bool:
+    """Whether the placement of any app that is not busy differs from the reports."""
+    return any(
+        isinstance(view, AppView) and drift(view, execution.placements.get(app)) is not None
+        for app, view in views.items()
+        if not execution.busy(app)
+    )
+
+
+def _changed_operators(view: AppView, placement: Placement) -> str | None:
+    """Which operators of the placement are gone, which are new, and which have another number of key groups."""
+    now, before = view.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
+    if now == before:
+        return None
+    other = [
+        f"{operator} ({before[operator]} key groups before, now {now[operator]})"
+        for operator in sorted(now.keys() & before.keys())
+        if now[operator] != before[operator]
+    ]
+    parts: dict[str, list[str]] = {
+        "gone": sorted(before.keys() - now.keys()),
+        "new": sorted(now.keys() - before.keys()),
+        "of another size": other,
+    }
+    return "operators " + "; ".join(f"{what}: {first_few(names)}" for what, names in parts.items() if names)

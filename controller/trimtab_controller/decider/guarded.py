@@ -11,7 +11,7 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.decider.planning.chosen_moves import plan_for
+from trimtab_controller.decider.planning.explain import plan_for
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.execution.guard import told

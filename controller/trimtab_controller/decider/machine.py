@@ -41,10 +41,9 @@ from trimtab_controller.decider.planning.judgement import blocked_drains, noted
 from trimtab_controller.decider.policies import CLUSTER, REST, Policies, Policy
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import First, Requirements, Settings
-from trimtab_controller.decider.situation import Situation
+from trimtab_controller.decider.situation import Situation, Turns
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
-from trimtab_controller.decider.turns import Turns
 from trimtab_controller.execution.budget import Budget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer

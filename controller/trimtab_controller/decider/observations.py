@@ -6,10 +6,10 @@ from dataclasses import replace
 from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
 from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
-from trimtab_controller.decider.collocation.sends import local_sends
 from trimtab_controller.decider.collocation.worth import (
     Together,
     end_costs,
+    local_sends,
     together_in,
     why_not_used,
     with_stated_costs,
@@ -31,8 +31,8 @@ from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTOR
 from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import check_cluster, held_apps, observe, parts_of, placed_workers
+from trimtab_controller.decider.observing.placing import in_force
 from trimtab_controller.decider.observing.readers import Readers
-from trimtab_controller.decider.observing.rule import in_force
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import (
     AppView,
@@ -42,7 +42,7 @@ from trimtab_controller.decider.observing.view import (
     RestoreCost,
     SmoothedView,
 )
-from trimtab_controller.decider.operators.maintenance import in_maintenance
+from trimtab_controller.decider.operators.intents import in_maintenance
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.orphans.orphans import Orphans
 from trimtab_controller.decider.orphans.restoring import with_restores

@@ -21,19 +21,17 @@ from trimtab_controller.decider.decision import (
     not_ready,
 )
 from trimtab_controller.decider.drained import to_start
-from trimtab_controller.decider.drift import any_drift
-from trimtab_controller.decider.first import FirstPlacements
+from trimtab_controller.decider.first import FirstPlacements, any_drift
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.hosts.revoked import in_vain
 from trimtab_controller.decider.observing.view import NotReady, PlannableView, SmoothedView
-from trimtab_controller.decider.operators.plan_times import PlanTimes
+from trimtab_controller.decider.operators.modes import PlanTimes
 from trimtab_controller.decider.operators.proposals import as_mode_says, told
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.planning.judgement import judge_now, noted
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.rules.priority import later, with_priorities
-from trimtab_controller.decider.situation import Situation
-from trimtab_controller.decider.turns import Turns
+from trimtab_controller.decider.rules.moves import later, with_priorities
+from trimtab_controller.decider.situation import Situation, Turns
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer

@@ -12,8 +12,7 @@ from trimtab_controller.execution.budget import Budget
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.recalled import recalled_costs
-from trimtab_controller.loop.recovery import RecoveredState, recover
+from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recover
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.intents import Pause

@@ -9,7 +9,7 @@ from tests.controller.decider.deciders import window
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import SCALING_PATIENCE_S, drain_concerns, to_start, to_stop
-from trimtab_controller.decider.drift import drift
+from trimtab_controller.decider.first import drift
 from trimtab_controller.decider.known import Known
 from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.observing.owned import Owned

@@ -7,8 +7,8 @@ import pytest
 
 from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, node, owned, snapshot
 from trimtab_controller.decider.decision import Adopted, Planned, Skip
-from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
+from trimtab_controller.decider.first import drift
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import observe

@@ -9,7 +9,7 @@ from tests.controller.decider.deciders import BALANCED, decider, execution, wind
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following
-from trimtab_controller.decider.standbys.following_cost import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
+from trimtab_controller.decider.standbys.rounds import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
 from trimtab_models.standbys import Budget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState

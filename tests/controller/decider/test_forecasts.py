@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD
 from trimtab_controller.decider.forecast.history import (
     DAY,
     KEPT_DAYS,
@@ -17,8 +16,16 @@ from trimtab_controller.decider.forecast.history import (
     encode_demand,
     series_of,
 )
-from trimtab_controller.decider.forecast.rounds import MAX_FIT_AGE_S, REFIT_S, RETRY_S, Forecasts, Times
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
+from trimtab_controller.decider.forecast.rounds import (
+    MAX_FIT_AGE_S,
+    NOTHING_AHEAD,
+    REFIT_S,
+    RETRY_S,
+    ForecastMode,
+    Forecasts,
+    ForecastSettings,
+    Times,
+)
 from trimtab_models.forecast import Accuracy, Error, Fitted, NotFitted, Seasonal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId

@@ -10,9 +10,8 @@ from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, 
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, read_plans
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, PlanTimes, read_plans
 from trimtab_controller.decider.operators.periods import Period
-from trimtab_controller.decider.operators.plan_times import PlanTimes
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.intents import Intent

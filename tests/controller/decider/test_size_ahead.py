@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.controller.decider.sized_apps import ACT, facts, verdict, word
 from trimtab_controller.decider.decision import Direction
-from trimtab_controller.decider.forecast.ahead import Ahead, Peak
+from trimtab_controller.decider.forecast.rounds import Ahead, Peak
 from trimtab_controller.decider.size.verdict import judge
 
 

@@ -3,10 +3,9 @@
 import pytest
 
 from trimtab_controller.decider.forecast.history import DAY, encode_demand, key_of
-from trimtab_controller.decider.forecast.rounds import ForecastTold
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_controller.loop.forecasting import recalled_demand
-from trimtab_controller.loop.status_forecast import forecast_status
+from trimtab_controller.decider.forecast.rounds import ForecastMode, ForecastSettings, ForecastTold
+from trimtab_controller.loop.recovery import recalled_demand
+from trimtab_controller.loop.status_builder import forecast_status
 from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.names import AppId
 

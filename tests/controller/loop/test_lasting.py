@@ -4,7 +4,7 @@ from tests.controller.decider.deciders import BALANCED, window
 from tests.controller.execution.execution_transcripts import APP
 from tests.controller.loop.test_events import status
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.loop.lasting import SETTLED, LastingConcerns
+from trimtab_controller.loop.telemetry import SETTLED, LastingConcerns
 from trimtab_protocol.messages.status import ConcernStatus
 
 OVER = Concern(kind=ConcernKind.OVER_CAPACITY, app=APP, workers=(), detail="w0 uses 120 %")

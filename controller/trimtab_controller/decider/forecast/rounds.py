@@ -3,16 +3,16 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 
-from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_models.forecast import Accuracy, Fitted, NotFitted, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_models.forecast.fit import MIN_PERIODS
 from trimtab_models.forecast.seasonal import MAX_STALE, Floats
+from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
 
 PERIODS = (DAY, 7 * DAY)
@@ -29,6 +29,63 @@ MAX_APPS = 1_000
 """Apps whose demand is remembered: those that were seen first."""
 MAX_HORIZON = DAY // 2
 """The longest forecast, in steps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The highest forecast demand (cores) of some time to come, in `in_s` seconds from now.
+
+    `error` = mean absolute error of such forecasts over the tested time (cores), `last_error` = that of the last value.
+    """
+
+    cores: float
+    in_s: float
+    error: float
+    last_error: float
+
+    def __str__(self) -> str:
+        when = f"in {self.in_s / 60.0:.0f} min" if self.in_s >= 60.0 else "now"
+        return (
+            f"the forecast of {self.cores:.2f} cores {when} "
+            f"(mean error {self.error:.2f} cores, of the last value {self.last_error:.2f})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """`soon`: until a worker that is asked for now runs; `later`: within the delay of a scale-in.
+
+    None where nothing is forecast, or forecasts that far ahead have not been clearly better than the last value.
+    """
+
+    soon: Peak | None = None
+    later: Peak | None = None
+
+
+NOTHING_AHEAD = Ahead()
+
+
+class ForecastMode(StrEnum):
+    """What the controller does about the demand to come."""
+
+    OFF = "off"  # nothing: it remembers no demand, and forecasts none
+    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
+    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSettings:
+    """Default is `off`: the number of workers follows the demand that is there."""
+
+    mode: ForecastMode = ForecastMode.OFF
+
+
+def read_forecast(fields: Fields) -> ForecastSettings:
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    default = ForecastSettings()
+    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else default.mode)
+    fields.done()
+    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

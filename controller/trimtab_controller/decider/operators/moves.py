@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from trimtab_controller.decider.decision import Planned, Refused
 from trimtab_controller.decider.hosts.resources import ROUNDING, bottleneck_in, filled_by
-from trimtab_controller.decider.observing.rule import names
+from trimtab_controller.decider.observing.placing import names
 from trimtab_controller.decider.observing.view import AppView, PlannableView
-from trimtab_controller.decider.planning.chosen_moves import plan_for
+from trimtab_controller.decider.planning.explain import plan_for
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.execution.state import HandMoved, Round
 from trimtab_controller.plan import Plan, PlanReason

@@ -33,7 +33,7 @@ from trimtab_controller.decider.observing.view import AppView, SmoothedView
 from trimtab_controller.decider.orphans.placing import MOST_SCHEDULED, OPERATIONS, Orphaned, Placed, place_orphans
 from trimtab_controller.decider.orphans.restores import what_restores
 from trimtab_controller.decider.orphans.restoring import with_restores
-from trimtab_controller.decider.rules.priority import with_priorities
+from trimtab_controller.decider.rules.moves import with_priorities
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned

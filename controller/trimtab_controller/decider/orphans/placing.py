@@ -10,8 +10,7 @@ from trimtab_controller.decider.concerns import FULL_PCT
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
-from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.rule import priorities
+from trimtab_controller.decider.observing.placing import Places, priorities
 from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import Chosen, choose

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import Floats, Integers, OwnedTable
-from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.rule import spreads
+from trimtab_controller.decider.observing.placing import Places, spreads
 from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_models.standbys import (
