@@ -176,7 +176,7 @@ class Controller:
     def __init__(self, fleet: Fleet, needs: Requirements, *, plans: bool) -> None:
         self._fleet = fleet
         self._plans = plans
-        self._execution = ExecutionMachine(CLUSTER, executing.Limits(), Execution(generation=1))
+        self._execution = ExecutionMachine(CLUSTER, executing.ExecutionLimits(), Execution(generation=1))
         self._decider = Decider(SETTINGS, needs, self._execution.state, acting=True)
         self._generation = 1
         self.decision: object = None

@@ -176,7 +176,7 @@ class Controller:
     def __init__(self, job: Job, scaling: ScalingSettings, forecasts: Forecasts | None = None) -> None:
         self._job = job
         self._settings = Settings()
-        self._execution = ExecutionMachine(CLUSTER, executing.Limits(), Execution(generation=1))
+        self._execution = ExecutionMachine(CLUSTER, executing.ExecutionLimits(), Execution(generation=1))
         self.decider = Decider(
             self._settings,
             Requirements(),

@@ -18,7 +18,7 @@ from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution import events as executing
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
@@ -71,7 +71,7 @@ class Controller:
         self.drawn = drawn = random.Random(seed)
         self.now = 1000.0
         limit_s = drawn.choice((None, None, 20.0))
-        limits = executing.Limits(disruption=DisruptionSettings(max_paused_s_per_hour=limit_s))
+        limits = executing.ExecutionLimits(disruption=DisruptionSettings(max_paused_s_per_hour=limit_s))
         start = Execution(generation=1)
         self.execution = ExecutionMachine("c", limits, start)
         self.windows = WindowReader(max_link=0.5)
@@ -83,7 +83,7 @@ class Controller:
             scaling=ScalingSettings(mode=drawn.choice(tuple(Mode)), scale_up_delay_s=0.0, scale_down_delay_s=20.0),
             first=drawn.choice(tuple(First)),
             plans=PlanSettings(mode=drawn.choice(tuple(PlanMode)), approval_s=60.0),
-            budget=Budget.of(limits),
+            budget=PauseBudget.of(limits),
         )
         self.intents: dict[str, Intent] = {}
         self.commands: list[Command] = []

@@ -7,7 +7,7 @@ import time
 from trimtab_controller.cli.known import CommandError, Target
 from trimtab_controller.cli.operator import DONE, console, print_json, run_with
 from trimtab_controller.cli.plan_view import decision_document, show_decision
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.planning.instance import instance_of
@@ -62,7 +62,7 @@ def read_decider(target: Target) -> tuple[Decider, float]:
     return decider, now
 
 
-def view_of(known: Known, app: str | None, option: str) -> SmoothedView:
+def view_of(known: WindowResult, app: str | None, option: str) -> SmoothedView:
     """The view of the app that `option` names, or of the only one.  Raises CommandError."""
     views = {name: view for name, view in known.views.items() if app in (None, name)}
     if len(views) != 1:

@@ -12,7 +12,7 @@ from rich.text import Text
 from trimtab_controller.cli.known import CommandError, Target
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, console, print_json, refuse, run_with
 from trimtab_controller.cli.preview import read_decider, view_of
-from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
+from trimtab_controller.decider.size.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
 from trimtab_protocol.wording import counted, first_few
 
 
@@ -80,7 +80,7 @@ def show(found: Sizing, out: Console) -> None:
                 out.print(Text(f"{need.type}: {row.resource}: {unknown}, {row.missing}"))
 
 
-def _at_least(need: Need) -> str:
+def _at_least(need: WorkerNeed) -> str:
     return f"{need.workers}+" if need.at_least else str(need.workers)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Scaled
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.view import AppView
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind, Refusal
@@ -28,7 +28,7 @@ def patience_s(scaling: Scaling) -> float:
 
 
 def to_start(
-    now: float, execution: Execution, draining: frozenset[WorkerId], known: Known, intents: Iterable[Intent]
+    now: float, execution: Execution, draining: frozenset[WorkerId], known: WindowResult, intents: Iterable[Intent]
 ) -> Scaled | None:
     """Start a worker that the controller stopped and that nobody keeps off: its drain has ended, or it is restarted.
 

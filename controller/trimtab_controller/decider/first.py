@@ -45,7 +45,7 @@ Owners = Mapping[KeyGroup, WorkerId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class PlacementCandidate:
     """A placement of all key groups.
 
     `remote` = share of the tuples that go to another worker, None if none were measured.  `excess` = key groups of the
@@ -69,7 +69,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingCandidate:
     """An app whose first placement has yet to be made."""
 
     workers: tuple[WorkerId, ...]
@@ -83,7 +83,7 @@ class FirstPlacements:
 
     def __init__(self, first: First) -> None:
         self._first = first
-        self._waiting: dict[AppId, _Waiting] = {}
+        self._waiting: dict[AppId, _WaitingCandidate] = {}
 
     def decide(self, view: SmoothedView, placement: Placement | None) -> Adopted | Planned | None:
         """The adoption or first placement that the app needs; None if neither."""
@@ -92,7 +92,9 @@ class FirstPlacements:
             if placement is None:
                 self.made(view.app)  # what may wait under this name is an older app
             if placement is None and view.fresh and self._first is not First.ADOPT:
-                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers), began_s=view.end_s)
+                self._waiting[view.app] = _WaitingCandidate(
+                    tuple(worker.id for worker in view.workers), began_s=view.end_s
+                )
                 return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
             return adopted
         waiting = self._waiting.get(view.app)
@@ -109,7 +111,7 @@ class FirstPlacements:
         """Note that the first placement of an app is decided and carried out, or not wanted any more."""
         self._waiting.pop(app, None)
 
-    def _is_due(self, view: SmoothedView, waiting: _Waiting) -> bool:
+    def _is_due(self, view: SmoothedView, waiting: _WaitingCandidate) -> bool:
         """Whether all workers are there: none has come or gone since the last window, and none is away."""
         waiting.windows, waiting.seen_s = waiting.windows + 1, view.end_s
         workers = tuple(worker.id for worker in view.workers)
@@ -121,7 +123,7 @@ class FirstPlacements:
         return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)
 
 
-def candidates(view: SmoothedView) -> list[Candidate]:
+def candidates(view: SmoothedView) -> list[PlacementCandidate]:
     """What runs, even, and L/F if it is known who sends to whom."""
     owners = view.owners
     named: list[tuple[str, Owners]] = [("as started", owners)]
@@ -213,7 +215,7 @@ def _renamed(view: SmoothedView, placed: Owners, now: Owners) -> Owners:
     return {each: names[target] for each, target in placed.items()}
 
 
-def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
+def _rated(view: SmoothedView, name: str, owners: Owners) -> PlacementCandidate:
     known = {pair: rate for pair, rate in view.flows.items() if pair[0] in owners and pair[1] in owners}
     total = sum(known.values())
     far = sum(rate for (source, target), rate in known.items() if owners[source] != owners[target])
@@ -221,7 +223,7 @@ def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
     capacity = sum(worker.capacity for worker in view.workers)
     fullest = max(counts[worker.id] / worker.capacity for worker in view.workers)
     now = view.owners
-    return Candidate(
+    return PlacementCandidate(
         name=name,
         owners=owners,
         remote=far / total if total else None,
@@ -230,10 +232,10 @@ def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
     )
 
 
-def _placed(view: SmoothedView, found: list[Candidate], first: First) -> Adopted | Planned | None:
+def _placed(view: SmoothedView, found: list[PlacementCandidate], first: First) -> Adopted | Planned | None:
     """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
 
-    def cost(each: Candidate) -> float:
+    def cost(each: PlacementCandidate) -> float:
         return each.excess if first is First.EVEN else each.cost
 
     wanted = [each for each in found if first is First.AUTO or each.name == first.value] or found

@@ -40,7 +40,7 @@ MOST = 50
 
 
 @dataclass(slots=True)
-class Kept:
+class AbsenceTracker:
     """Follows which apps run.  `unrun` and `unseen` = since when (epoch seconds) apps and stopped workers are gone."""
 
     unrun: dict[AppId, float] = field(default_factory=dict)

@@ -56,7 +56,7 @@ def _busy_pct(use: WorkerUse) -> float | None:
 
 
 @dataclass(slots=True)
-class Known:
+class WindowResult:
     """What the last snapshot showed, for the status.
 
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
-from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
+from trimtab_controller.decider.collocation.remote_costs import RemoteCostTracker
 from trimtab_controller.decider.collocation.worth import (
     Together,
     end_costs,
@@ -23,16 +23,16 @@ from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
-from trimtab_controller.decider.kept import Kept
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.kept import AbsenceTracker
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.left_alone import LeftAlone
-from trimtab_controller.decider.observing.demand import Demands, follow_demand
+from trimtab_controller.decider.observing.demand import WindowDemands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import check_cluster, held_apps, observe, parts_of, placed_workers
 from trimtab_controller.decider.observing.placing import in_force
-from trimtab_controller.decider.observing.readers import Readers
+from trimtab_controller.decider.observing.readers import PlacementReaders
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import (
     AppView,
@@ -57,7 +57,7 @@ from trimtab_controller.decider.size.pool import crash_concerns, startable
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, GuardStop
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
@@ -76,7 +76,7 @@ class Observations:
         sizes: SizeRounds,
         rules: tuple[Rule, ...] = (),
         recalled: Recalled | None = None,
-        budget: Budget = Budget(),  # noqa: B008 - frozen
+        budget: PauseBudget = PauseBudget(),  # noqa: B008 - frozen
     ) -> None:
         self.budget = budget
         self._own_rules = rules
@@ -87,16 +87,16 @@ class Observations:
         self.liveness = Liveness()
         self.history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
         self._demand = NO_DEMAND_HISTORY
-        self.readers = Readers(allowed=needs.in_parts)
+        self.readers = PlacementReaders(allowed=needs.in_parts)
         self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
         self.full_hosts = FullHosts(max_disk=settings.max_disk, max_link=settings.max_link)
         self.standbys = StandbyRounds()
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
-        self.remote_costs = RemoteCosts(recalled)
-        self.kept = Kept()
+        self.remote_costs = RemoteCostTracker(recalled)
+        self.kept = AbsenceTracker()
         self.left_alone = LeftAlone()
-        self.known = Known()
+        self.known = WindowResult()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
     def see(
@@ -177,10 +177,10 @@ class Observations:
         *,
         off: set[WorkerId],
         drained: Iterable[Concern],
-    ) -> Known:
+    ) -> WindowResult:
         """What this window has shown; `missing` = why nothing can be decided, `off` = workers off for maintenance."""
         views = seen.views
-        return Known(
+        return WindowResult(
             snapshot=seen.snapshot,
             views=dict(views),
             evaluations=dict(seen.evaluations),
@@ -325,7 +325,12 @@ class Observations:
         return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)
 
     def _observe(
-        self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
+        self,
+        app: AppId,
+        snapshot: Snapshot,
+        demands: WindowDemands,
+        execution: Execution,
+        draining: frozenset[WorkerId],
     ) -> DemandView | NotReady:
         """What the window shows of an app, with what is known from earlier ones."""
         view = observe(

@@ -31,7 +31,7 @@ from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.planning.judgement import judge_now, noted
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import later, with_priorities
-from trimtab_controller.decider.situation import Situation, Turns
+from trimtab_controller.decider.situation import AppOrder, Situation
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -87,7 +87,7 @@ class AppTurn:
 class Policies:
     """The answers in the present situation."""
 
-    def __init__(self, situation: Situation, first: FirstPlacements, turns: Turns) -> None:
+    def __init__(self, situation: Situation, first: FirstPlacements, turns: AppOrder) -> None:
         """`turns` = for which apps a plan was last sought without result."""
         self.situation = situation
         self._first = first

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Skip
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observations import Observations
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
@@ -39,7 +39,7 @@ class Situation:
     learned: LearnedRestores = field(default_factory=LearnedRestores)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> WindowResult:
         """What the last snapshot showed."""
         return self.seen.known
 
@@ -75,7 +75,7 @@ class Situation:
         return self.seen.budget.use(now, self.execution, app)
 
 
-class Turns:
+class AppOrder:
     """Each app has one decision per window.  Apps for which the solver was last asked in vain come last.
 
     `in_vain` = when the solver was last asked about an app without a plan as result (epoch seconds).  `spoken`: the

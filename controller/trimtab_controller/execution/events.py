@@ -18,7 +18,7 @@ Lacking = Mapping[KeyGroup, Mapping[HostId, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ExecutionLimits:
     """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps, and so
     does `handovers_in_cluster`.
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 
 from trimtab_controller.execution import guard, handovers, pauses, proposing, scalings
 from trimtab_controller.execution.answers import answers
-from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
+from trimtab_controller.execution.budget import BudgetGate, PauseBudget, end_spent, with_pauses
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
     Event,
+    ExecutionLimits,
     ForgetWanted,
     IntentsAnswered,
     Lacking,
-    Limits,
     PlacementsLost,
     PlacementWanted,
     PlanDecided,
@@ -31,7 +31,7 @@ from trimtab_controller.execution.events import (
     StopWanted,
     WindowSeen,
 )
-from trimtab_controller.execution.pace import Pace
+from trimtab_controller.execution.pace import PlanPace
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.restores.of_handovers import HandoverRestores
@@ -56,15 +56,15 @@ from trimtab_protocol.messages.placement import Placement
 class ExecutionMachine:
     """Carries out decisions.  `on_event` and `on_tick` return the actions in order; `state` was published last."""
 
-    def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
+    def __init__(self, cluster: str, limits: ExecutionLimits, state: Execution) -> None:
         self._cluster = cluster
         self._limits = limits
         self._releases, self._sites = Releases(), SeenSites()
-        self._pace, self._guard = Pace(limits, state.in_flight), guard.Guard(limits)
+        self._pace, self._guard = PlanPace(limits, state.in_flight), guard.PlanGuard(limits)
         self._restores = HandoverRestores(limits, state, self._releases, self._pace)
         self._standbys = self._restores.standbys
         self._forms = PlacementForms(limits.key_groups_per_part)
-        self.budget = Budget.of(limits)
+        self.budget = PauseBudget.of(limits)
         self._told: list[Action] = []
         self._restore_at: float | None = None
         self.state = state
@@ -160,7 +160,7 @@ class ExecutionMachine:
     def _close(self, step: Step) -> list[Action]:
         """Release and start the hand-overs that may go on, and make the publication."""
         step.count(with_pauses(step.now, self.state, step.execution))
-        gate, heard = Gate(self.budget, step.now, step.execution), step.execution
+        gate, heard = BudgetGate(self.budget, step.now, step.execution), step.execution
         for handover, ack in self._releases.take_due(step.execution, gate):
             handovers.hear(step, handover, ack)
         step.count(with_pauses(step.now, heard, step.execution))

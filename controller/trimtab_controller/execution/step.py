@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.disruption import Disruption
-from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
+from trimtab_controller.execution.events import Action, ExecutionLimits, HandoverEnded, Publish, RoundEnded
 from trimtab_controller.execution.state import ENDED, Execution, Handover, Proposal, Round, Scaling
 from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.commands import Command
@@ -27,7 +27,7 @@ class Step:
 
     now: float
     cluster: str
-    limits: Limits
+    limits: ExecutionLimits
     execution: Execution
     sites: Sites
     epoch: Epoch = field(init=False)

@@ -8,7 +8,7 @@ from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.events import HoldChanged, HostsRevoked, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since
 from trimtab_controller.loop.inbox import Inbox
@@ -68,7 +68,7 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
         plans=configuration.plans,
         rules=configuration.rules,
         recalled=recalled_costs(state.found.acted),
-        budget=Budget.of(configuration.execution),
+        budget=PauseBudget.of(configuration.execution),
     )
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))

@@ -8,7 +8,7 @@ from trimtab_controller.decider.concerns import WINDOWS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.operators.intents import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
@@ -18,7 +18,7 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.seen import CALM
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -42,7 +42,13 @@ class Telemetry:
     """The telemetry of one term; it continues with decisions, rounds and concerns of the `previous` status."""
 
     def __init__(
-        self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None, health: Health | None = None
+        self,
+        cluster: str,
+        metrics: ControllerMetrics,
+        *,
+        acting: bool,
+        previous: Status | None,
+        health: Health | None = None,
     ) -> None:
         self._metrics = metrics
         self._health = health
@@ -114,7 +120,7 @@ class Telemetry:
         """Report a decision; `execution` is the state after it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
-            self._metrics.see(Known())
+            self._metrics.see(WindowResult())
             self._metrics.handovers.see_lags({}, {})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.placing import is_about, names, spreads
 from trimtab_controller.decider.observing.view import DemandView, NotReady, PlannableView, SmoothedView, Worker
 from trimtab_controller.decider.operators.moves import pinned_in
@@ -99,7 +99,11 @@ class _Came:
 
 
 def why_here(
-    key_group: KeyGroup, known: Known, execution: Execution, events: Sequence[Event], status: Status | None = None
+    key_group: KeyGroup,
+    known: WindowResult,
+    execution: Execution,
+    events: Sequence[Event],
+    status: Status | None = None,
 ) -> KeyGroupWhy:
     """What is known of a key group; `events` = as far back as they were read, `status` = that of the controller.
 
@@ -149,7 +153,7 @@ def _place(view: SmoothedView | NotReady | None, key_group: KeyGroup) -> tuple[b
     return None
 
 
-def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> str:
+def _what_there_is(key_group: KeyGroup, known: WindowResult, execution: Execution) -> str:
     apps = sorted(known.views.keys() | execution.placements.keys())
     if not apps and known.snapshot is None:
         return f"nothing is known of app {key_group.app!r} yet: no window has come, and nothing has been placed"

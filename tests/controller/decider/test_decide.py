@@ -10,7 +10,7 @@ from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import SCALING_PATIENCE_S, drain_concerns, to_start, to_stop
 from trimtab_controller.decider.first import drift
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import PlannableView, Worker
@@ -109,11 +109,11 @@ def test_a_start_says_what_has_happened(
     assert to_start(now, present, DRAINING, known, intents) is None
 
 
-def seen(**of_w1: object) -> Known:
+def seen(**of_w1: object) -> WindowResult:
     """A window from 1100 on with both hosts and their workers; without changes w1 is not reported."""
     snapshot = window({kg(0): W0, kg(1): W0}, 1110.0).snapshot
     w1 = [replace(snapshot.nodes[1], **of_w1)] if of_w1 else []  # type: ignore[arg-type]
-    return Known(snapshot=replace(snapshot, nodes=(snapshot.nodes[0], *w1)))
+    return WindowResult(snapshot=replace(snapshot, nodes=(snapshot.nodes[0], *w1)))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
@@ -355,7 +355,7 @@ def test_with_albic_collocation_comes_before_more_workers_until_a_plan_is_sought
 
 
 def test_changes_that_can_wait_wait_for_room_in_the_disruption_budget() -> None:
-    budget = Budget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))
+    budget = PauseBudget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))
     used = Pauses(began_at=990.0, ended_at=990.0, measured_s=20.0, key_groups=2, cause=Cause.REBALANCES)
     present = execution(BALANCED, disruption=Disruption(since=0.0, apps={APP: (used,)}))
 

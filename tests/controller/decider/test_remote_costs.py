@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCosts
+from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCostTracker
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
 from trimtab_controller.decider.size.potential import potential_of
@@ -14,14 +14,14 @@ from trimtab_protocol.messages.names import HostId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
-def learned(job: TalkingJob, windows: int = 12, costs: RemoteCosts | None = None) -> RemoteCosts:
-    costs = costs or RemoteCosts()
+def learned(job: TalkingJob, windows: int = 12, costs: RemoteCostTracker | None = None) -> RemoteCostTracker:
+    costs = costs or RemoteCostTracker()
     for _ in range(windows):
         costs.see(job.window(), {})
     return costs
 
 
-def both(costs: RemoteCosts) -> tuple[Cost | Unknown, Cost | Unknown]:
+def both(costs: RemoteCostTracker) -> tuple[Cost | Unknown, Cost | Unknown]:
     """c_s of the operator that sends, c_d of the one that receives."""
     found = costs.of(APP)
     return found[HEAD].sending, found[TAIL].receiving
@@ -108,7 +108,7 @@ def test_a_limited_number_of_periods_is_kept_the_oldest_among_them() -> None:
 
 
 def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> None:
-    job, costs = TalkingJob(noise=QUIET, pairs=48, apart=True), RemoteCosts()
+    job, costs = TalkingJob(noise=QUIET, pairs=48, apart=True), RemoteCostTracker()
     for _ in range(4):
         snapshot = job.window()
         direct = [row.source.partition % 4 == 0 for row in snapshot.pairs]
@@ -130,17 +130,17 @@ def test_a_successor_counts_with_what_is_recalled_until_it_sees_for_itself() -> 
     job = TalkingJob(apart=True)
     for each in range(job.pairs):
         job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-    found = learned(job, 5, RemoteCosts({(APP, operator): fit for operator, fit in predecessor.items()}))
+    found = learned(job, 5, RemoteCostTracker({(APP, operator): fit for operator, fit in predecessor.items()}))
     assert both(found) == (predecessor[HEAD].sending, predecessor[TAIL].receiving)
     assert found.of(APP)[HEAD].receiving is Unknown.NO_TUPLES
     job.number += round(KEEP_S / 10.0)
     assert both(learned(job, 5, found)) == (Unknown.ALL_LOCAL, Unknown.ALL_LOCAL), "not for ever"
-    seen = learned(TalkingJob(pairs=96, seed=2), 5, RemoteCosts({(APP, HEAD): predecessor[HEAD]}))
+    seen = learned(TalkingJob(pairs=96, seed=2), 5, RemoteCostTracker({(APP, HEAD): predecessor[HEAD]}))
     assert both(seen)[0] != predecessor[HEAD].sending
 
 
 def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() -> None:
-    job, costs = TalkingJob(noise=QUIET, pairs=24), RemoteCosts()
+    job, costs = TalkingJob(noise=QUIET, pairs=24), RemoteCostTracker()
 
     def see(direct_s: float | None) -> frozenset[tuple[OperatorId, OperatorId]]:
         snapshot = job.window()
@@ -179,7 +179,7 @@ def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
         rows = tuple(replace(row, cpu=9.0) if row.worker == "w0" else row for row in snapshot.key_groups)
         return replace(snapshot, nodes=nodes, key_groups=rows)
 
-    job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCosts()
+    job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCostTracker()
     for _ in range(6):
         costs.see(marred(job.window()), {})
     assert costs.of(APP)[HEAD].key_groups == 32
@@ -192,7 +192,7 @@ def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
 def test_a_fast_host_makes_no_tuple_cheap() -> None:
     job = TalkingJob(noise=QUIET)
     slow = {row.host: 1.0 if row.worker == "w0" else 0.5 for row in job.window().nodes}
-    costs = RemoteCosts()
+    costs = RemoteCostTracker()
     for _ in range(6):
         snapshot = job.window()
         rows = tuple(
@@ -229,4 +229,4 @@ def test_there_is_a_fit_for_each_operator_that_exchanges_tuples() -> None:
     found = learned(TalkingJob()).of(APP)
     assert list(found) == [HEAD, TAIL]
     assert all(isinstance(each, CostFit) for each in found.values())
-    assert RemoteCosts().of(APP) == {}
+    assert RemoteCostTracker().of(APP) == {}

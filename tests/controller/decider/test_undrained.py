@@ -14,7 +14,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import restarts
 from trimtab_controller.decider.operators.undrained import Allowed, waits
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
 from trimtab_protocol.messages.commands import Command, CommandKind
@@ -166,7 +166,7 @@ NO_ROOM = Disruption(
         (
             after(disruption=NO_ROOM),
             mixed(),
-            {"budget": Budget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))},
+            {"budget": PauseBudget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))},
             "the disruption budget has no room for a rebalance: 10.0 of 10 paused key-group seconds in the last hour, "
             "10.0 by starts and stops; room again in 60 min",
         ),

@@ -22,7 +22,7 @@ from tests.controller.execution.execution_transcripts import (
 )
 from trimtab_controller.execution.events import Action, GuardActed, PlanDecided, Publish, WindowSeen
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
-from trimtab_controller.execution.lags import JobWindow, Waiting
+from trimtab_controller.execution.lags import JobWindow, WaitingInputs
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import GuardMode, GuardSettings, GuardStop, HandoverPhase, Moved
 from trimtab_controller.plan import PlanReason
@@ -42,9 +42,9 @@ def window(end_s: float, lag_s: float | None, **workers_s: float) -> WindowSeen:
         end_s=end_s,
         jobs={
             APP: JobWindow(
-                whole=Waiting(backlog=None if lag_s is None else 100.0 * lag_s, rate=100.0),
+                whole=WaitingInputs(backlog=None if lag_s is None else 100.0 * lag_s, rate=100.0),
                 workers={
-                    WorkerId(name): Waiting(backlog=None if value is None else 10.0 * value, rate=10.0)
+                    WorkerId(name): WaitingInputs(backlog=None if value is None else 10.0 * value, rate=10.0)
                     for name, value in known.items()
                 },
             )

@@ -9,7 +9,7 @@ from tests.controller.execution.test_restore_order import MB, SCHEDULED, SOURCE,
 from trimtab_controller.execution.events import HostReport, PlanDecided, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import BYTES_PER_S, PRIOR, RestoreCosts
-from trimtab_controller.execution.restores.links import FEW, Link, Links
+from trimtab_controller.execution.restores.links import FEW, HostLink, Links
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_protocol.messages.names import Epoch, HostId
 
@@ -25,7 +25,7 @@ def seen(links: Links, *received: float, limit: float | None = 100e6, restoring:
 
 def test_a_link_has_left_what_the_p95_of_the_foreground_leaves() -> None:
     links = seen(Links(), *([10e6] * 90), *([60e6] * 10))
-    assert links.of(H1) == Link(limit_bytes_s=100e6, foreground_bytes_s=60e6)
+    assert links.of(H1) == HostLink(limit_bytes_s=100e6, foreground_bytes_s=60e6)
     assert links.of(H1).free_bytes_s == 40e6  # type: ignore[union-attr]
 
 
@@ -41,7 +41,7 @@ def test_windows_with_a_restore_do_not_count_as_foreground() -> None:
     assert links.of(H1) is None
     links.restored(H1, T0 + 15.0)
     seen(links, *([5e6] * (FEW + 2)))
-    assert links.of(H1) == Link(limit_bytes_s=100e6, foreground_bytes_s=5e6)
+    assert links.of(H1) == HostLink(limit_bytes_s=100e6, foreground_bytes_s=5e6)
     assert len(links._received[H1]) == FEW, "the first two windows began before the restore ended"
 
 

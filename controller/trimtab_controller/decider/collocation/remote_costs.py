@@ -184,7 +184,7 @@ Recalled = Mapping[OperatorKey, CostFit]
 """What a predecessor knew."""
 
 
-class RemoteCosts:
+class RemoteCostTracker:
     """Learns the costs of the operators that exchange tuples."""
 
     def __init__(self, recalled: Recalled | None = None) -> None:

@@ -16,7 +16,7 @@ from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 
 @dataclass(slots=True)
-class Readers:
+class PlacementReaders:
     """What the workers have said.  `allowed` False: the configuration wants every placement in one record."""
 
     allowed: bool = True

@@ -11,20 +11,20 @@ from dataclasses import replace
 from trimtab_controller.decider.decision import (
     Decision,
     Forgotten,
+    IntentRefused,
     MaintenanceEnded,
     Planned,
     ProposalEnded,
-    Refused,
     Restarted,
 )
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.view import NotReady, PlannableView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.operators.proposals import answer_to, any_at_once, wanted_by_operators
 from trimtab_controller.decider.operators.rolling import draining, restarted
 from trimtab_controller.decider.operators.undrained import Allowed, to_stop_undrained
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.intents import (
     Drain,
@@ -74,13 +74,13 @@ class OperatorIntents:
         """The apps of which an operator wants key groups moved."""
         return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
 
-    def to_forget(self, execution: Execution, known: Known) -> Forgotten | Refused | None:
+    def to_forget(self, execution: Execution, known: WindowResult) -> Forgotten | IntentRefused | None:
         """What an operator wants forgotten, or why it is not; the intent ends with it."""
         found = to_forget(self.in_force, execution, known.snapshot, known.not_ready)
         self.done_with(found)
         return found
 
-    def answer(self, now: float, execution: Execution, known: Known, plans: PlanSettings) -> Decision | None:
+    def answer(self, now: float, execution: Execution, known: WindowResult, plans: PlanSettings) -> Decision | None:
         """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done.
 
         The intents end with it.
@@ -94,7 +94,7 @@ class OperatorIntents:
         return found
 
     def to_stop(
-        self, now: float, execution: Execution, known: Known, plans: PlanSettings, budget: Budget
+        self, now: float, execution: Execution, known: WindowResult, plans: PlanSettings, budget: PauseBudget
     ) -> Decision | None:
         """The next worker that is stopped with its key groups, since no host of its app can be drained."""
         return to_stop_undrained(now, self.in_force, execution, known, Allowed(plans=plans, budget=budget))
@@ -109,7 +109,7 @@ class OperatorIntents:
     def done_with(self, found: Decision | None) -> None:
         """End the intents that a decision answers."""
         match found:
-            case Planned() | ProposalEnded() | Refused() | Restarted() | MaintenanceEnded() | Forgotten():
+            case Planned() | ProposalEnded() | IntentRefused() | Restarted() | MaintenanceEnded() | Forgotten():
                 self.in_force = tuple(intent for intent in self.in_force if intent.key not in found.answered)
             case _:
                 pass
@@ -117,7 +117,7 @@ class OperatorIntents:
 
 def to_forget(
     intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
-) -> Forgotten | Refused | None:
+) -> Forgotten | IntentRefused | None:
     """The answer to the first intent to forget; `not_ready` = why the last `snapshot` cannot be used.
 
     Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  An app
@@ -145,7 +145,7 @@ def to_forget(
         forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
     if found:
         names = first_few(f"{row.worker} on {row.host}" for row in found)
-        return Refused(what="forget", detail=f"{what} still runs: {names}; stop it first", answered=(wish.key,))
+        return IntentRefused(what="forget", detail=f"{what} still runs: {names}; stop it first", answered=(wish.key,))
     return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from trimtab_controller.decider.operators.periods import BadPeriod, Period, zone_of
+from trimtab_controller.decider.operators.periods import BadPeriod, CronPeriod, zone_of
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.wording import time_span
@@ -33,8 +33,8 @@ class PlanTimes:
         zone_of(self.timezone)
         self._periods(self.freeze + self.windows)
 
-    def _periods(self, expressions: tuple[str, ...]) -> list[Period]:
-        return [Period(expression=each, timezone=self.timezone) for each in expressions]
+    def _periods(self, expressions: tuple[str, ...]) -> list[CronPeriod]:
+        return [CronPeriod(expression=each, timezone=self.timezone) for each in expressions]
 
     def closed(self, now: float) -> str | None:
         """Why no plan for balance begins at this time (epoch seconds); None: it may."""

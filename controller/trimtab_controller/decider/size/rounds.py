@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
-from trimtab_controller.decider.decision import Direction, PoolWorker, Resized, SizeVerdict
+from trimtab_controller.decider.decision import PoolWorker, Resized, SizeDirection, SizeVerdict
 from trimtab_controller.decider.forecast.rounds import Forecasts, Times
 from trimtab_controller.decider.hosts.hosts import HostTracker
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady, SmoothedView
@@ -19,7 +19,7 @@ from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
 from trimtab_controller.decider.size.pool import restartable, with_gains
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.verdict import Need, judge
+from trimtab_controller.decider.size.verdict import LastingNeed, judge
 from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
@@ -120,7 +120,7 @@ class SizeRounds:
     waiting: set[AppId] = field(default_factory=set)
     failures: dict[AppId, str] = field(default_factory=dict)
     held: dict[AppId, str] = field(default_factory=dict)
-    _needs: dict[AppId, Need] = field(default_factory=dict)
+    _needs: dict[AppId, LastingNeed] = field(default_factory=dict)
     _settled: Collection[AppId] = ()
 
     def see(
@@ -164,7 +164,7 @@ class SizeRounds:
         measured_s = self.starts.measured_s(app)
         return self.settings.of(app).restart_s if measured_s is None else measured_s
 
-    def correct(self, execution: Execution, intents: Sequence[Intent], known: Known) -> Resized | None:
+    def correct(self, execution: Execution, intents: Sequence[Intent], known: WindowResult) -> Resized | None:
         """Give up drains of the controller that an operator does not want, or that have ended by themselves."""
         if not self.acting:
             return None
@@ -194,7 +194,7 @@ class SizeRounds:
         verdict = self.verdicts.get(app)
         if verdict is None or not verdict.due or not self._acts(verdict) or app in self.waiting:
             return None
-        hook = self.settings.of(app).hook if verdict.direction is Direction.OUT and verdict.short else ()
+        hook = self.settings.of(app).hook if verdict.direction is SizeDirection.OUT and verdict.short else ()
         if not (verdict.keep or verdict.start or verdict.drain or hook):
             return None
         assert verdict.workers is not None

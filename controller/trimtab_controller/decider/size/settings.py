@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from trimtab_controller.decider.operators.periods import BadPeriod, Period
+from trimtab_controller.decider.operators.periods import BadPeriod, CronPeriod
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
@@ -69,9 +69,9 @@ class ScalingSettings:
             raise ValueError(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
         self.freezes()
 
-    def freezes(self) -> tuple[Period, ...]:
+    def freezes(self) -> tuple[CronPeriod, ...]:
         """The times in which the size does not change by itself.  Raises BadPeriod."""
-        return tuple(Period(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
+        return tuple(CronPeriod(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
 
     def of(self, app: AppId) -> "ScalingSettings":
         """The settings of an app: the general ones, with its own in place of them."""

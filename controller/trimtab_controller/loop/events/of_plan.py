@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trimtab_controller.decider.decision import Outcome, ProposalEnded
+from trimtab_controller.decider.decision import ProposalEnded, ProposalOutcome
 from trimtab_controller.decider.describe import describe_plan
 from trimtab_controller.decider.events import MeasuredMove
 from trimtab_controller.execution.state import Execution, Proposal, Round
@@ -166,6 +166,6 @@ def _ended(
         if not row.waits or (kept is not None and kept.waits):
             continue
         if kept is not None and kept.rejected is not None:
-            yield _event(now, cluster, row, str(Outcome.REJECTED), kept.rejected)
+            yield _event(now, cluster, row, str(ProposalOutcome.REJECTED), kept.rejected)
         elif (found := ended.get(row.id)) is not None:
             yield _event(now, cluster, row, str(found.outcome), found.detail)

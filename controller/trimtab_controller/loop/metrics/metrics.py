@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.describe import ALL_NAMES
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.loop.inbox import Inbox
 from trimtab_controller.loop.metrics.apps import APPS
 from trimtab_controller.loop.metrics.handovers import HandoverMetrics
@@ -22,7 +22,7 @@ SIGNATURE_FAULTS = (Fault.UNSIGNED, Fault.UNKNOWN_KEY, Fault.WRONG_SIGNATURE, Fa
 """What may be wrong with the signature of a host."""
 
 
-class Metrics:
+class ControllerMetrics:
     """The metrics of one term, in a registry of their own."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Metrics:
         text = "Restarts of the stream (Spark's process)."
         self.stream_restarts = declare.followed("stream_restarts_total", text)
 
-    def see(self, known: Known) -> None:
+    def see(self, known: WindowResult) -> None:
         """Show what is known of apps, workers and hosts, and nothing else; `Known()` = nothing is known any longer."""
         for each, gauge in self._known:
             show(gauge, each.values(known))

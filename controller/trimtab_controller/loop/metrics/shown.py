@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_process.counts import Followed
 from trimtab_protocol.messages.names import AppId
 
@@ -19,13 +19,13 @@ SECONDS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class WindowGauge:
     """A gauge of exactly the `values` that are known.  Names end in `_pp` for percentage points, `_ratio` for 0..1."""
 
     name: str
     text: str
     labels: tuple[str, ...]
-    values: Callable[[Known], Values]
+    values: Callable[[WindowResult], Values]
 
 
 def of_apps(found: Mapping[AppId, T], value: Callable[[T], float | None]) -> Values:
