@@ -161,7 +161,7 @@ def follow(workers: int, key_groups: int) -> str:
     tracker, times = HostTracker(smoothing=0.5), []
     for _ in range(5):
         begun = time.perf_counter()
-        tracker.see(snapshot, {})
+        tracker.observe(snapshot, {})
         capacity_of({app: SmoothedView.of(tracker.of_view(view, WindowDemands(key_groups={}, workers={})))}, tracker)
         times.append(time.perf_counter() - begun)
     return f"hosts, costs and headroom of a window, {workers} workers, {key_groups} key groups: " + (

@@ -66,7 +66,7 @@ def watched(pairs: int, cost_s: float, seed: int) -> list[list[Seen]]:
     job = TalkingJob(pairs=pairs, sending=cost_s, receiving=cost_s, seed=seed, noise=BUSY)
     costs, found = RemoteCostTracker(), []
     for window in range(1, LOOKS[-1] + 1):
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
         if window >= LOOKS[0]:
             fits = costs.of(APP)
             ends = fits[HEAD].sending, fits[TAIL].receiving
@@ -105,7 +105,7 @@ def tried(pairs: int, together: int, seed: int) -> list[Cost | None]:
         if window == TRIAL_WINDOWS:
             for each in range(together):
                 job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
     fits = costs.of(APP)
     return [each if isinstance(each, Cost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
 
@@ -128,7 +128,7 @@ def drifted(pairs: int, cost_s: float, drift: float, seed: int) -> list[Cost | N
             first = a_round * (window // ROUND_WINDOWS - 1)
             for each in range(first, min(first + a_round, pairs - 1)):
                 job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
     fits = costs.of(APP)
     return [each if isinstance(each, Cost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
 
@@ -151,7 +151,7 @@ def recorded(folder: Path) -> None:
     """What is known after each window of a job."""
     costs = RemoteCostTracker()
     for window in kept(folder):
-        costs.see(window, {})
+        costs.observe(window, {})
         for app in sorted({block.app for block in window.blocks}):
             text = "; ".join(
                 f"{operator} {end} {1e6 * cost.value:.0f} ± {1e6 * cost.error:.0f}{'*' if cost.significant else ''}"

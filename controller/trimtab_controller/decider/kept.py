@@ -48,7 +48,7 @@ class AbsenceTracker:
     _hosts: dict[AppId, frozenset[HostId]] = field(default_factory=dict)
     _new: RateLimits = field(default_factory=lambda: RateLimits(rate=NEW_PER_S, burst=NEW_AT_ONCE, most=10_000))
 
-    def see(self, snapshot: Snapshot, execution: Execution) -> None:
+    def observe(self, snapshot: Snapshot, execution: Execution) -> None:
         """Note what a window shows that has passed `check_cluster`."""
         end_s, placements = snapshot.end_ms / 1000.0, execution.placements
         hosts: defaultdict[AppId, set[HostId]] = defaultdict(set)

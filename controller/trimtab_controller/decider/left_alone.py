@@ -34,7 +34,7 @@ class LeftAlone:
         self._failures: dict[KeyGroup, Failure] = {}
         self._seen: frozenset[str] = frozenset()
 
-    def see(self, now: float, execution: Execution) -> None:
+    def observe(self, now: float, execution: Execution) -> None:
         """Look at the hand-overs of an execution; call it at each change."""
         rows = (row for row in execution.rounds.values() if not row.lost)  # what is lost cannot stay
         ended = {each.id: each for row in rows for each in row.handovers if each.phase in ENDED}

@@ -141,7 +141,7 @@ class Decider:
                 if ended or is_to_start_soon(present.execution, execution):
                     self._again_at = now
                 present.execution = execution
-                present.seen.left_alone.see(now, execution)
+                present.seen.left_alone.observe(now, execution)
             case HoldChanged(reason=reason):
                 present.held = reason
             case HostsRevoked(hosts=hosts):
@@ -206,7 +206,7 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._turns.new_window()
         present, settled = self._situation, self._turns.in_vain
-        measured = present.seen.see(
+        measured = present.seen.observe(
             now, snapshot, present.execution, self.intents, draining=present.draining, settled=settled
         )
         self._turns.keep(self.known.views)

@@ -99,7 +99,7 @@ class Observations:
         self.known = WindowResult()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
-    def see(
+    def observe(
         self,
         now: float,
         snapshot: Snapshot,
@@ -117,22 +117,22 @@ class Observations:
         rules = known_rules(self._own_rules, intents, snapshot.end_ms / 1000.0)
         self._rules = followed(rules)
         self.history.forget_before(snapshot.start_ms / 1000.0)
-        self.liveness.see(snapshot, placed_workers(execution.placements.values()))
-        self.readers.see(snapshot, execution.placements)
+        self.liveness.observe(snapshot, placed_workers(execution.placements.values()))
+        self.readers.observe(snapshot, execution.placements)
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
         if missing is None:
-            self.kept.see(snapshot, execution)
+            self.kept.observe(snapshot, execution)
         apps = parts_of(snapshot, execution.placements)
         held = held_apps(snapshot, self.liveness, execution.placements, maintained)
         parts = {} if missing else {app: part for app, part in apps.items() if app not in held}
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
         )
-        if self.hosts.see(snapshot, demands.workers):
+        if self.hosts.observe(snapshot, demands.workers):
             self.history.clear()  # loads are counted in another unit now
-        self.full_hosts.see(snapshot, self.hosts.seen, demands.workers)
-        self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
+        self.full_hosts.observe(snapshot, self.hosts.seen, demands.workers)
+        self.remote_costs.observe(snapshot, self.hosts.costs.of_hosts())
         raw = {
             app: (replace(missing, app=app) if missing else held.get(app))
             or self._observe(app, part, demands, execution, draining)
@@ -142,11 +142,11 @@ class Observations:
         known = {app: view for app, view in smoothed.items() if isinstance(view, DemandView)}
         filled = fill_gaps(known, self.history.last, self._needs.max_unknown)
         workers, revoked = demands.workers, self.known.revoked
-        self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, workers, revoked)
+        self.orphans.observe(snapshot, filled.views, execution.placements, self.hosts.seen, workers, revoked)
         raw = {**raw, **filled.refused}
         views = {app: view if isinstance(view, NotReady) else filled.of(app) for app, view in smoothed.items()}
         evaluations = self.history.evaluated(views)
-        self.standbys.see(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
+        self.standbys.observe(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
@@ -160,7 +160,7 @@ class Observations:
             pool=pool,
             hosts=self.hosts,
         )
-        self.sizes.see(seen, execution, intents, settled)
+        self.sizes.observe(seen, execution, intents, settled)
         off = {each for workers in maintained.values() for each in workers}
         drained = drain_concerns(execution, snapshot, draining, intents)
         self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off, drained=drained)

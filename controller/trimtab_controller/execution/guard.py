@@ -56,12 +56,12 @@ class PlanGuard:
         self._windows: dict[AppId, int] = {}
         self._pauses: dict[AppId, int] = {}
 
-    def see(self, step: Step, seen: WindowSeen, jobs: Mapping[AppId, JobWindow], pace: PlanPace) -> list[Action]:
+    def observe(self, step: Step, seen: WindowSeen, jobs: Mapping[AppId, JobWindow], pace: PlanPace) -> list[Action]:
         """Take a window: it sets the pace, ends plans, and shows what ended ones have done."""
         self.window_s = seen.end_s - seen.start_s
         rounds = {row.app: row for row in step.execution.in_flight}
         self._windows = {app: count for app, count in self._windows.items() if app in rounds}
-        lags = self._lags.see(seen.end_s, jobs, rounds.values())
+        lags = self._lags.observe(seen.end_s, jobs, rounds.values())
         self.lags_s = {app: lag.lag_s for app, lag in lags.items() if lag.lag_s is not None}
         actions: list[Action] = []
         for app, lag in lags.items():

@@ -202,7 +202,7 @@ class Lags:
         self._measured: dict[AppId, frozenset[WorkerId]] = {}
         self.bases: dict[AppId, Base] = {}
 
-    def see(self, end_s: float, jobs: Mapping[AppId, JobWindow], in_flight: Iterable[Round]) -> dict[AppId, Lag]:
+    def observe(self, end_s: float, jobs: Mapping[AppId, JobWindow], in_flight: Iterable[Round]) -> dict[AppId, Lag]:
         """The lags in a window that ended at `end_s`; `in_flight` = the plans in flight."""
         rounds = {row.app: row for row in in_flight}
         self._forget(jobs, rounds)

@@ -143,7 +143,7 @@ class ExecutionMachine:
         of a plan that the guard has just ended.
         """
         if seen.hosts is not None:
-            self._sites.see(seen.start_s, seen.sites)
+            self._sites.observe(seen.start_s, seen.sites)
             self._restores.see_hosts(now, self.state, seen.start_s, seen.hosts)
         step = self._step(now)
         if seen.pauses is not None:
@@ -151,7 +151,7 @@ class ExecutionMachine:
         if seen.owners is not None:
             self._resolve(step, seen.start_s, seen.owners)
         if seen.jobs is not None:
-            self._told += self._guard.see(step, seen, seen.jobs, self._pace)
+            self._told += self._guard.observe(step, seen, seen.jobs, self._pace)
         return self._close(step)
 
     def _step(self, now: float) -> Step:
@@ -167,7 +167,7 @@ class ExecutionMachine:
         end_spent(step, gate)
         handovers.name_due(step)
         self._told += self._guard.see_ended(step, step.ended, self._pace)
-        self._told += [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
+        self._told += [changed for each in step.ended if (changed := self._pace.observe(step.now, each)) is not None]
         self._pace.begin(step.now, step.execution.in_flight)
         self._restores.start_waiting(step, gate)
         self._standbys.name_due(step, self._restores.running_on(step.execution))

@@ -109,7 +109,7 @@ class PlanPace:
         times = (until for each in self._restores.values() for until in each.resting.values())
         return min((until for until in times if until > now), default=None)
 
-    def see(self, now: float, handover: Handover) -> PaceChanged | None:
+    def observe(self, now: float, handover: Handover) -> PaceChanged | None:
         """Learn from a hand-over that has ended; the change that follows.  An unknown pause says nothing."""
         if not self._limits.adapt_pace or handover.pause_s is None or handover.release is None:
             return None

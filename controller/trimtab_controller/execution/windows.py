@@ -76,7 +76,7 @@ class SeenSites:
         self._seen: dict[WorkerId, tuple[float, Site]] = {}
         self.known: Sites = {}
 
-    def see(self, start_s: float, sites: Sites) -> None:
+    def observe(self, start_s: float, sites: Sites) -> None:
         """A window that began at `start_s` (epoch seconds) shows these workers."""
         self._seen.update((worker, (start_s, site)) for worker, site in sites.items())
         self._seen = {worker: row for worker, row in self._seen.items() if row[0] >= start_s - KEPT_S}

@@ -79,9 +79,9 @@ class Telemetry:
         if self._health is not None:
             self._health.see_window(snapshot.end_ms / 1000.0)
         self._metrics.coverage.set(snapshot.coverage)
-        self._metrics.see(decider.known)
+        self._metrics.observe(decider.known)
         self._metrics.keep_apps(decider.known.views)
-        self._lasting.see(snapshot, decider.known.concerns)
+        self._lasting.observe(snapshot, decider.known.concerns)
         self._status_builder.kept_concerns = self._lasting.kept
         self._see_concerns([*decider.known.concerns, *self._lasting.kept])
 
@@ -120,7 +120,7 @@ class Telemetry:
         """Report a decision; `execution` is the state after it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
-            self._metrics.see(WindowResult())
+            self._metrics.observe(WindowResult())
             self._metrics.handovers.see_lags({}, {})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
@@ -221,7 +221,7 @@ class Telemetry:
             self._began_at = now
         snapshot = decider.known.snapshot
         self._metrics.snapshot_age.set(now - (self._began_at if snapshot is None else snapshot.end_ms / 1000.0))
-        self._metrics.messages.see(inbox)
+        self._metrics.messages.observe(inbox)
         self._metrics.solver_kills.follow(solver_kills)
         self._metrics.stream_restarts.follow(stream_restarts)
 
@@ -265,7 +265,7 @@ class LastingConcerns:
         self._end_ms = 0
         self._windows = 0
 
-    def see(self, snapshot: Snapshot, found: Sequence[Concern]) -> None:
+    def observe(self, snapshot: Snapshot, found: Sequence[Concern]) -> None:
         """Take a window, and the concerns that were found in it."""
         if snapshot.end_ms > self._end_ms:
             follows = snapshot.start_ms - self._end_ms <= snapshot.end_ms - snapshot.start_ms

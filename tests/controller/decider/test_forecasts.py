@@ -40,7 +40,7 @@ def seen(*windows, series=None):
     """A series after windows of (start, end, cores)."""
     series = series or DemandSeries()
     for start, end, cores in windows:
-        series.see(MONDAY + start, MONDAY + end, cores)
+        series.observe(MONDAY + start, MONDAY + end, cores)
     return series
 
 
@@ -67,7 +67,7 @@ def test_steps_without_windows_are_unknown() -> None:
 
 def test_a_window_of_the_past_changes_nothing() -> None:
     series = seen((0, 300, 1.0), (300, 600, 2.0), (600, 610, 3.0))
-    assert not series.see(MONDAY, MONDAY + 300, 50.0)
+    assert not series.observe(MONDAY, MONDAY + 300, 50.0)
     assert values(series) == [1.0, 2.0]
 
 
@@ -75,10 +75,10 @@ def test_four_weeks_are_kept() -> None:
     series = DemandSeries()
     series.continue_with(0, [1.0] * (KEPT_DAYS * DAY))
     first = KEPT_DAYS * DAY * STEP_S
-    series.see(first, first + STEP_S, 5.0)
-    series.see(first + STEP_S, first + STEP_S + 10, 5.0)
+    series.observe(first, first + STEP_S, 5.0)
+    series.observe(first + STEP_S, first + STEP_S + 10, 5.0)
     assert (series.first, len(series.values), series.values[-1]) == (1, KEPT_DAYS * DAY, 5.0)
-    series.see(1e9, 1e9 + STEP_S, 7.0)
+    series.observe(1e9, 1e9 + STEP_S, 7.0)
     assert (series.first, len(series.values)) == (int(1e9 // STEP_S), 0), "all of it is too old by then"
 
 
@@ -137,20 +137,20 @@ def forecasts(days=7, now_s=0.0, *, mode=ForecastMode.ACT, found=None, app=APP):
     """Those of an app, `now_s` after the begin of a day, of which the demand until then is known."""
     made = Forecasts(settings=ForecastSettings(mode=mode), series={app: history(days, now_steps=int(now_s // STEP_S))})
     end_s = MONDAY + days * 86_400.0 + now_s
-    made.see(end_s - 10.0, end_s, {app: 1.0}, {app: TIMES})
+    made.observe(end_s - 10.0, end_s, {app: 1.0}, {app: TIMES})
     if found is not None:
         made.learn(app, found)
     return made
 
 
 def later(made, seconds, app=APP):
-    made.see(made._now + seconds - 10.0, made._now + seconds, {app: 1.0}, {app: TIMES})
+    made.observe(made._now + seconds - 10.0, made._now + seconds, {app: 1.0}, {app: TIMES})
     return made
 
 
 def test_what_is_off_remembers_and_forecasts_nothing() -> None:
     made = Forecasts()
-    made.see(MONDAY, MONDAY + 10, {APP: 1.0}, {APP: TIMES})
+    made.observe(MONDAY, MONDAY + 10, {APP: 1.0}, {APP: TIMES})
     assert (made.series, made.told(), made.records()) == ({}, {}, [])
     assert made.ahead(APP) == NOTHING_AHEAD
 
@@ -178,10 +178,10 @@ def test_a_fit_is_repeated_after_hours() -> None:
 def test_one_app_is_fitted_per_window() -> None:
     made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
     end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
-    made.see(end_s - 10.0, end_s, {}, times)
+    made.observe(end_s - 10.0, end_s, {}, times)
     assert made.told()[APP].at == end_s
     assert made.told()[OTHER].why == "other apps come first"
-    made.see(end_s, end_s + 10.0, {}, times)
+    made.observe(end_s, end_s + 10.0, {}, times)
     assert made.told()[OTHER].at == end_s + 10.0
 
 
@@ -253,7 +253,7 @@ def test_the_demand_is_recorded_by_day_and_a_successor_goes_on_with_it() -> None
     start = MONDAY + 86_400.0 - 4 * STEP_S
     told = []
     for place in range(9):
-        made.see(start + place * STEP_S, start + (place + 1) * STEP_S, {APP: float(place)}, {APP: TIMES})
+        made.observe(start + place * STEP_S, start + (place + 1) * STEP_S, {APP: float(place)}, {APP: TIMES})
         told.append([key for key, _ in made.records()])
     day, following = b"demand/orders/20000", b"demand/orders/20001"
     assert told == [[], [], [], [day], [], [], [day, following], [], []]
@@ -264,7 +264,7 @@ def test_a_successor_records_only_what_is_new() -> None:
     assert made.records() == []
     series = replace(history(7), values=array("f", history(7).values))
     again = Forecasts(settings=ForecastSettings(mode=ForecastMode.ADVISE), series={APP: series})
-    again.see(MONDAY + 7 * 86_400.0, MONDAY + 7 * 86_400.0 + 10, {APP: 1.0}, {APP: TIMES})
+    again.observe(MONDAY + 7 * 86_400.0, MONDAY + 7 * 86_400.0 + 10, {APP: 1.0}, {APP: TIMES})
     assert again.records() == []
 
 
@@ -282,5 +282,5 @@ def test_an_app_that_nobody_has_reported_for_long_is_forgotten() -> None:
     made = forecasts(2)
     for days, left in ((1, [APP, OTHER]), (2, [OTHER])):
         at = MONDAY + (2 + days) * 86_400.0
-        made.see(at, at + 10.0, {OTHER: 1.0}, {OTHER: TIMES})
+        made.observe(at, at + 10.0, {OTHER: 1.0}, {OTHER: TIMES})
         assert sorted(made.series) == left

@@ -47,10 +47,10 @@ def forgotten(of: AbsenceTracker, end_s: float, present: Execution, *intents: ob
 def test_an_app_that_nobody_runs_is_forgotten_after_a_day_and_never_one_that_somebody_runs_or_may_start() -> None:
     over, pool = names(0, 2)
     of, present = AbsenceTracker(), placed([over, pool])
-    of.see(running(1010.0, [over, pool]), present)
+    of.observe(running(1010.0, [over, pool]), present)
     seen = running(1020.0, [])
     stopped = replace(seen.nodes[0], worker=WorkerId("w9"), app=None, declared=pool)
-    of.see(replace(seen, nodes=(*seen.nodes, stopped)), present)
+    of.observe(replace(seen, nodes=(*seen.nodes, stopped)), present)
     assert forgotten(of, 1020.0 + KEPT_S - 1.0, present) == []
     busy = replace(present, rounds={over: replace(a_round(None), app=over)})
     assert forgotten(of, 1020.0 + KEPT_S, busy) == [], "its plan is in flight"
@@ -62,9 +62,9 @@ def test_of_the_apps_that_one_host_alone_ran_the_last_ones_are_kept() -> None:
     of, present = AbsenceTracker(), placed([*many, shared])
     two = running(1010.0, [*many, shared])
     second = replace(two.nodes[-1], worker=WorkerId("w8"), host=HostId("h0"))
-    of.see(replace(two, nodes=(*two.nodes, second)), present)
-    of.see(running(1020.0, many[3:]), present)
-    of.see(running(1030.0, []), present)
+    of.observe(replace(two, nodes=(*two.nodes, second)), present)
+    of.observe(running(1020.0, many[3:]), present)
+    of.observe(running(1030.0, []), present)
     assert forgotten(of, 1020.0 + SPARED_S - 1.0, present) == []
     assert forgotten(of, 1030.0 + SPARED_S, present) == [f"app {app}" for app in sorted(many[:3])]
 
@@ -95,7 +95,7 @@ def test_no_more_apps_than_may_be_kept_get_a_placement(monkeypatch: pytest.Monke
     assert new in made.known.views
     assert not [each for each in actions if isinstance(each, Decided) and isinstance(each.decision, Adopted)]
     of = AbsenceTracker()
-    of.see(running(1010.0, []), placed([over, new]))
+    of.observe(running(1010.0, []), placed([over, new]))
     assert forgotten(of, 1010.0 + SPARED_S, placed([over, new])) == [f"app {over}"], "one too many"
     assert forgotten(of, 1010.0 + SPARED_S, present) == []
 
@@ -104,7 +104,7 @@ def test_a_stopped_worker_that_no_host_names_is_forgotten_after_a_day_unless_it_
     stopped = {W1: Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)}
     present = execution({kg(0): W0, kg(1): W0}, scalings=stopped)
     of, seen = AbsenceTracker(), window({kg(0): W0, kg(1): W0}, workers=(W0,)).snapshot
-    of.see(seen, present)
+    of.observe(seen, present)
     assert forgotten(of, 1010.0 + KEPT_S - 1.0, present) == []
     assert forgotten(of, 1010.0 + KEPT_S, present, DRAIN_W1) == []
     flying = replace(present, rounds={APP: a_round(None)})

@@ -53,8 +53,8 @@ def test_a_silent_host_in_maintenance_is_not_lost_and_lowers_no_coverage() -> No
     both, one = window(ON_W0, 1010.0).snapshot, window(ON_W0, 1020.0, workers=(W0,)).snapshot
     one = replace(one, hosts_expected=2)
     liveness = Liveness()
-    liveness.see(both, [W0])
-    liveness.see(one, [W0])
+    liveness.observe(both, [W0])
+    liveness.observe(one, [W0])
     assert held_apps(one, liveness, {})[APP].reason is SkipReason.HOSTS_LOST
     assert held_apps(one, liveness, {}, {H1: frozenset({W1})}) == {}
     found = check_cluster(one, 1021.0, liveness, NEEDS)

@@ -17,7 +17,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 def learned(job: TalkingJob, windows: int = 12, costs: RemoteCostTracker | None = None) -> RemoteCostTracker:
     costs = costs or RemoteCostTracker()
     for _ in range(windows):
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
     return costs
 
 
@@ -120,7 +120,7 @@ def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> No
             replace(row, cpu=(row.cpu or 0.0) - 50e-6 * (row.tuples_in_s or 0.0) * direct[row.key_group.partition])
             for row in snapshot.key_groups
         ]
-        costs.see(replace(snapshot, pairs=tuple(pairs), key_groups=tuple(rows)), {})
+        costs.observe(replace(snapshot, pairs=tuple(pairs), key_groups=tuple(rows)), {})
 
     assert [each.value for each in both(costs) if isinstance(each, Cost)] == [pytest.approx(50e-6)] * 2
 
@@ -145,7 +145,7 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
     def see(direct_s: float | None) -> frozenset[tuple[OperatorId, OperatorId]]:
         snapshot = job.window()
         pairs = tuple(replace(row, direct_s=direct_s) for row in snapshot.pairs)
-        costs.see(replace(snapshot, pairs=pairs), {})
+        costs.observe(replace(snapshot, pairs=pairs), {})
         return costs.by_broker(APP)
 
     assert see(None) == frozenset(), "a plug-in of before does not say"
@@ -181,7 +181,7 @@ def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
 
     job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCostTracker()
     for _ in range(6):
-        costs.see(marred(job.window()), {})
+        costs.observe(marred(job.window()), {})
     assert costs.of(APP)[HEAD].key_groups == 32
     assert [each.value for each in both(costs) if isinstance(each, Cost)] == [
         pytest.approx(100e-6),
@@ -198,7 +198,7 @@ def test_a_fast_host_makes_no_tuple_cheap() -> None:
         rows = tuple(
             replace(row, cpu=(row.cpu or 0.0) / (1.0 if row.worker == "w0" else 0.5)) for row in snapshot.key_groups
         )
-        costs.see(replace(snapshot, key_groups=rows), slow)
+        costs.observe(replace(snapshot, key_groups=rows), slow)
     sending, _ = both(costs)
     assert isinstance(sending, Cost)
     assert sending.value == pytest.approx(100e-6)
@@ -209,7 +209,7 @@ def test_what_is_gone_is_forgotten_and_what_can_be_invented_is_limited() -> None
     costs = learned(job, 3)
     job.number += round(KEEP_S)
     snapshot = job.window()
-    costs.see(replace(snapshot, pairs=(), key_groups=()), {})
+    costs.observe(replace(snapshot, pairs=(), key_groups=()), {})
     assert costs.of(APP) == {}
     for number in range(MAX_OPERATORS):
         snapshot = job.window()
@@ -219,7 +219,7 @@ def test_what_is_gone_is_forgotten_and_what_can_be_invented_is_limited() -> None
             replace(row, key_group=kg(name, row.key_group.partition)) if row.key_group.operator == HEAD else row
             for row in snapshot.key_groups
         )
-        costs.see(replace(snapshot, pairs=pairs, key_groups=rows), {})
+        costs.observe(replace(snapshot, pairs=pairs, key_groups=rows), {})
     assert len(costs._stays) == MAX_OPERATORS
     costs.forget(APP)
     assert costs.of(APP) == {}

@@ -17,7 +17,7 @@ def in_flight() -> list[Round]:
 
 def look(lags: Lags, end_s: float, backlog: float | None, rate: float | None = 100.0, *, busy: bool = False) -> Lag:
     job = JobWindow(whole=WaitingInputs(backlog=backlog, rate=rate), workers={})
-    return lags.see(end_s, {APP: job}, in_flight() if busy else [])[APP]
+    return lags.observe(end_s, {APP: job}, in_flight() if busy else [])[APP]
 
 
 def test_the_lag_is_the_backlog_in_seconds_of_the_rate_and_grows_from_what_the_plan_found() -> None:
@@ -69,10 +69,10 @@ def test_each_worker_has_its_lag_and_an_app_that_is_gone_is_forgotten() -> None:
             w2: WaitingInputs(backlog=9.0, rate=0.0),
         },
     )
-    assert lags.see(T0, {APP: job}, []) == {APP: Lag(lag_s=None, workers_s={W0: 5.0})}
-    assert lags.see(T0 + 10, {}, []) == {}
+    assert lags.observe(T0, {APP: job}, []) == {APP: Lag(lag_s=None, workers_s={W0: 5.0})}
+    assert lags.observe(T0 + 10, {}, []) == {}
     stopped = JobWindow(whole=job.whole, workers={W0: WaitingInputs(backlog=50.0, rate=0.0)})
-    assert lags.see(T0 + 20, {APP: stopped}, [])[APP].workers_s == {}
+    assert lags.observe(T0 + 20, {APP: stopped}, [])[APP].workers_s == {}
 
 
 def job(*, w0_s: float | None, w1_s: float | None, measured: tuple[WorkerId, ...] = (W0, W1)) -> JobWindow:
@@ -89,7 +89,7 @@ def job(*, w0_s: float | None, w1_s: float | None, measured: tuple[WorkerId, ...
 
 
 def see(lags: Lags, end_s: float, seen: JobWindow, *, busy: bool = True) -> Lag:
-    return lags.see(end_s, {APP: seen}, in_flight() if busy else [])[APP]
+    return lags.observe(end_s, {APP: seen}, in_flight() if busy else [])[APP]
 
 
 def test_a_worker_that_receives_key_groups_counts_by_itself() -> None:

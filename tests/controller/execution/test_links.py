@@ -19,7 +19,7 @@ H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
 def seen(links: Links, *received: float, limit: float | None = 100e6, restoring: tuple[HostId, ...] = ()) -> Links:
     for number, rate in enumerate(received):
         report = HostReport(cores=4.0, link_bytes_s=limit, received_bytes_s=rate)
-        links.see(T0 + 10.0 * number, {H1: report}, restoring)
+        links.observe(T0 + 10.0 * number, {H1: report}, restoring)
     return links
 
 
@@ -82,5 +82,5 @@ def test_no_more_restore_at_a_time_than_the_link_takes() -> None:
     seen(costs.links, *([20e6] * FEW), limit=50e6)
     curve = costs.curves([H1], {H1: 8})[H1]
     assert costs.at_once(H1, 8, curve) == 8, "with the prior they share what is left"
-    costs.links.see(T0 + 99.0, {H1: HostReport(link_bytes_s=21e6, received_bytes_s=20e6)}, ())
+    costs.links.observe(T0 + 99.0, {H1: HostReport(link_bytes_s=21e6, received_bytes_s=20e6)}, ())
     assert costs.at_once(H1, 8, curve) == 1

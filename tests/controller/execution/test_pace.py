@@ -60,28 +60,28 @@ def hand_over(machine: ExecutionMachine, at: float, pause_s: float) -> list[Pace
 def test_a_long_pause_halves_the_number_and_calm_ones_raise_it_by_one_per_round() -> None:
     pace = PlanPace(ExecutionLimits(handovers_in_flight=8))
     assert pace.of(APP) == 8
-    assert pace.see(T0 + 10, ended(0.1)) is None, "it is at its limit"
-    assert pace.see(T0 + 10, ended(LONG_S)) == PaceChanged(app=APP, before=8, after=4, pause_s=LONG_S)
-    changes = [pace.see(T0 + 20, ended(0.1, T0 + 15)) for _ in range(5)]
+    assert pace.observe(T0 + 10, ended(0.1)) is None, "it is at its limit"
+    assert pace.observe(T0 + 10, ended(LONG_S)) == PaceChanged(app=APP, before=8, after=4, pause_s=LONG_S)
+    changes = [pace.observe(T0 + 20, ended(0.1, T0 + 15)) for _ in range(5)]
     assert [each.after for each in changes if each] == [5]
     for _ in range(100):
-        pace.see(T0 + 30, ended(0.1, T0 + 25))
+        pace.observe(T0 + 30, ended(0.1, T0 + 25))
     assert pace.of(APP) == 8
 
 
 def test_what_was_released_before_the_number_was_halved_says_nothing_of_the_new_one() -> None:
     pace = PlanPace(ExecutionLimits(handovers_in_flight=8))
-    pace.see(T0 + 10, ended(LONG_S))
-    assert pace.see(T0 + 11, ended(LONG_S, T0 + 2)) is None
-    assert pace.see(T0 + 20, ended(LONG_S, T0 + 12)) == PaceChanged(app=APP, before=4, after=2, pause_s=LONG_S)
+    pace.observe(T0 + 10, ended(LONG_S))
+    assert pace.observe(T0 + 11, ended(LONG_S, T0 + 2)) is None
+    assert pace.observe(T0 + 20, ended(LONG_S, T0 + 12)) == PaceChanged(app=APP, before=4, after=2, pause_s=LONG_S)
 
 
 def test_it_never_falls_below_one_and_an_unknown_pause_says_nothing() -> None:
     pace = PlanPace(ExecutionLimits(handovers_in_flight=2))
     for second in range(5):
-        pace.see(T0 + 10 * second + 5, ended(LONG_S, T0 + 10 * second))
+        pace.observe(T0 + 10 * second + 5, ended(LONG_S, T0 + 10 * second))
     assert pace.of(APP) == 1
-    assert pace.see(T0 + 100, ended(None, T0 + 99)) is None
+    assert pace.observe(T0 + 100, ended(None, T0 + 99)) is None
     assert pace.of(OTHER) == 2, "each app has its own"
 
 
@@ -187,13 +187,13 @@ def test_a_job_that_falls_behind_halves_what_is_in_flight_window_by_window() -> 
 def test_calm_hand_overs_raise_nothing_while_the_job_is_behind_or_nobody_knows() -> None:
     pace, row = PlanPace(EIGHT), carried_out(2, EIGHT)
     pace.see_window(T0, APP, window(T0 - 1), behind(11.0), row)
-    assert [pace.see(T0 + 5, ended(0.1, T0 + 4)) for _ in range(9)] == [None] * 9
+    assert [pace.observe(T0 + 5, ended(0.1, T0 + 4)) for _ in range(9)] == [None] * 9
     pace.see_window(T0 + 10, APP, window(T0 + 9), behind(6.0, falling=True), row)
-    assert pace.see(T0 + 15, ended(0.1, T0 + 14)) is None
+    assert pace.observe(T0 + 15, ended(0.1, T0 + 14)) is None
     pace.see_window(T0 + 16, APP, window(T0 + 15), behind(None), row)
-    assert pace.see(T0 + 17, ended(0.1, T0 + 16)) is None, "unknown is not calm"
+    assert pace.observe(T0 + 17, ended(0.1, T0 + 16)) is None, "unknown is not calm"
     pace.see_window(T0 + 20, APP, window(T0 + 19), behind(5.0, falling=True), row)
-    assert pace.see(T0 + 25, ended(0.1, T0 + 24)) == PaceChanged(app=APP, before=1, after=2, pause_s=0.1)
+    assert pace.observe(T0 + 25, ended(0.1, T0 + 24)) == PaceChanged(app=APP, before=1, after=2, pause_s=0.1)
 
 
 def test_an_unknown_lag_says_nothing() -> None:
@@ -254,7 +254,7 @@ def test_each_calm_window_doubles_the_restores_until_the_job_suffers_and_then_ad
         numbers.append(pace.restores(APP))
     assert numbers == [2, 4, 8, 4, 4, 4], "the number of all hand-overs, which pauses raise, holds it back"
     for _ in range(20):
-        pace.see(T0 + 130, ended(0.1, T0 + 125))
+        pace.observe(T0 + 130, ended(0.1, T0 + 125))
     assert pace.restores(APP) == 6, "two windows have raised it since"
 
 

@@ -65,7 +65,7 @@ def evaluation(load_distance: float | None, collocation: float | None) -> Evalua
 
 def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
     metrics = ControllerMetrics()
-    metrics.see(
+    metrics.observe(
         WindowResult(
             evaluations={AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)},
             local_sends={AppId("a0"): 0.5, AppId("a1"): 0.75},
@@ -75,7 +75,7 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
         )
     )
     fixed = FixedWorker(id=WorkerId("w1"), reason=SkipReason.WORKER_MISSING, detail="")
-    metrics.see(
+    metrics.observe(
         WindowResult(
             evaluations={AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
             local_sends={AppId("a1"): 0.0},
@@ -103,7 +103,7 @@ def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
     metrics = ControllerMetrics()
     known = SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)
     for verdict, figures in ((known, (4.0, 2.7, 3.0)), (SizeVerdict(app=APP, detail="unknown"), (None, None, None))):
-        metrics.see(WindowResult(sizes={APP: verdict}))
+        metrics.observe(WindowResult(sizes={APP: verdict}))
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
@@ -118,11 +118,11 @@ def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
     def found(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP, **labels})
 
-    metrics.see(WindowResult(forecasts={APP: told}))
+    metrics.observe(WindowResult(forecasts={APP: told}))
     assert (found("forecast_cores"), found("forecast_used")) == (5.2, 1.0)
     errors = [found("forecast_error_cores", method=name) for name in ("forecast", "last_value", "seasonal_naive")]
     assert errors == [0.1, 0.4, None]
-    metrics.see(WindowResult(forecasts={APP: ForecastTold(known_s=100.0, why="too little")}))
+    metrics.observe(WindowResult(forecasts={APP: ForecastTold(known_s=100.0, why="too little")}))
     assert (found("forecast_cores"), found("forecast_used")) == (None, None)
     assert found("forecast_error_cores", method="forecast") is None
 
@@ -138,7 +138,7 @@ def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
         ({APP: Together(fits={operator: fit}, obtainable=0.9, worth=0.4)}, (2e-4, 3e-5, None, 0.9, 0.4)),
         ({}, (None,) * 5),
     ):
-        metrics.see(WindowResult(together=together))
+        metrics.observe(WindowResult(together=together))
         assert (
             get("trimtab_controller_remote_tuple_cpu_seconds", labels),
             get("trimtab_controller_remote_tuple_cpu_error_seconds", labels),
@@ -168,7 +168,7 @@ def test_counts_that_others_keep_are_counters() -> None:
     key, inbox = {"topic": "t", "fault": Fault.MALFORMED}, Inbox(Topics("c"))
     for count in (5, 7, 2):  # the last: it was started again
         inbox.rejected["t", Fault.MALFORMED] = count
-        metrics.messages.see(inbox)
+        metrics.messages.observe(inbox)
         assert metrics.registry.get_sample_value("trimtab_controller_rejected_messages_total", key) == count
 
 
@@ -186,7 +186,7 @@ def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> No
 
 def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     metrics = ControllerMetrics()
-    metrics.see(WindowResult(evaluations={AppId("a0"): evaluation(5.0, 0.5)}))
+    metrics.observe(WindowResult(evaluations={AppId("a0"): evaluation(5.0, 0.5)}))
     seen = []
     gauge = next(gauge for shown, gauge in metrics._known if shown.name == "load_distance_pp")
     labels = gauge.labels
@@ -196,14 +196,14 @@ def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.Monk
         return labels(app)
 
     monkeypatch.setattr(gauge, "labels", scraped)
-    metrics.see(WindowResult(evaluations={AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)}))
+    metrics.observe(WindowResult(evaluations={AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)}))
     assert seen == [5.0, 4.0]
 
 
 def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
     metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
-    metrics.see(
+    metrics.observe(
         WindowResult(
             evaluations={AppId("a0"): evaluation(5.0, 0.5)},
             missing_standbys={AppId("a0"): 2},
@@ -231,7 +231,7 @@ def served(metrics: ControllerMetrics, *names: str) -> dict[tuple[str, ...], flo
 def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
     metrics, app, worker = ControllerMetrics(), AppId("a"), WorkerId("w0")
     full = WorkerUse(app=app, used_pct=110.0, load_pct=None, demand_pct=130.0, backlog=Growth(now=7, before=7))
-    metrics.see(WindowResult(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
+    metrics.observe(WindowResult(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
     names = (
         "worker_used_ratio",
         "worker_key_groups_ratio",
@@ -246,7 +246,7 @@ def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
         ("worker_backlog_tuples", "a", "w0"): 7.0,
         ("backlog_tuples", "a"): 7.0,
     }
-    metrics.see(WindowResult())
+    metrics.observe(WindowResult())
     assert served(metrics, *names) == {}
 
 
@@ -266,7 +266,7 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         "host_disk_total_bytes",
         "host_link_bytes_per_second",
     )
-    metrics.see(WindowResult(snapshot=replace(snapshot, hosts=(host, bare), nodes=nodes)))
+    metrics.observe(WindowResult(snapshot=replace(snapshot, hosts=(host, bare), nodes=nodes)))
     assert served(metrics, *names) == {
         ("worker_memory_bytes", "app", "w0"): 5.0,
         ("host_used_ratio", "h0"): 0.25,
@@ -276,7 +276,7 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         ("host_link_bytes_per_second", "h0", "received"): 3.0,
         ("host_link_bytes_per_second", "h0", "sent"): 0.0,
     }
-    metrics.see(WindowResult())
+    metrics.observe(WindowResult())
     assert served(metrics, *names) == {}
 
 
@@ -332,7 +332,7 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
     }  # fmt: skip
     assert {name: level.value for name, level in levels.hosts.items()} == {"h0": "light", "h1": "heavy"}
 
-    metrics.see(known)
+    metrics.observe(known)
     assert served(metrics, "workers_at_level", "hosts_at_level") == {
         ("workers_at_level", "a", "light"): 1.0,
         ("workers_at_level", "a", "moderate"): 1.0,
@@ -341,7 +341,7 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
         ("hosts_at_level", "moderate"): 0.0,
         ("hosts_at_level", "heavy"): 1.0,
     }
-    metrics.see(WindowResult())
+    metrics.observe(WindowResult())
     assert served(metrics, "workers_at_level", "hosts_at_level") == {}
 
 

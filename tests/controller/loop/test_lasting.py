@@ -16,7 +16,7 @@ def after(made: LastingConcerns, *ends_s: float, found: tuple[Concern, ...] = ()
     """How many are kept after windows that end then."""
     kept = []
     for end_s in ends_s:
-        made.see(window(BALANCED, end_s).snapshot, found)
+        made.observe(window(BALANCED, end_s).snapshot, found)
         kept.append(len(made.kept))
     return kept
 

@@ -154,7 +154,7 @@ class Forecasts:
         """Whether anything is forecast."""
         return self.settings.mode is not ForecastMode.OFF
 
-    def see(
+    def observe(
         self, start_s: float, end_s: float, demands: Mapping[AppId, float | None], times: Mapping[AppId, Times]
     ) -> None:
         """Take a window: the demand of each app in cores, None = unknown; how far ahead each must be known."""
@@ -166,7 +166,7 @@ class Forecasts:
                 continue
             series = self.series.setdefault(app, DemandSeries())
             before = set(days_of({app: series})) if series.values else set()
-            if series.see(start_s, end_s, cores):
+            if series.observe(start_s, end_s, cores):
                 self._gone |= before - set(days_of({app: series}))
         for app in [app for app in self.series if app not in demands and self._is_over(app)]:
             self.forget(app)

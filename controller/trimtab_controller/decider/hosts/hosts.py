@@ -162,9 +162,9 @@ class HostTracker:
         self.costs = CostBook()
         self.seen = HostsSeen()
 
-    def see(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> bool:
+    def observe(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> bool:
         """Learn from a window; returns whether the speed of a type has changed, and so the unit of loads."""
-        changed, speeds = self.costs.see(snapshot), self.costs.of_hosts()
+        changed, speeds = self.costs.observe(snapshot), self.costs.of_hosts()
         running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
         asked = {row.worker: self._asked(row, demands.get(row.worker)) for row in running}
         on_host: defaultdict[HostId, list[NodeWindow]] = defaultdict(list)

@@ -119,7 +119,7 @@ class CostBook:
         self.costs: dict[OperatorAt, OperatorCost] = {}
         self.speeds: dict[TypeName, float] = {}
 
-    def see(self, snapshot: Snapshot) -> bool:
+    def observe(self, snapshot: Snapshot) -> bool:
         """Learn from a window; returns whether a speed has changed."""
         self._see_types(snapshot)
         samples = list(_samples(snapshot, self._types))

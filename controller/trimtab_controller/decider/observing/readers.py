@@ -27,7 +27,7 @@ class PlacementReaders:
     _able: dict[AppId, frozenset[WorkerId]] = field(default_factory=dict)
     _told: dict[AppId, bool] = field(default_factory=dict)
 
-    def see(self, snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> None:
+    def observe(self, snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> None:
         """Learn from a window."""
         rows: dict[AppId, list[NodeWindow]] = {}
         for row in snapshot.nodes:

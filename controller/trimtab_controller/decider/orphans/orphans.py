@@ -78,7 +78,7 @@ class Orphans:
         """The apps whose orphans no worker had room for, until the workers that they lost are back or replaced."""
         return tuple(concern for _, (_, concern) in sorted(self._crowded.items()))
 
-    def see(
+    def observe(
         self,
         snapshot: Snapshot,
         views: Mapping[AppId, SmoothedView],

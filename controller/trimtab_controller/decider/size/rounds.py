@@ -123,7 +123,7 @@ class SizeRounds:
     _needs: dict[AppId, LastingNeed] = field(default_factory=dict)
     _settled: Collection[AppId] = ()
 
-    def see(
+    def observe(
         self, seen: SeenApps, execution: Execution, intents: Sequence[Intent], settled: Collection[AppId] = ()
     ) -> None:
         """Judge the sizes after a window.  `settled` = apps for which a plan was last sought in vain."""
@@ -157,7 +157,7 @@ class SizeRounds:
             settings = self.settings.of(app)
             lead_s = self._restart_s(app) + settings.scale_up_delay_s
             times[app] = Times(lead_s=lead_s, hold_s=settings.scale_down_delay_s)
-        self.forecasts.see(seen.snapshot.start_ms / 1000.0, seen.snapshot.end_ms / 1000.0, demands, times)
+        self.forecasts.observe(seen.snapshot.start_ms / 1000.0, seen.snapshot.end_ms / 1000.0, demands, times)
 
     def _restart_s(self, app: AppId) -> float:
         """How long a started worker takes until it runs: as measured, or as configured."""

@@ -72,7 +72,7 @@ class FollowingCosts:
     def __init__(self) -> None:
         self._samples: dict[AppId, deque[float]] = {}
 
-    def see(
+    def observe(
         self,
         app: AppId,
         followed: Mapping[WorkerId, float],
@@ -208,7 +208,7 @@ class StandbyRounds:
             if known.survival is not None and known.overloads >= WINDOWS
         )
 
-    def see(
+    def observe(
         self,
         views: Mapping[AppId, SmoothedView | NotReady],
         placements: Mapping[AppId, Placement],
@@ -222,7 +222,7 @@ class StandbyRounds:
             if known is None or not isinstance(view, SmoothedView):
                 continue
             self.missing[app] = known.missing
-            self.costs.see(app, known.following.load_followed(view), nodes, speeds)
+            self.costs.observe(app, known.following.load_followed(view), nodes, speeds)
             tightly = len(view.all_workers) * len(views) <= TIGHTLY_BOUND
             wanted = known.situation.wanted
             known.survival = found = known.following.survival(view, wanted, peaks=tightly)

@@ -56,7 +56,7 @@ class Links:
         """A restore ran on the host until then (epoch seconds)."""
         self._restored_until[host] = max(until, self._restored_until.get(host, until))
 
-    def see(self, start_s: float, hosts: Mapping[HostId, HostReport], restoring: Collection[HostId]) -> None:
+    def observe(self, start_s: float, hosts: Mapping[HostId, HostReport], restoring: Collection[HostId]) -> None:
         """Take a window that began at `start_s`; `restoring` = the hosts that restore now."""
         self.cores = {host: row.cores for host, row in hosts.items() if row.cores}
         self._limits = {host: row.link_bytes_s for host, row in hosts.items() if row.link_bytes_s}

@@ -103,7 +103,7 @@ class HandoverRestores:
 
     def see_hosts(self, now: float, execution: Execution, start_s: float, hosts: Mapping[HostId, HostReport]) -> None:
         """Learn from a window what the links of the hosts bear, beside the restores there."""
-        self.costs.links.see(start_s, hosts, {*self.running_on(execution), *self.standbys.running(now)})
+        self.costs.links.observe(start_s, hosts, {*self.running_on(execution), *self.standbys.running(now)})
 
     def ended(self, step: Step, handover: Handover, running: Sequence[Handover]) -> RestoreEnded:
         """A restore has ended: learn from it, and note that its round has got so far; `running` = it and others."""

@@ -65,7 +65,7 @@ class ControllerMetrics:
         text = "Restarts of the stream (Spark's process)."
         self.stream_restarts = declare.followed("stream_restarts_total", text)
 
-    def see(self, known: WindowResult) -> None:
+    def observe(self, known: WindowResult) -> None:
         """Show what is known of apps, workers and hosts, and nothing else; `Known()` = nothing is known any longer."""
         for each, gauge in self._known:
             show(gauge, each.values(known))
@@ -114,7 +114,7 @@ class MessageMetrics:
         from_zero(self._rejected, (*read, topics.commands), Fault)
         from_zero(self._unsigned, (topics.reports, topics.acks), SIGNATURE_FAULTS)
 
-    def see(self, inbox: Inbox) -> None:
+    def observe(self, inbox: Inbox) -> None:
         """Set the counts of refused messages, and of those without a signature of their host."""
         for metric, counts in ((self._rejected, inbox.rejected), (self._unsigned, inbox.unsigned)):
             for (topic, fault), count in counts.items():
