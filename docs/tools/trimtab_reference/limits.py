@@ -31,8 +31,8 @@ SHOWN = {
     "controller": """
         alternatives.MAX_ALTERNATIVES assemble.MAX_APPS configuration.MAX_HOSTS configuration.MAX_MIGRATIONS
         events.MAX_EVENTS hook.MAX_OUTPUT_BYTES inbox.ACKS_AT_ONCE inbox.ACKS_PER_S inbox.MAX_INTENTS kept.MAX_APPS
-        kept.MAX_UNRUN kept.NEW_AT_ONCE operator.WRITE_LIMIT_S outlet.MAX_HELD pipeline.MAX_BYTES_S
-        pipeline.MAX_REPORTS_S plan_times.MAX_EXPRESSIONS placing.MOST_AT_ONCE resources.MAX_WORKERS rounds.MAX_APPS
+        kept.MAX_UNRUN kept.NEW_AT_ONCE modes.MAX_EXPRESSIONS operator.WRITE_LIMIT_S outlet.MAX_HELD
+        pipeline.MAX_BYTES_S pipeline.MAX_REPORTS_S placing.MOST_AT_ONCE resources.MAX_WORKERS rounds.MAX_APPS
         settings.MAX_APPS settings.MAX_FREEZES speeds.MAX_TYPES""",
 }
 """Module and name of what a page for users lists; all others bound what only our own parts send each other."""
