@@ -6,7 +6,7 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Scaled
 from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, owned_by
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, owned_by
 from trimtab_protocol.messages.commands import CommandKind, Refusal
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
 from trimtab_protocol.messages.names import WorkerId
@@ -22,7 +22,7 @@ FINAL = frozenset({Refusal.NOT_CONFIGURED, Refusal.UNKNOWN_WORKER})
 """An agent's refusals of a start that stay the same until its configuration changes."""
 
 
-def patience_s(scaling: Scaling) -> float:
+def patience_s(scaling: WorkerScaling) -> float:
     """How long to wait before a stop or start is commanded once more."""
     return min(LONGEST_PATIENCE_S, SCALING_PATIENCE_S * 2.0 ** max(0, min(scaling.times, 32) - 2))
 

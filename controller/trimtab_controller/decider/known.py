@@ -7,7 +7,7 @@ from types import MappingProxyType
 from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, WorkerUse
 from trimtab_controller.decider.decision import PoolWorker, SizeVerdict
-from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY, Capacity
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import DISK
@@ -85,7 +85,7 @@ class WindowResult:
     local_sends: dict[AppId, float] = field(default_factory=dict)
     together: dict[AppId, Together] = field(default_factory=dict)
     following: dict[AppId, float] = field(default_factory=dict)
-    forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
+    forecasts: dict[AppId, ForecastReport] = field(default_factory=dict)
     rules: tuple[KnownRule, ...] = ()
     awaited: frozenset[WorkerId] = frozenset()
     revoked: frozenset[HostId] = frozenset()

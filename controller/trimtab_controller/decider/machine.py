@@ -38,7 +38,7 @@ from trimtab_controller.decider.observations import Observations, Recalled
 from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.planning.judgement import blocked_drains, noted
-from trimtab_controller.decider.policies import CLUSTER, REST, Policies, Policy
+from trimtab_controller.decider.policies import CLUSTER, REST, DecisionPolicy, Policies
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.situation import AppOrder, Situation
@@ -248,7 +248,7 @@ class Decider:
         self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
 
-    def _first_of(self, policies: Iterable[Policy[float, Decision]], now: float) -> Decision | None:
+    def _first_of(self, policies: Iterable[DecisionPolicy[float, Decision]], now: float) -> Decision | None:
         """The first answer to what is to be done in the cluster."""
         for policy in policies:
             found = policy.ask(self._policies, now) if self._situation.acts or not policy.acts else None

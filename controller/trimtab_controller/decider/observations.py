@@ -198,14 +198,14 @@ class Observations:
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
             pool=dict(seen.pool),
-            sizes=self.sizes.told,
+            sizes=self.sizes.reported,
             survivals=dict(self.standbys.survivals),
             following={app: share for app in views if (share := self.standbys.costs.of(app)) is not None},
             gaps=dict(seen.gaps),
             capacity=capacity_of(views, self.hosts),
             local_sends=local_sends(seen.snapshot),
             together=self._together(views),
-            forecasts=self.sizes.forecasts.told(),
+            forecasts=self.sizes.forecasts.report(),
         )
 
     def _together(self, views: Mapping[AppId, SmoothedView | NotReady]) -> dict[AppId, Together]:
@@ -281,7 +281,10 @@ class Observations:
 
     def note(self, now: float, view: SmoothedView | NotReady) -> str:
         """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
-        notes = why_not_used(self._settings, view), self.left_alone.told(now, view.app) if view.app is not None else ""
+        notes = (
+            why_not_used(self._settings, view),
+            self.left_alone.describe(now, view.app) if view.app is not None else "",
+        )
         return "; ".join(filter(None, notes))
 
     def trial(

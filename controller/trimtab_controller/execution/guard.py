@@ -182,7 +182,7 @@ def _is_over(step: Step, stop: GuardStop) -> bool:
     return went_well or row is None or step.now > stop.until + REMEMBERED_S
 
 
-def told(stop: GuardStop) -> str:
+def describe_stop(stop: GuardStop) -> str:
     """What the guard has done, for operators."""
     text = f"plan {stop.plan} was ended by the guard: {stop.detail}"
     if stop.back_by is None:

@@ -18,7 +18,7 @@ from trimtab_controller.execution.state import (
     HandMoved,
     Proposal,
     Round,
-    Scaling,
+    WorkerScaling,
 )
 from trimtab_protocol.messages.codec import MAX_INTEGER, Inline, Most, Range, Wire, converted, encoded, versioned
 from trimtab_protocol.messages.decode import BadMessage, Fault
@@ -60,7 +60,7 @@ class EntryRecord:
     acks_read: Annotated[tuple[Offset, ...], Most(1000)]
     round: Round | None = None
     rounds: Annotated[tuple[Round, ...], Most(MAX_ROWS)] = ()
-    scalings: Annotated[tuple[Scaling, ...], Most(MAX_ROWS)]
+    scalings: Annotated[tuple[WorkerScaling, ...], Most(MAX_ROWS)]
     sizes: Annotated[tuple[SizeRecord, ...], Most(MAX_ROWS)] = ()
     proposals: Annotated[tuple[Proposal, ...], Most(MAX_ROWS)] = ()
     hand_moved: Annotated[tuple[tuple[KeyGroupName, WorkerId, Seconds], ...], Most(MAX_ROWS)] = ()

@@ -11,7 +11,7 @@ from functools import partial
 
 from trimtab_controller.execution.answers import ACK_GRACE_S, said
 from trimtab_controller.execution.events import ResizeWanted, ScalingWanted
-from trimtab_controller.execution.state import AppSize, Scaling, ScalingPhase, without_standby
+from trimtab_controller.execution.state import AppSize, ScalingPhase, WorkerScaling, without_standby
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -41,7 +41,7 @@ def command_scaling(step: Step, wanted: ScalingWanted) -> None:
     last = step.execution.scalings.get(wanted.worker)
     again = last is not None and last.command.kind is wanted.kind and step.now - last.at < IN_A_ROW_S
     times = last.times + 1 if last is not None and again else 1
-    step.scale(Scaling(command=command, phase=ScalingPhase.SENT, at=step.now, times=times))
+    step.scale(WorkerScaling(command=command, phase=ScalingPhase.SENT, at=step.now, times=times))
     if wanted.kind is CommandKind.STOP and not wanted.owning:
         for placement in step.execution.placements.values():
             step.owners.update(without_standby(placement, wanted.worker))
@@ -55,7 +55,7 @@ def forget(step: Step, worker: WorkerId) -> None:
         step.owners.update(without_standby(placement, worker))
 
 
-def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
+def hear(step: Step, scaling: WorkerScaling, ack: Ack) -> None:
     """Apply an agent's ack; a late one corrects an assumed failure."""
     if scaling.phase is ScalingPhase.DONE:
         return
@@ -70,12 +70,12 @@ def hear(step: Step, scaling: Scaling, ack: Ack) -> None:
             pass
 
 
-def give_up_at(scaling: Scaling) -> float | None:
+def give_up_at(scaling: WorkerScaling) -> float | None:
     """When its ack is overdue (epoch seconds); None if no ack is awaited."""
     return scaling.command.deadline + ACK_GRACE_S if scaling.phase is ScalingPhase.SENT else None
 
 
-def time_out(step: Step, scaling: Scaling) -> None:
+def time_out(step: Step, scaling: WorkerScaling) -> None:
     """Give up waiting for an ack."""
     step.scale(replace(scaling, phase=ScalingPhase.FAILED, at=step.now, detail="no answer in time"))
 

@@ -192,7 +192,7 @@ class ScalingPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class WorkerScaling:
     """The last stop or start of a worker; `at` = when the phase began (epoch seconds).
 
     `times`: how often in a row this was commanded.  `refusal` = the agent's, if it refused.
@@ -375,7 +375,7 @@ class Execution:
     number: int = 0
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
     rounds: Mapping[AppId, Round] = field(default_factory=dict)
-    scalings: Mapping[WorkerId, Scaling] = field(default_factory=dict)
+    scalings: Mapping[WorkerId, WorkerScaling] = field(default_factory=dict)
     sizes: Mapping[AppId, AppSize] = field(default_factory=dict)
     proposals: Mapping[AppId, Proposal] = field(default_factory=dict)
     hand_moved: Mapping[KeyGroup, HandMoved] = field(default_factory=dict)
@@ -412,12 +412,12 @@ class Execution:
         return app in self.rounds and self.rounds[app].ended_at is None
 
     @property
-    def scaling_of_operators(self) -> Scaling | None:
+    def scaling_of_operators(self) -> WorkerScaling | None:
         """The stop or start under way that follows an operator's wish; None: there is none."""
         wanted = (each for each in self.scalings.values() if each.of_app is None and each.phase is ScalingPhase.SENT)
         return next(wanted, None)
 
-    def scalings_of(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool]) -> list[Scaling]:
+    def scalings_of(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool]) -> list[WorkerScaling]:
         """The last stops and starts of workers of an app, `may_run` = whether a worker may be one of the app's."""
         found = self.scalings.items()
         return [each for worker, each in found if each.of_app == app or (each.of_app is None and may_run(worker, app))]

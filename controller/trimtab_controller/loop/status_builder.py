@@ -11,7 +11,7 @@ from trimtab_controller.decider.decision import Decision, SizeVerdict, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
 from trimtab_controller.decider.forecast.history import DIGITS, STEP_S
-from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
@@ -396,7 +396,7 @@ def disruption_status(use: BudgetUse, unmeasured: int | None) -> DisruptionStatu
     )
 
 
-def forecast_status(told: ForecastTold | None) -> ForecastStatus | None:
+def forecast_status(told: ForecastReport | None) -> ForecastStatus | None:
     """The status of a forecast; None if nothing is forecast."""
     if told is None:
         return None
@@ -415,7 +415,7 @@ def forecast_status(told: ForecastTold | None) -> ForecastStatus | None:
     )
 
 
-def _text(told: ForecastTold) -> str:
+def _text(told: ForecastReport) -> str:
     if told.near is None:
         return f"none: {told.why}"
     lead = f"{told.near.horizon * STEP_S / 60.0:.0f} min ahead"
@@ -427,7 +427,7 @@ def _text(told: ForecastTold) -> str:
     return f"{peak}; {errors} ({last.smape:.0f} %){_use(told)}"
 
 
-def _use(told: ForecastTold) -> str:
+def _use(told: ForecastReport) -> str:
     if told.used or told.peak is None:
         return ""
     better = any(each is not None and each.is_better for each in (told.near, told.far))

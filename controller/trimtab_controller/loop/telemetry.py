@@ -191,7 +191,7 @@ class Telemetry:
         stop = event.stop
         if stop.back_by is None or stop.at == stop.back_by:
             self._metrics.handovers.guard_stopped(stop.app)
-        log.warning("%s: %s", stop.app, guard.told(stop))
+        log.warning("%s: %s", stop.app, guard.describe_stop(stop))
 
     def round_ended(self, event: RoundEnded) -> None:
         """Report the end of a round."""

@@ -17,7 +17,7 @@ from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind, Refusal
@@ -77,14 +77,14 @@ def test_a_drained_worker_is_stopped_when_the_placement_of_its_app_does_not_name
     ],
 )
 def test_a_stop_is_asked_for_again_after_a_while_that_doubles(times: int, start_s: float, again: bool) -> None:
-    refused = Scaling(command=STOP, phase=ScalingPhase.FAILED, at=1002.0, times=times)
+    refused = WorkerScaling(command=STOP, phase=ScalingPhase.FAILED, at=1002.0, times=times)
     present = Execution(generation=1, scalings={W1: refused})
 
     assert (to_stop(replace(EMPTY, start_s=start_s), present, DRAINING) is not None) is again
 
 
 def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
-    started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
+    started = WorkerScaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
 
     assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), DRAINING) is not None
 
@@ -101,7 +101,7 @@ def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
 def test_a_start_says_what_has_happened(
     kind: CommandKind, phase: ScalingPhase, intents: list[Intent], why: str
 ) -> None:
-    present = Execution(generation=1, scalings={W1: Scaling(command=to_w1(kind), phase=phase, at=1000.0)})
+    present = Execution(generation=1, scalings={W1: WorkerScaling(command=to_w1(kind), phase=phase, at=1000.0)})
     now, known = 1000.0 + SCALING_PATIENCE_S, seen()
 
     found = to_start(now, present, frozenset(), known, intents)
@@ -132,13 +132,13 @@ def test_a_start_is_not_tried_again_where_the_answer_cannot_change(
 ) -> None:
     """After `undrain`, of a worker that runs under systemd and has no command, the start was tried every minute."""
     start = to_w1(CommandKind.START)
-    failed = Scaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, refusal=refusal)
+    failed = WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, refusal=refusal)
     found = to_start(1111.0, Execution(generation=1, scalings={W1: failed}), frozenset(), seen(**of_w1), [])
     assert (found is not None) is tried
 
 
 def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> None:
-    done = Scaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
+    done = WorkerScaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
     present, drain = Execution(generation=1, scalings={W1: done}), Drain(worker=W1, by="op", at=510.0, reason="kernel")
     snapshot = seen(state=WorkerState.RUNNING).snapshot
     assert snapshot is not None
@@ -157,7 +157,7 @@ def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> Non
 
 
 def test_a_worker_whose_drain_has_ended_since_the_window_is_not_stopped() -> None:
-    started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.SENT, at=1000.0)
+    started = WorkerScaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.SENT, at=1000.0)
 
     assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), frozenset()) is None
 

@@ -16,7 +16,7 @@ from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.loop.realize import realizing
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker
@@ -83,7 +83,7 @@ def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
 
 
 def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
-    stopped = Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
+    stopped = WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
     made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
     alone = {kg(0): W0, kg(1): W0, kg(2): W0}
     decision = only(made.on_event(1011.0, window(alone, workers=(W0,))))

@@ -151,7 +151,7 @@ def later(made, seconds, app=APP):
 def test_what_is_off_remembers_and_forecasts_nothing() -> None:
     made = Forecasts()
     made.observe(MONDAY, MONDAY + 10, {APP: 1.0}, {APP: TIMES})
-    assert (made.series, made.told(), made.records()) == ({}, {}, [])
+    assert (made.series, made.report(), made.records()) == ({}, {}, [])
     assert made.ahead(APP) == NOTHING_AHEAD
 
 
@@ -162,27 +162,27 @@ def test_the_horizons_reach_from_the_last_whole_step_to_the_step_after_a_worker_
 
 
 def test_a_fit_is_made_once_there_is_enough_history() -> None:
-    assert forecasts(3).told()[APP].at is None, "three days, and the longest forecast"
-    told = forecasts(4).told()[APP]
+    assert forecasts(3).report()[APP].at is None, "three days, and the longest forecast"
+    told = forecasts(4).report()[APP]
     assert (told.at, told.period_s) == (MONDAY + 4 * 86_400.0, 86_400.0)
     assert told.near.is_better
 
 
 def test_a_fit_is_repeated_after_hours() -> None:
     made = forecasts()
-    at = made.told()[APP].at
-    assert later(made, REFIT_S - 1).told()[APP].at == at
-    assert later(made, 1).told()[APP].at == at + REFIT_S
+    at = made.report()[APP].at
+    assert later(made, REFIT_S - 1).report()[APP].at == at
+    assert later(made, 1).report()[APP].at == at + REFIT_S
 
 
 def test_one_app_is_fitted_per_window() -> None:
     made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
     end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
     made.observe(end_s - 10.0, end_s, {}, times)
-    assert made.told()[APP].at == end_s
-    assert made.told()[OTHER].why == "other apps come first"
+    assert made.report()[APP].at == end_s
+    assert made.report()[OTHER].why == "other apps come first"
     made.observe(end_s, end_s + 10.0, {}, times)
-    assert made.told()[OTHER].at == end_s + 10.0
+    assert made.report()[OTHER].at == end_s + 10.0
 
 
 def test_a_failed_fit_is_tried_again_and_an_older_one_goes_on() -> None:
@@ -190,12 +190,12 @@ def test_a_failed_fit_is_tried_again_and_an_older_one_goes_on() -> None:
     made.series[APP] = gap = DemandSeries()
     gap.continue_with(20_000 * DAY, [1.0] * DAY + [math.nan] * 2 * DAY + [1.0] * DAY)
     later(made, 86_400.0)
-    assert made.told()[APP].why == "50% of the values are known, 80% are needed"
+    assert made.report()[APP].why == "50% of the values are known, 80% are needed"
     made.series[APP] = history(4)
-    assert later(made, RETRY_S - 1).told()[APP].at is None
-    at = later(made, 1).told()[APP].at
+    assert later(made, RETRY_S - 1).report()[APP].at is None
+    at = later(made, 1).report()[APP].at
     made.learn(APP, NotFitted(reason="too few values"))
-    assert made.told()[APP].at == at
+    assert made.report()[APP].at == at
 
 
 def test_a_peak_is_seen_ahead_by_the_time_that_a_worker_needs() -> None:
@@ -211,7 +211,7 @@ def test_a_peak_is_seen_ahead_by_the_time_that_a_worker_needs() -> None:
 
 def test_a_forecast_that_was_not_better_is_told_and_not_followed() -> None:
     made = forecasts(now_s=6 * 3600.0 - 120.0, found=fitted(near=False, far=False))
-    told = made.told()[APP]
+    told = made.report()[APP]
     assert made.ahead(APP) == NOTHING_AHEAD
     assert (told.peak, told.used) == (pytest.approx(4.0), False)
     assert told.ahead_at == float(made.series[APP].end * STEP_S)
@@ -223,13 +223,13 @@ def test_a_forecast_that_was_not_better_is_told_and_not_followed() -> None:
 def test_advice_is_told_and_not_followed() -> None:
     made = forecasts(now_s=6 * 3600.0 - 120.0, mode=ForecastMode.ADVISE, found=fitted())
     assert made.ahead(APP) == NOTHING_AHEAD
-    assert (made.told()[APP].peak, made.told()[APP].used) == (pytest.approx(4.0), False)
+    assert (made.report()[APP].peak, made.report()[APP].used) == (pytest.approx(4.0), False)
 
 
 def test_without_the_last_values_nothing_is_forecast() -> None:
     made = later(forecasts(found=fitted()), 4 * STEP_S)
     assert made.ahead(APP) == NOTHING_AHEAD
-    assert (made.told()[APP].why, made.told()[APP].peak) == ("the last values are unknown", None)
+    assert (made.report()[APP].why, made.report()[APP].peak) == ("the last values are unknown", None)
 
 
 def test_an_old_fit_is_not_used() -> None:
@@ -241,8 +241,8 @@ def test_an_old_fit_is_not_used() -> None:
 
 
 def test_how_much_history_is_missing_is_told() -> None:
-    assert forecasts(2).told()[APP].why == "48.0 of 73.2 h of history"
-    assert forecasts(2).told()[APP].known_s == 2 * 86_400.0
+    assert forecasts(2).report()[APP].why == "48.0 of 73.2 h of history"
+    assert forecasts(2).report()[APP].known_s == 2 * 86_400.0
 
 
 # --- records

@@ -11,7 +11,7 @@ from trimtab_controller.decider.decision import Adopted, Forgotten, Skip
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived
 from trimtab_controller.decider.kept import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
@@ -101,7 +101,7 @@ def test_no_more_apps_than_may_be_kept_get_a_placement(monkeypatch: pytest.Monke
 
 
 def test_a_stopped_worker_that_no_host_names_is_forgotten_after_a_day_unless_it_is_drained() -> None:
-    stopped = {W1: Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)}
+    stopped = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)}
     present = execution({kg(0): W0, kg(1): W0}, scalings=stopped)
     of, seen = AbsenceTracker(), window({kg(0): W0, kg(1): W0}, workers=(W0,)).snapshot
     of.observe(seen, present)

@@ -60,12 +60,12 @@ def test_each_failure_in_a_row_doubles_the_time_and_is_counted_once() -> None:
 def test_its_reason_is_told_and_a_hand_over_that_is_done_ends_it() -> None:
     left = LeftAlone()
     left.observe(T0, ended(1))
-    assert left.told(T0 + 10.0, APP) == f"left alone after a hand-over that failed: {ONE} for 20 s, {WHY}"
+    assert left.describe(T0 + 10.0, APP) == f"left alone after a hand-over that failed: {ONE} for 20 s, {WHY}"
 
     left.observe(T0 + 11.0, ended(2, phase=HandoverPhase.DONE, refusal=None))
-    assert (left.pinned(T0 + 11.0, APP), left.told(T0 + 11.0, APP)) == (frozenset(), "")
+    assert (left.pinned(T0 + 11.0, APP), left.describe(T0 + 11.0, APP)) == (frozenset(), "")
     left.observe(T0 + 12.0, ended(3))
-    assert left.told(T0 + 12.0, APP).startswith(f"left alone after a hand-over that failed: {ONE} for 30 s"), (
+    assert left.describe(T0 + 12.0, APP).startswith(f"left alone after a hand-over that failed: {ONE} for 30 s"), (
         "the first"
     )
 

@@ -4,7 +4,7 @@ import pytest
 
 from trimtab_controller.execution.inheritance import Flaw, Hold, JournalRecord, inherit, read_record
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, HostId, WorkerId
@@ -90,7 +90,7 @@ def test_stops_and_what_was_read_of_every_partition_come_back_whole() -> None:
         cluster="c", kind=CommandKind.STOP, epoch=Epoch(1, 2), host=HostId("h0"), worker=WorkerId("w0"), app=None,
         issued_at=1.0, deadline=2.0,
     )  # fmt: skip
-    failed = Scaling(command=stop, phase=ScalingPhase.FAILED, at=3.0, detail="no answer in time")
+    failed = WorkerScaling(command=stop, phase=ScalingPhase.FAILED, at=3.0, detail="no answer in time")
     execution = Execution(generation=1, number=2, scalings={stop.worker: failed})
     entry = JournalEntry(execution=execution, acks_read={0: 17, 1: 0, 2: 5})
 

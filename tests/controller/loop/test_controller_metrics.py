@@ -32,7 +32,7 @@ from trimtab_controller.decider.decision import (
 )
 from trimtab_controller.decider.describe import ALL_NAMES, names_of
 from trimtab_controller.decider.events import MispredictedWorker, RoundMeasured
-from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.known import WindowResult
@@ -113,7 +113,7 @@ def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
     metrics = ControllerMetrics()
     model, last = Error(mae=0.1, smape=3.0), Error(mae=0.4, smape=12.0)
     tested = Accuracy(horizon=2, tested=864, scored=800, model=model, last=last, seasonal=None)
-    told = ForecastTold(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
+    told = ForecastReport(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
 
     def found(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP, **labels})
@@ -122,7 +122,7 @@ def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
     assert (found("forecast_cores"), found("forecast_used")) == (5.2, 1.0)
     errors = [found("forecast_error_cores", method=name) for name in ("forecast", "last_value", "seasonal_naive")]
     assert errors == [0.1, 0.4, None]
-    metrics.observe(WindowResult(forecasts={APP: ForecastTold(known_s=100.0, why="too little")}))
+    metrics.observe(WindowResult(forecasts={APP: ForecastReport(known_s=100.0, why="too little")}))
     assert (found("forecast_cores"), found("forecast_used")) == (None, None)
     assert found("forecast_error_cores", method="forecast") is None
 

@@ -103,7 +103,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastTold:
+class ForecastReport:
     """What operators are told of the forecast of an app.
 
     `known_s` = time of which the demand is known; `why` = why there is no forecast, empty if there is one; `peak` = the
@@ -219,11 +219,11 @@ class Forecasts:
         near, far = fit.found.tests
         return Ahead(soon=self._peak(app, values, times.lead_s, near), later=self._peak(app, values, times.hold_s, far))
 
-    def told(self) -> dict[AppId, ForecastTold]:
+    def report(self) -> dict[AppId, ForecastReport]:
         """What operators are told, of the apps that were seen last."""
         return {app: self._tell(app) for app in self._times if app in self.series} if self.is_on else {}
 
-    def _tell(self, app: AppId) -> ForecastTold:
+    def _tell(self, app: AppId) -> ForecastReport:
         series, fit, times = self.series[app], self._fits.get(app), self._times[app]
         values = series.array()
         known_s = float(np.count_nonzero(~np.isnan(values))) * STEP_S
@@ -232,12 +232,12 @@ class Forecasts:
             why = fit.found.reason if fit is not None and isinstance(fit.found, NotFitted) else "other apps come first"
             if len(values) * STEP_S < needed_s:
                 why = f"{len(values) * STEP_S / 3600.0:.1f} of {needed_s / 3600.0:.1f} h of history"
-            return ForecastTold(known_s=known_s, why=why, mode=self.settings.mode)
+            return ForecastReport(known_s=known_s, why=why, mode=self.settings.mode)
         near, far = fit.found.tests
         ahead = self._values(app)
         peak = None if ahead is None else float(ahead[: self._steps(app, times.lead_s)].max())
         used = self.settings.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
-        return ForecastTold(
+        return ForecastReport(
             known_s=known_s,
             why="the last values are unknown" if peak is None else "",
             period_s=float(fit.found.model.period * STEP_S),

@@ -37,13 +37,13 @@ def as_mode_says(now: float, planned: Planned, settings: PlanSettings) -> Planne
     plan = planned.plan
     match settings.of(plan.app):
         case PlanMode.DRY_RUN:
-            return told(plan.app, describe_plan(plan))
+            return shown_only(plan.app, describe_plan(plan))
         case PlanMode.APPROVE if plan.reason.may_wait:
             return Proposed(plan=plan, expires_at=now + settings.approval_s)
     return planned
 
 
-def told(app: AppId, text: str) -> Skip:
+def shown_only(app: AppId, text: str) -> Skip:
     """What is not done because the mode of the app is dry-run."""
     return Skip(reason=SkipReason.DRY_RUN, detail=f"{app}: mode dry-run, not carried out: {text}", app=app)
 

@@ -20,7 +20,7 @@ from trimtab_controller.decider.size.pool import restartable, with_gains
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.verdict import LastingNeed, judge
-from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
+from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
@@ -61,7 +61,7 @@ class Starts:
         """The longest of the last starts; None while none was seen."""
         return max(self.took.get(app, ()), default=None)
 
-    def after(self, snapshot: Snapshot, scalings: Mapping[WorkerId, Scaling]) -> "Starts":
+    def after(self, snapshot: Snapshot, scalings: Mapping[WorkerId, WorkerScaling]) -> "Starts":
         """What is known after a further window."""
         end_s = snapshot.end_ms / 1000.0
         since_s = end_s if self.since_s is None else self.since_s
@@ -222,7 +222,7 @@ class SizeRounds:
             self.failures[app] = failure
 
     @property
-    def told(self) -> dict[AppId, SizeVerdict]:
+    def reported(self) -> dict[AppId, SizeVerdict]:
         """The verdicts, with what becomes of them in their words."""
         return {app: replace(verdict, detail=self._text(app, verdict)) for app, verdict in self.verdicts.items()}
 
@@ -342,6 +342,6 @@ def _starting(
     )
 
 
-def _is_for(scaling: Scaling, app: AppId, declared: Collection[WorkerId]) -> bool:
+def _is_for(scaling: WorkerScaling, app: AppId, declared: Collection[WorkerId]) -> bool:
     """Whether it changes the size of this app, or follows the drain of a worker that its agent runs for this app."""
     return scaling.of_app == app or (scaling.of_app is None and scaling.command.worker in declared)

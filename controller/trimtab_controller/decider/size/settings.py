@@ -35,7 +35,7 @@ class ScalingSettings:
     `max_utilisation` the size changes so that the app is at most at `target_utilisation`, once it was outside for
     `scale_up_delay_s` or `scale_down_delay_s` without a break.  A step adds at most `scale_up_max_factor` of the
     workers, and removes at most `scale_down_max_factor` of them, but one in any case.  `restart_s`: how long a started
-    worker takes until it runs, until one was seen to start (`starts.py`); it is waited for at least so long.
+    worker takes until it runs, until one was seen to start (`Starts`); it is waited for at least so long.
     `max_utilisation_after_loss`: the highest utilisation that the loss of one host may lead to after a scale-in.
     `hook` = command line of a program that adds workers from outside; empty: there is none.
 

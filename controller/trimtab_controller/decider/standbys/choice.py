@@ -11,7 +11,7 @@ host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
 A key group is followed only by workers that rules allow for it.
 
-Following a key group counts as a share of its load: as measured (`following_cost.py`), FOLLOWING_SHARE until then.
+Following a key group counts as a share of its load: as measured (`FollowingCosts`), FOLLOWING_SHARE until then.
 """
 
 from collections import Counter

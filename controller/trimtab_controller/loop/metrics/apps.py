@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.decision import SizeVerdict
-from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.loop.metrics.shown import Values, WindowGauge, of_apps, ratio
 from trimtab_models.albic.fit import Cost
@@ -30,7 +30,7 @@ def _sizes(known: WindowResult) -> dict[AppId, SizeVerdict]:
     return {app: row for app, row in known.sizes.items() if row.desired is not None}
 
 
-def _tested(known: WindowResult) -> dict[AppId, ForecastTold]:
+def _tested(known: WindowResult) -> dict[AppId, ForecastReport]:
     return {app: row for app, row in known.forecasts.items() if row.near is not None}
 
 

@@ -66,7 +66,7 @@ class ControllerMetrics:
         self.stream_restarts = declare.followed("stream_restarts_total", text)
 
     def observe(self, known: WindowResult) -> None:
-        """Show what is known of apps, workers and hosts, and nothing else; `Known()` = nothing is known any longer."""
+        """Show what is known of apps, workers and hosts, and nothing else; `WindowResult()` = nothing is known now."""
         for each, gauge in self._known:
             show(gauge, each.values(known))
 
