@@ -26,8 +26,7 @@ from rich.table import Table
 
 from benchmarks.scaling import APP, FIXED, LEVEL, WINDOW_S, WORKERS, Controller, Job
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries
-from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
+from trimtab_controller.decider.forecast.rounds import ForecastMode, Forecasts, ForecastSettings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_models.forecast import Accuracy, Error, Fitted, fit
 from trimtab_models.forecast.seasonal import Floats

@@ -20,7 +20,7 @@ import numpy as np
 
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker
-from trimtab_controller.decider.observing.demand import Demands
+from trimtab_controller.decider.observing.demand import WindowDemands
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.view import MeasuredView, SmoothedView, Worker
 from trimtab_controller.solver.answer import Answer, Copies, Hosts, Question
@@ -161,8 +161,8 @@ def follow(workers: int, key_groups: int) -> str:
     tracker, times = HostTracker(smoothing=0.5), []
     for _ in range(5):
         begun = time.perf_counter()
-        tracker.see(snapshot, {})
-        capacity_of({app: SmoothedView.of(tracker.of_view(view, Demands(key_groups={}, workers={})))}, tracker)
+        tracker.observe(snapshot, {})
+        capacity_of({app: SmoothedView.of(tracker.of_view(view, WindowDemands(key_groups={}, workers={})))}, tracker)
         times.append(time.perf_counter() - begun)
     return f"hosts, costs and headroom of a window, {workers} workers, {key_groups} key groups: " + (
         f"{1000 * statistics.median(times):.0f} ms"

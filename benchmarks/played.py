@@ -52,7 +52,7 @@ class PlayedController:
     ) -> None:
         self._app, self._window_s, self._answers, self._acts_on = app, window_s, answers, acts_on
         self._settings = Settings()
-        self._execution = ExecutionMachine(cluster, executing.Limits(), Execution(generation=GENERATION))
+        self._execution = ExecutionMachine(cluster, executing.ExecutionLimits(), Execution(generation=GENERATION))
         self.decider = Decider(self._settings, needs, self._execution.state, acting=True, **options)
         self.decision: object = None
 

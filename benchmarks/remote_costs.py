@@ -29,7 +29,7 @@ import numpy as np
 
 from jobs.windows import collocation, kept
 from tests.controller.decider.talking_job import APP, BUSY, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
+from trimtab_controller.decider.collocation.remote_costs import RemoteCostTracker
 from trimtab_controller.decider.decision import Planned
 from trimtab_controller.decider.events import Decided, SnapshotArrived, Solve, SolverAnswered
 from trimtab_controller.decider.machine import Decider
@@ -64,9 +64,9 @@ class Seen:
 def watched(pairs: int, cost_s: float, seed: int) -> list[list[Seen]]:
     """Both costs of a job in each window from the first look on."""
     job = TalkingJob(pairs=pairs, sending=cost_s, receiving=cost_s, seed=seed, noise=BUSY)
-    costs, found = RemoteCosts(), []
+    costs, found = RemoteCostTracker(), []
     for window in range(1, LOOKS[-1] + 1):
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
         if window >= LOOKS[0]:
             fits = costs.of(APP)
             ends = fits[HEAD].sending, fits[TAIL].receiving
@@ -100,12 +100,12 @@ def judged(costs: Sequence[TupleCost | None]) -> str:
 def tried(pairs: int, together: int, seed: int) -> list[TupleCost | None]:
     """Both costs of a job after a trial."""
     job = TalkingJob(pairs=pairs, sending=COST_S, receiving=COST_S, seed=seed, noise=BUSY, apart=True)
-    costs = RemoteCosts()
+    costs = RemoteCostTracker()
     for window in range(2 * TRIAL_WINDOWS):
         if window == TRIAL_WINDOWS:
             for each in range(together):
                 job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
     fits = costs.of(APP)
     return [each if isinstance(each, TupleCost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
 
@@ -122,13 +122,13 @@ def trials(jobs: int, sizes: Sequence[int]) -> None:
 def drifted(pairs: int, cost_s: float, drift: float, seed: int) -> list[TupleCost | None]:
     """Both costs of a job whose pairs come together in rounds, while `drift` is added to its work in each window."""
     job = TalkingJob(pairs=pairs, sending=cost_s, receiving=cost_s, seed=seed, noise=BUSY, apart=True, drift=drift)
-    costs, a_round = RemoteCosts(), max(1, pairs // (ROUNDS + 1))
+    costs, a_round = RemoteCostTracker(), max(1, pairs // (ROUNDS + 1))
     for window in range(ROUND_WINDOWS * (ROUNDS + 1)):
         if window and window % ROUND_WINDOWS == 0:
             first = a_round * (window // ROUND_WINDOWS - 1)
             for each in range(first, min(first + a_round, pairs - 1)):
                 job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
     fits = costs.of(APP)
     return [each if isinstance(each, TupleCost) else None for each in (fits[HEAD].sending, fits[TAIL].receiving)]
 
@@ -149,9 +149,9 @@ def drifts(jobs: int, sizes: Sequence[int]) -> None:
 
 def recorded(folder: Path) -> None:
     """What is known after each window of a job."""
-    costs = RemoteCosts()
+    costs = RemoteCostTracker()
     for window in kept(folder):
-        costs.see(window, {})
+        costs.observe(window, {})
         for app in sorted({block.app for block in window.blocks}):
             text = "; ".join(
                 f"{operator} {end} {1e6 * cost.value:.0f} ± {1e6 * cost.error:.0f}{'*' if cost.significant else ''}"

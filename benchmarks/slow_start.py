@@ -14,8 +14,8 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from trimtab_controller.execution.events import AckSeen, Action, Limits, PlanDecided, Publish, WindowSeen
-from trimtab_controller.execution.lags import JobWindow, Waiting
+from trimtab_controller.execution.events import AckSeen, Action, ExecutionLimits, PlanDecided, Publish, WindowSeen
+from trimtab_controller.execution.lags import JobWindow, WaitingInputs
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import PRIOR
 from trimtab_controller.execution.state import Execution, placement_of
@@ -57,7 +57,7 @@ CASES = (
 class Cluster:
     """Workers and agents that do what they are told; `windows` None: no window tells how the job is."""
 
-    def __init__(self, case: Case, limits: Limits, windows: float | None) -> None:
+    def __init__(self, case: Case, limits: ExecutionLimits, windows: float | None) -> None:
         self.case, self.windows = case, windows
         moves = list(_moves(case))
         owners = {move.key_group: move.source for move in moves}
@@ -94,8 +94,8 @@ class Cluster:
         """A whole window in which the job is not behind."""
         assert self.windows is not None
         job = JobWindow(
-            whole=Waiting(backlog=0.0, rate=1000.0),
-            workers={name: Waiting(backlog=0.0, rate=25.0) for name in NAMES},
+            whole=WaitingInputs(backlog=0.0, rate=1000.0),
+            workers={name: WaitingInputs(backlog=0.0, rate=25.0) for name in NAMES},
             measured=frozenset(NAMES),
         )
         seen = WindowSeen(start_s=end_s - self.windows, end_s=end_s, jobs={APP: job})
@@ -167,8 +167,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--windows", type=float, default=10.0, help="length of a window in seconds")
     windows = parser.parse_args().windows
-    default = Limits(prepare_timeout_s=86_400.0)
-    at_once = Limits(prepare_timeout_s=86_400.0, restores_at_first=default.handovers_in_flight)
+    default = ExecutionLimits(prepare_timeout_s=86_400.0)
+    at_once = ExecutionLimits(prepare_timeout_s=86_400.0, restores_at_first=default.handovers_in_flight)
     print(f"{'plan':40} {'at once':>18} {'slowly at first':>18} {'longer by':>10} {'no windows':>11}")
     for case in CASES:
         (all_s, all_promised_s), (slow_s, slow_promised_s), (blind_s, _) = (

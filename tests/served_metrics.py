@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab_agent.metrics import AgentMetrics
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_process.metrics_port import refusal_counter
 
 
@@ -21,7 +21,7 @@ def metrics() -> set[str]:
     """Names of all metrics; those of histograms without `_bucket` and so on."""
     port = CollectorRegistry()
     refusal_counter(port)
-    registries = (AgentMetrics().registry, Metrics().registry, ProcessMetrics().registry, port)
+    registries = (AgentMetrics().registry, ControllerMetrics().registry, ProcessMetrics().registry, port)
     families = [family for registry in registries for family in registry.collect()]
     return {family.name + ("_total" if family.type == "counter" else "") for family in families}
 

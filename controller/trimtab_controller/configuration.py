@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimtab_controller.decider.forecast.settings import ForecastSettings, read_forecast
+from trimtab_controller.decider.forecast.rounds import ForecastSettings, read_forecast
 from trimtab_controller.decider.operators.modes import PlanSettings, read_plans
-from trimtab_controller.decider.rules.reading import read_rules
+from trimtab_controller.decider.rules.known import read_rules
 from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import ScalingSettings, read_scaling
 from trimtab_controller.execution.disruption import read_disruption
-from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.guarding import GuardSettings, read_guard
+from trimtab_controller.execution.events import ExecutionLimits
+from trimtab_controller.execution.state import GuardSettings, read_guard
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.solver.answer import Method
 from trimtab_controller.stream.configuration import StreamSettings, read_checking, read_stream_settings
@@ -55,7 +55,7 @@ class Configuration:
     balance: Settings
     needs: Requirements
     solver_time_limit_s: float
-    execution: Limits
+    execution: ExecutionLimits
     metrics: Listen | None
     scaling: ScalingSettings = ScalingSettings()  # noqa: RUF009 - frozen
     plans: PlanSettings = PlanSettings()  # noqa: RUF009 - frozen
@@ -171,8 +171,8 @@ def _read_placement(fields: Fields) -> First:
     return first
 
 
-def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
-    default = Limits()
+def _read_execution(fields: Fields, guard: GuardSettings) -> ExecutionLimits:
+    default = ExecutionLimits()
 
     def count(name: str) -> int:
         return fields.integer(name, low=1, high=10_000)
@@ -183,7 +183,7 @@ def _read_execution(fields: Fields, guard: GuardSettings) -> Limits:
     def bytes_s(name: str) -> float:
         return fields.number(name, low=1e3, high=1e12)
 
-    limits = Limits(
+    limits = ExecutionLimits(
         guard=guard,
         schedule_restores=_or(default.schedule_restores, fields, "schedule_restores", fields.flag),
         handovers_in_flight=_or(default.handovers_in_flight, fields, "handovers_in_flight", count),

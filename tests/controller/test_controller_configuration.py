@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
-from trimtab_controller.decider.forecast.settings import ForecastMode
+from trimtab_controller.decider.forecast.rounds import ForecastMode
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution.disruption import DisruptionSettings
-from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.settings.listen import Listen
@@ -42,7 +42,7 @@ def test_the_sample_shows_the_defaults(tmp_path: Path) -> None:
     shown = sample.replace("\n# Only", "\n#Only").replace("# Config", "#Config").replace("/etc/trimtab", str(tmp_path))
     uncommented = "\n".join(line.removeprefix("# ") for line in shown.splitlines())
     least, written = read(tmp_path, sample), read(tmp_path, uncommented)
-    assert (least.balance, least.execution) == (Settings(), Limits())
+    assert (least.balance, least.execution) == (Settings(), ExecutionLimits())
     assert least.needs == Requirements(max_age_s=35.0)
     assert least.metrics == Listen(address="127.0.0.1", port=9100)
     limited = replace(  # optional, without defaults

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.e2e.played_cluster import APP, World, wait_until_it_acts
-from trimtab_controller.execution.proposal import Proposal
+from trimtab_controller.execution.state import Proposal
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import KeyGroup
 

@@ -16,8 +16,7 @@ from tests.previous.scripts.recoding import CODECS, as_chunk
 from trimtab_agent.commands.journal import encode_line
 from trimtab_agent.engines.faust.agent_link import versions
 from trimtab_controller.execution.journal import JournalEntry, encode_entry
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import encode_ack, encode_command
 from trimtab_protocol.messages.handover import encode_handover

@@ -18,10 +18,11 @@ from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.settings import First, Requirements, Settings
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.execution import events as executing
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import DisruptionSettings
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.windows import WindowReader
 from trimtab_controller.loop.realize import realizing
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase, Refusal
@@ -70,9 +71,10 @@ class Controller:
         self.drawn = drawn = random.Random(seed)
         self.now = 1000.0
         limit_s = drawn.choice((None, None, 20.0))
-        limits = executing.Limits(disruption=DisruptionSettings(max_paused_s_per_hour=limit_s))
+        limits = executing.ExecutionLimits(disruption=DisruptionSettings(max_paused_s_per_hour=limit_s))
         start = Execution(generation=1)
         self.execution = ExecutionMachine("c", limits, start)
+        self.windows = WindowReader(max_link=0.5)
         self.decider = Decider(
             Settings(max_migrations=3, load_distance=5.0, min_interval_s=10.0, min_windows=1),
             Requirements(max_age_s=45.0),
@@ -81,7 +83,7 @@ class Controller:
             scaling=ScalingSettings(mode=drawn.choice(tuple(Mode)), scale_up_delay_s=0.0, scale_down_delay_s=20.0),
             first=drawn.choice(tuple(First)),
             plans=PlanSettings(mode=drawn.choice(tuple(PlanMode)), approval_s=60.0),
-            budget=Budget.of(limits),
+            budget=PauseBudget.of(limits),
         )
         self.intents: dict[str, Intent] = {}
         self.commands: list[Command] = []
@@ -159,6 +161,7 @@ class Controller:
                 covered_s=10.0,
                 cpu=None if vague and drawn.random() < 0.3 else self.cpu[each],
                 tuples_in_s=drawn.choice((0.0, 5.0)),
+                backlog=drawn.choice((0, 0, 60, None)),
                 state_bytes=1000,
             )
             for each, owner in self.owners.items()
@@ -180,9 +183,8 @@ class Controller:
             nodes=tuple(nodes),
             key_groups=tuple(rows),
         )
-        owners = dict(self.owners)
-        if self.execution.state.in_flight:
-            self.execute(executing.WindowSeen(start_s=self.now - 10.0, end_s=self.now, owners=owners))
+        owners = dict(self.owners) if self.execution.state.in_flight else None
+        self.execute(replace(self.windows.read(seen, owners=False), owners=owners))
         self.decide(deciding.RestoresLearned(learned=self.execution.learned()))
         self.decide(deciding.SnapshotArrived(snapshot=seen))
 

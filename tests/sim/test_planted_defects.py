@@ -29,7 +29,7 @@ from trimtab_controller.decider.observing import observe
 from trimtab_controller.decider.predictions import comparison as predictions
 from trimtab_controller.decider.situation import Situation
 from trimtab_controller.execution import handovers
-from trimtab_controller.execution.events import Action, Limits, Publish
+from trimtab_controller.execution.events import Action, ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.step import Step
@@ -100,7 +100,7 @@ class HeedsRepeats(ExecutionMachine):
 class KnowsNoLimit(ExecutionMachine):
     """As many hand-overs at once as there are."""
 
-    def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
+    def __init__(self, cluster: str, limits: ExecutionLimits, state: Execution) -> None:
         super().__init__(cluster, replace(limits, handovers_in_flight=100, handovers_per_host=100), state)
 
 

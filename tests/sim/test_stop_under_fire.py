@@ -11,7 +11,7 @@ from tests.sim.simulated.timeline import START_S
 from tests.sim.simulated.traits import APP, BALANCE, WINDOW_S
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import World, world_folder
-from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import HandoverPhase, Round
 from trimtab_protocol.messages.intents import MoveKeyGroups, Placing
 
@@ -24,7 +24,7 @@ STARTED_WINDOWS, PLANNED_WINDOWS, AFTER_WINDOWS = 8, 8, 4
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A cluster with the product's own limits, and a budget of 1,000 moves."""
     monkeypatch.setattr("tests.sim.simulated.world.BALANCE", replace(BALANCE, max_migrations=MOVES))
-    monkeypatch.setattr("tests.sim.simulated.world.LIMITS", Limits())
+    monkeypatch.setattr("tests.sim.simulated.world.LIMITS", ExecutionLimits())
     with simulating(), world_folder() as folder:
         yield World(request.param, folder, WorkerProcess, many_key_groups=KEY_GROUPS)
 

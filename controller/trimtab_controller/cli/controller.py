@@ -18,7 +18,7 @@ from trimtab_controller.leadership.driver import Candidacy, LeaseView
 from trimtab_controller.leadership.group import MembershipError, own_name
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.health import Health
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_process.logs import PlainFormatter, log_to_stderr
@@ -93,7 +93,7 @@ def _look_on(configuration: Configuration, path: Path, stopping: Callable[[], bo
     """Run a dry run; it sends no commands, so it takes no part in the election."""
     stream = StreamProcess(stream_command(path, acting=False)) if configuration.stream.embedded else None
     health = Health(configuration, stream)
-    served, metrics = _serve(configuration, health), Metrics()
+    served, metrics = _serve(configuration, health), ControllerMetrics()
     served.show(metrics.registry)
     ControllerRun(
         configuration,
@@ -115,7 +115,7 @@ def _act(configuration: Configuration, path: Path, stopping: Callable[[], bool])
         configuration.signing.load()  # a standby reports a bad key now, not when it takes over
 
     def new_term(lease: LeaseView) -> ControllerRun:
-        metrics = Metrics()
+        metrics = ControllerMetrics()
         served.show(metrics.registry)
         return ControllerRun(
             configuration,

@@ -13,7 +13,7 @@ from rich.text import Text
 from trimtab_controller.cli.operator import DONE, CommandError, Target, console, print_json
 from trimtab_controller.decider.decision import Decision, Planned
 from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.planning.instance import instance_of
@@ -108,7 +108,7 @@ def read_decider(target: Target) -> tuple[Decider, float]:
     return decider, now
 
 
-def view_of(known: Known, app: str | None, option: str) -> SmoothedView:
+def view_of(known: WindowResult, app: str | None, option: str) -> SmoothedView:
     """The view of the app that `option` names, or of the only one.  Raises CommandError."""
     views = {name: view for name, view in known.views.items() if app in (None, name)}
     if len(views) != 1:

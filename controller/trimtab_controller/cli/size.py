@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trimtab_controller.cli.operator import BAD_USAGE, DONE, CommandError, Target, console, print_json, refuse
 from trimtab_controller.cli.preview import read_decider, view_of
-from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
+from trimtab_controller.decider.size.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
 from trimtab_protocol.wording import counted, first_few
 
 
@@ -74,7 +74,7 @@ def show(found: Sizing, out: Console) -> None:
                 out.print(Text(f"{need.type}: {row.resource}: {unknown}, {row.missing}"))
 
 
-def _at_least(need: Need) -> str:
+def _at_least(need: WorkerNeed) -> str:
     return f"{need.workers}+" if need.at_least else str(need.workers)
 
 

@@ -14,7 +14,7 @@ from trimtab_controller.decider.drained import to_stop
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.rounds import SizeRounds
-from trimtab_controller.execution.budget import Budget, BudgetUse
+from trimtab_controller.execution.budget import BudgetUse, PauseBudget
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import counted
@@ -72,7 +72,7 @@ def change_of_workers(
 
 def budget_concerns(
     now: float,
-    budget: Budget,
+    budget: PauseBudget,
     execution: Execution,
     views: Mapping[AppId, SmoothedView | NotReady],
     draining: frozenset[WorkerId],

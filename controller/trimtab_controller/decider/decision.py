@@ -33,7 +33,7 @@ class PoolWorker:
         return self.capacity if self.adds is None else self.adds
 
 
-class Direction(StrEnum):
+class SizeDirection(StrEnum):
     """How the number of workers should change."""
 
     STAY = "stay"
@@ -57,7 +57,7 @@ class SizeVerdict:
 
     app: AppId
     detail: str
-    direction: Direction = Direction.STAY
+    direction: SizeDirection = SizeDirection.STAY
     workers: int | None = None
     wanted: int | None = None
     desired: int | None = None
@@ -80,7 +80,7 @@ class SizeVerdict:
     def urgent(self) -> bool:
         """Whether the change cannot wait: the app is asked for more than it can do, or it starts and stops nobody."""
         overloaded = self.asked is not None and self.capacity is not None and self.asked > self.capacity
-        return self.direction is Direction.OUT and (overloaded or not (self.start or self.short))
+        return self.direction is SizeDirection.OUT and (overloaded or not (self.start or self.short))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Proposed:
     expires_at: float
 
 
-class Outcome(StrEnum):
+class ProposalOutcome(StrEnum):
     """Why a plan does not wait for approval any longer; events use these names."""
 
     REJECTED = "rejected"
@@ -134,14 +134,14 @@ class ProposalEnded:
 
     app: AppId
     plan: str
-    outcome: Outcome
+    outcome: ProposalOutcome
     detail: str
     rejected_until: float | None = None
     answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class IntentRefused:
     """What an operator asked for is not done, for the reason in `detail`.
 
     `what` = move, undo, approve, reject or forget.  `answered` = keys of the intents that this ends.
@@ -256,7 +256,7 @@ Decision = (
     | Planned
     | Proposed
     | ProposalEnded
-    | Refused
+    | IntentRefused
     | Adopted
     | StandbysPlaced
     | Restarted

@@ -6,13 +6,13 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    IntentRefused,
     MaintenanceEnded,
-    Outcome,
     PlanEnded,
     Planned,
     ProposalEnded,
+    ProposalOutcome,
     Proposed,
-    Refused,
     Resized,
     Restarted,
     Scaled,
@@ -32,7 +32,7 @@ ALL_NAMES = (
     *(("skip", str(reason)) for reason in SkipReason),
     *(("plan", str(reason)) for reason in PlanReason),
     *(("propose", str(reason)) for reason in PlanReason if reason.may_wait),
-    *(("proposal", str(outcome)) for outcome in Outcome),
+    *(("proposal", str(outcome)) for outcome in ProposalOutcome),
     *(("refuse", what) for what in REFUSED),
     ("adopt", "ownership"),
     ("standbys", "standbys"),
@@ -55,7 +55,7 @@ def describe(decision: Decision) -> str:
             return f"{plan.app}: waits for approval: {describe_plan(plan)}"
         case ProposalEnded(plan=name):
             return f"{decision.app}: plan {name} {decision.outcome}: {decision.detail}"
-        case Refused():
+        case IntentRefused():
             return f"refused: {decision.what}: {decision.detail}"
         case Adopted() | StandbysPlaced() | PlanEnded() | Restarted():
             return f"{decision.app}: {decision.detail}"
@@ -106,7 +106,7 @@ def names_of(decision: Decision) -> tuple[str, str]:
             return "propose", str(plan.reason)
         case ProposalEnded(outcome=outcome):
             return "proposal", str(outcome)
-        case Refused(what=what):
+        case IntentRefused(what=what):
             return "refuse", what
         case Adopted():
             return "adopt", "ownership"

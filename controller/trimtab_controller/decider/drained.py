@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Scaled
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.view import AppView
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, owned_by
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, owned_by
 from trimtab_protocol.messages.commands import CommandKind, Refusal
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart
 from trimtab_protocol.messages.names import WorkerId
@@ -22,13 +22,13 @@ FINAL = frozenset({Refusal.NOT_CONFIGURED, Refusal.UNKNOWN_WORKER})
 """An agent's refusals of a start that stay the same until its configuration changes."""
 
 
-def patience_s(scaling: Scaling) -> float:
+def patience_s(scaling: WorkerScaling) -> float:
     """How long to wait before a stop or start is commanded once more."""
     return min(LONGEST_PATIENCE_S, SCALING_PATIENCE_S * 2.0 ** max(0, min(scaling.times, 32) - 2))
 
 
 def to_start(
-    now: float, execution: Execution, draining: frozenset[WorkerId], known: Known, intents: Iterable[Intent]
+    now: float, execution: Execution, draining: frozenset[WorkerId], known: WindowResult, intents: Iterable[Intent]
 ) -> Scaled | None:
     """Start a worker that the controller stopped and that nobody keeps off: its drain has ended, or it is restarted.
 

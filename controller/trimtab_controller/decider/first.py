@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.evaluate import evaluate
-from trimtab_controller.decider.observing.view import PlannableView, SmoothedView, Worker
+from trimtab_controller.decider.observing.view import AppView, NotReady, PlannableView, SmoothedView, Worker
 from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.settings import First
+from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.instances import Edge, ParallelOperator, Slot, Topology
 from trimtab_models.instances.operator_graph import topological_order
@@ -32,6 +32,7 @@ from trimtab_models.placement import PlacementParams, PlacementResult, Scheduler
 from trimtab_models.solving import Never
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import MAX_MOVING, Placement
+from trimtab_protocol.wording import first_few
 
 WINDOWS_FOR_FLOWS = 3
 """How many windows to wait for tuples between key groups; without any, who sends to whom counts as unknown."""
@@ -44,7 +45,7 @@ Owners = Mapping[KeyGroup, WorkerId]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class PlacementCandidate:
     """A placement of all key groups.
 
     `remote` = share of the tuples that go to another worker, None if none were measured.  `excess` = key groups of the
@@ -68,7 +69,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingCandidate:
     """An app whose first placement has yet to be made."""
 
     workers: tuple[WorkerId, ...]
@@ -82,7 +83,7 @@ class FirstPlacements:
 
     def __init__(self, first: First) -> None:
         self._first = first
-        self._waiting: dict[AppId, _Waiting] = {}
+        self._waiting: dict[AppId, _WaitingCandidate] = {}
 
     def decide(self, view: SmoothedView, placement: Placement | None) -> Adopted | Planned | None:
         """The adoption or first placement that the app needs; None if neither."""
@@ -91,7 +92,9 @@ class FirstPlacements:
             if placement is None:
                 self.made(view.app)  # what may wait under this name is an older app
             if placement is None and view.fresh and self._first is not First.ADOPT:
-                self._waiting[view.app] = _Waiting(tuple(worker.id for worker in view.workers), began_s=view.end_s)
+                self._waiting[view.app] = _WaitingCandidate(
+                    tuple(worker.id for worker in view.workers), began_s=view.end_s
+                )
                 return replace(adopted, detail=f"{adopted.detail}, until its first placement ({self._first}) is made")
             return adopted
         waiting = self._waiting.get(view.app)
@@ -108,7 +111,7 @@ class FirstPlacements:
         """Note that the first placement of an app is decided and carried out, or not wanted any more."""
         self._waiting.pop(app, None)
 
-    def _is_due(self, view: SmoothedView, waiting: _Waiting) -> bool:
+    def _is_due(self, view: SmoothedView, waiting: _WaitingCandidate) -> bool:
         """Whether all workers are there: none has come or gone since the last window, and none is away."""
         waiting.windows, waiting.seen_s = waiting.windows + 1, view.end_s
         workers = tuple(worker.id for worker in view.workers)
@@ -120,7 +123,7 @@ class FirstPlacements:
         return settled and (bool(view.flows) or waiting.windows >= WINDOWS_FOR_FLOWS)
 
 
-def candidates(view: SmoothedView) -> list[Candidate]:
+def candidates(view: SmoothedView) -> list[PlacementCandidate]:
     """What runs, even, and L/F if it is known who sends to whom."""
     owners = view.owners
     named: list[tuple[str, Owners]] = [("as started", owners)]
@@ -212,7 +215,7 @@ def _renamed(view: SmoothedView, placed: Owners, now: Owners) -> Owners:
     return {each: names[target] for each, target in placed.items()}
 
 
-def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
+def _rated(view: SmoothedView, name: str, owners: Owners) -> PlacementCandidate:
     known = {pair: rate for pair, rate in view.flows.items() if pair[0] in owners and pair[1] in owners}
     total = sum(known.values())
     far = sum(rate for (source, target), rate in known.items() if owners[source] != owners[target])
@@ -220,7 +223,7 @@ def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
     capacity = sum(worker.capacity for worker in view.workers)
     fullest = max(counts[worker.id] / worker.capacity for worker in view.workers)
     now = view.owners
-    return Candidate(
+    return PlacementCandidate(
         name=name,
         owners=owners,
         remote=far / total if total else None,
@@ -229,10 +232,10 @@ def _rated(view: SmoothedView, name: str, owners: Owners) -> Candidate:
     )
 
 
-def _placed(view: SmoothedView, found: list[Candidate], first: First) -> Adopted | Planned | None:
+def _placed(view: SmoothedView, found: list[PlacementCandidate], first: First) -> Adopted | Planned | None:
     """The plan that makes the best candidate, or the one that is configured; an adoption if nothing moves."""
 
-    def cost(each: Candidate) -> float:
+    def cost(each: PlacementCandidate) -> float:
         return each.excess if first is First.EVEN else each.cost
 
     wanted = [each for each in found if first is First.AUTO or each.name == first.value] or found
@@ -271,3 +274,52 @@ def _placed(view: SmoothedView, found: list[Candidate], first: First) -> Adopted
             why=why_of(plannable, moves, PlanReason.FIRST, filled_by(plannable, moves)),
         )
     )
+
+
+def drift(view: AppView, placement: Placement | None) -> Adopted | None:
+    """Adopt the reported owners if they, or the key groups, differ from the placement, or if there is no placement."""
+    if placement is None:
+        detail = f"first placement: {sum(view.sizes.values())} key groups with their present owners"
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
+    if (changed := _changed_operators(view, placement)) is not None:
+        detail = f"{changed}: the placement follows the reports"
+        return Adopted(app=view.app, owners=view.placed, detail=detail)
+    owners = view.placed
+    other = [
+        str(key_group)
+        for key_group, owner in owners.items()
+        if placement.of(key_group.operator, key_group.partition)[:1] != (owner,)
+    ]
+    if not other:
+        return None
+    detail = (
+        f"{len(other)} key groups have other owners than placed, such as {other[0]}: the placement follows the reports"
+    )
+    return Adopted(app=view.app, owners=owners, detail=detail)
+
+
+def any_drift(views: Mapping[AppId, AppView | NotReady], execution: Execution) -> bool:
+    """Whether the placement of any app that is not busy differs from the reports."""
+    return any(
+        isinstance(view, AppView) and drift(view, execution.placements.get(app)) is not None
+        for app, view in views.items()
+        if not execution.busy(app)
+    )
+
+
+def _changed_operators(view: AppView, placement: Placement) -> str | None:
+    """Which operators of the placement are gone, which are new, and which have another number of key groups."""
+    now, before = view.sizes, {operator: len(rows) for operator, rows in placement.owners.items()}
+    if now == before:
+        return None
+    other = [
+        f"{operator} ({before[operator]} key groups before, now {now[operator]})"
+        for operator in sorted(now.keys() & before.keys())
+        if now[operator] != before[operator]
+    ]
+    parts: dict[str, list[str]] = {
+        "gone": sorted(before.keys() - now.keys()),
+        "new": sorted(now.keys() - before.keys()),
+        "of another size": other,
+    }
+    return "operators " + "; ".join(f"{what}: {first_few(names)}" for what, names in parts.items() if names)

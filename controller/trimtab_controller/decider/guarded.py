@@ -11,11 +11,11 @@ from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
 from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.decider.planning.chosen_moves import plan_for
+from trimtab_controller.decider.planning.explain import plan_for
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.execution.guard import told
-from trimtab_controller.execution.guarding import GuardStop, Moved
+from trimtab_controller.execution.guard import describe_stop
+from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, WorkerId
 
@@ -24,7 +24,7 @@ def backs_off(now: float, stop: GuardStop | None) -> Skip | None:
     """The reason to make no plan for balance, if the guard has just ended one."""
     if stop is None or now >= stop.until:
         return None
-    detail = f"{stop.app}: {told(stop)}; no plan for balance for another {stop.until - now:.0f} s"
+    detail = f"{stop.app}: {describe_stop(stop)}; no plan for balance for another {stop.until - now:.0f} s"
     return Skip(reason=SkipReason.JOB_SUFFERS, detail=detail, app=stop.app)
 
 
@@ -35,7 +35,7 @@ def guard_concerns(now: float, guarded: Mapping[AppId, GuardStop]) -> tuple[Conc
             kind=ConcernKind.JOB_SUFFERS,
             app=app,
             workers=tuple(sorted({each.target for each in stop.moves})),
-            detail=f"{told(stop)}; no plan for balance for {stop.until - stop.at:.0f} s",
+            detail=f"{describe_stop(stop)}; no plan for balance for {stop.until - stop.at:.0f} s",
         )
         for app, stop in sorted(guarded.items())
         if now < stop.until

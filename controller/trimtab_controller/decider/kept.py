@@ -40,7 +40,7 @@ MOST = 50
 
 
 @dataclass(slots=True)
-class Kept:
+class AbsenceTracker:
     """Follows which apps run.  `unrun` and `unseen` = since when (epoch seconds) apps and stopped workers are gone."""
 
     unrun: dict[AppId, float] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Kept:
     _hosts: dict[AppId, frozenset[HostId]] = field(default_factory=dict)
     _new: RateLimits = field(default_factory=lambda: RateLimits(rate=NEW_PER_S, burst=NEW_AT_ONCE, most=10_000))
 
-    def see(self, snapshot: Snapshot, execution: Execution) -> None:
+    def observe(self, snapshot: Snapshot, execution: Execution) -> None:
         """Note what a window shows that has passed `check_cluster`."""
         end_s, placements = snapshot.end_ms / 1000.0, execution.placements
         hosts: defaultdict[AppId, set[HostId]] = defaultdict(set)

@@ -1,27 +1,62 @@
 """What the last snapshot showed, for decisions and the status."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from trimtab_controller.decider.collocation.worth import Together
-from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern
+from trimtab_controller.decider.concerns import NO_USE, ClusterUse, Concern, WorkerUse
 from trimtab_controller.decider.decision import PoolWorker, SizeVerdict
-from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY, Capacity
-from trimtab_controller.decider.hosts.levels import Levels, levels_of
+from trimtab_controller.decider.hosts.hosts import HostsSeen
+from trimtab_controller.decider.hosts.resources import DISK
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_controller.decider.standbys.choice import Survival
+from trimtab_models.elastic import NodeLevel, level_of
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 NOTHING_SEEN = NotReady(reason=SkipReason.NO_SNAPSHOT, detail="the stream has not published a window")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The levels that are known."""
+
+    workers: Mapping[WorkerId, NodeLevel] = field(default_factory=dict)
+    hosts: Mapping[HostId, NodeLevel] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", MappingProxyType(dict(self.workers)))
+        object.__setattr__(self, "hosts", MappingProxyType(dict(self.hosts)))
+
+
+def levels_of(use: ClusterUse, seen: HostsSeen) -> Levels:
+    """How busy all workers and hosts are: light, moderate or heavy, by the resource of which most is used.
+
+    The levels are those of the Elastic Allocator.  A worker has one resource, its CPU: what is asked of it, or what its
+    process uses where that is unknown.  A host has CPU, memory and link, as far as its agent measures them.  A disk is
+    full or not, but never busy.
+    """
+    busy = {worker: _busy_pct(found) for worker, found in use.workers.items()}
+    used = {name: [pct for what, pct in host.used.items() if what != DISK] for name, host in seen.hosts.items()}
+    return Levels(
+        workers={worker: level_of(pct) for worker, pct in busy.items() if pct is not None},
+        hosts={name: level_of(max(found)) for name, found in used.items() if found},
+    )
+
+
+def _busy_pct(use: WorkerUse) -> float | None:
+    return max((pct for pct in (use.used_pct, use.demand_pct) if pct is not None), default=None)
+
+
 @dataclass(slots=True)
-class Known:
+class WindowResult:
     """What the last snapshot showed, for the status.
 
     `not_ready`: why nothing is known of any app.  `gaps`: per app, what is not known of it.  `missing_standbys`: per
@@ -50,7 +85,7 @@ class Known:
     local_sends: dict[AppId, float] = field(default_factory=dict)
     together: dict[AppId, Together] = field(default_factory=dict)
     following: dict[AppId, float] = field(default_factory=dict)
-    forecasts: dict[AppId, ForecastTold] = field(default_factory=dict)
+    forecasts: dict[AppId, ForecastReport] = field(default_factory=dict)
     rules: tuple[KnownRule, ...] = ()
     awaited: frozenset[WorkerId] = frozenset()
     revoked: frozenset[HostId] = frozenset()

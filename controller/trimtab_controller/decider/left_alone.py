@@ -34,7 +34,7 @@ class LeftAlone:
         self._failures: dict[KeyGroup, Failure] = {}
         self._seen: frozenset[str] = frozenset()
 
-    def see(self, now: float, execution: Execution) -> None:
+    def observe(self, now: float, execution: Execution) -> None:
         """Look at the hand-overs of an execution; call it at each change."""
         rows = (row for row in execution.rounds.values() if not row.lost)  # what is lost cannot stay
         ended = {each.id: each for row in rows for each in row.handovers if each.phase in ENDED}
@@ -58,7 +58,7 @@ class LeftAlone:
         """The key groups of an app that no plan moves now."""
         return frozenset(each for each, of in self._failures.items() if each.app == app and now < of.until)
 
-    def told(self, now: float, app: AppId) -> str:
+    def describe(self, now: float, app: AppId) -> str:
         """Which these are and why, for operators; empty if there are none."""
         rows = [f"{each} for {self._failures[each].until - now:.0f} s, {self._failures[each].detail}"
                 for each in sorted(self.pinned(now, app))]  # fmt: skip

@@ -33,19 +33,18 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.first import FirstPlacements
 from trimtab_controller.decider.forecast.rounds import Forecasts
-from trimtab_controller.decider.known import NOTHING_SEEN, Known
+from trimtab_controller.decider.known import NOTHING_SEEN, WindowResult
 from trimtab_controller.decider.observations import Observations, Recalled
 from trimtab_controller.decider.observing.view import PlannableView, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.planning.judgement import blocked_drains, noted
-from trimtab_controller.decider.policies import CLUSTER, REST, Policies, Policy
+from trimtab_controller.decider.policies import CLUSTER, REST, DecisionPolicy, Policies
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import First, Requirements, Settings
-from trimtab_controller.decider.situation import Situation
+from trimtab_controller.decider.situation import AppOrder, Situation
 from trimtab_controller.decider.size.rounds import SizeRounds
 from trimtab_controller.decider.size.settings import ScalingSettings
-from trimtab_controller.decider.turns import Turns
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent
@@ -69,14 +68,14 @@ class Decider:
         plans: PlanSettings = PlanSettings(),  # noqa: B008 - frozen
         rules: tuple[Rule, ...] = (),
         recalled: Recalled | None = None,
-        budget: Budget = Budget(),  # noqa: B008 - frozen
+        budget: PauseBudget = PauseBudget(),  # noqa: B008 - frozen
         forecasts: Forecasts | None = None,
     ) -> None:
         sizes = SizeRounds(scaling, acting, settings.catch_up_s, settings.method, plans, forecasts or Forecasts())
         seen = Observations(settings, needs, sizes, rules, recalled, budget)
         self._situation = Situation(settings=settings, plans=plans, acting=acting, seen=seen, execution=execution)
         self._needs = needs
-        self._turns = Turns()
+        self._turns = AppOrder()
         self._policies = Policies(self._situation, FirstPlacements(first), self._turns)
         self._wanted: SolveWanted | None = None
         self._stale_at: float | None = None
@@ -95,12 +94,12 @@ class Decider:
         return self._situation.plans
 
     @property
-    def known(self) -> Known:
+    def known(self) -> WindowResult:
         """What the last snapshot showed."""
         return self._situation.known
 
     @property
-    def budget(self) -> Budget:
+    def budget(self) -> PauseBudget:
         """The disruption budgets."""
         return self._situation.seen.budget
 
@@ -142,7 +141,7 @@ class Decider:
                 if ended or is_to_start_soon(present.execution, execution):
                     self._again_at = now
                 present.execution = execution
-                present.seen.left_alone.see(now, execution)
+                present.seen.left_alone.observe(now, execution)
             case HoldChanged(reason=reason):
                 present.held = reason
             case HostsRevoked(hosts=hosts):
@@ -207,7 +206,7 @@ class Decider:
         self._stale_at = now + self._needs.max_age_s
         self._turns.new_window()
         present, settled = self._situation, self._turns.in_vain
-        measured = present.seen.see(
+        measured = present.seen.observe(
             now, snapshot, present.execution, self.intents, draining=present.draining, settled=settled
         )
         self._turns.keep(self.known.views)
@@ -249,7 +248,7 @@ class Decider:
         self._others = tuple(found for app in apps[1:] if isinstance(found := skips[app], Skip))
         return skips[apps[0]] if apps else Skip(reason=SkipReason.NO_WORKERS, detail="no app reports")
 
-    def _first_of(self, policies: Iterable[Policy[float, Decision]], now: float) -> Decision | None:
+    def _first_of(self, policies: Iterable[DecisionPolicy[float, Decision]], now: float) -> Decision | None:
         """The first answer to what is to be done in the cluster."""
         for policy in policies:
             found = policy.ask(self._policies, now) if self._situation.acts or not policy.acts else None

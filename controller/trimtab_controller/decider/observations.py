@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from trimtab_controller.decider.budget import as_a_whole, budget_concerns
 from trimtab_controller.decider.collocation.remote_costs import Recalled as Recalled
-from trimtab_controller.decider.collocation.remote_costs import RemoteCosts
-from trimtab_controller.decider.collocation.sends import local_sends
+from trimtab_controller.decider.collocation.remote_costs import RemoteCostTracker
 from trimtab_controller.decider.collocation.worth import (
     Together,
     end_costs,
+    local_sends,
     together_in,
     why_not_used,
     with_stated_costs,
@@ -23,16 +23,16 @@ from trimtab_controller.decider.hosts.full import FullHosts
 from trimtab_controller.decider.hosts.headroom import capacity_of
 from trimtab_controller.decider.hosts.hosts import HostTracker, with_arrivals
 from trimtab_controller.decider.hosts.revoked import not_steered, too_late_for
-from trimtab_controller.decider.kept import Kept
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.kept import AbsenceTracker
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.left_alone import LeftAlone
-from trimtab_controller.decider.observing.demand import Demands, follow_demand
+from trimtab_controller.decider.observing.demand import WindowDemands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import check_cluster, held_apps, observe, parts_of, placed_workers
-from trimtab_controller.decider.observing.readers import Readers
-from trimtab_controller.decider.observing.rule import in_force
+from trimtab_controller.decider.observing.placing import in_force
+from trimtab_controller.decider.observing.readers import PlacementReaders
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import (
     AppView,
@@ -42,7 +42,7 @@ from trimtab_controller.decider.observing.view import (
     RestoreCost,
     SmoothedView,
 )
-from trimtab_controller.decider.operators.maintenance import in_maintenance
+from trimtab_controller.decider.operators.intents import in_maintenance
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.orphans.orphans import Orphans
 from trimtab_controller.decider.orphans.restoring import with_restores
@@ -57,10 +57,9 @@ from trimtab_controller.decider.size.pool import crash_concerns, startable
 from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
-from trimtab_controller.execution.budget import Budget
-from trimtab_controller.execution.guarding import GuardStop
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.restores.costs import LearnedRestores
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, GuardStop
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.rules import Rule
@@ -77,7 +76,7 @@ class Observations:
         sizes: SizeRounds,
         rules: tuple[Rule, ...] = (),
         recalled: Recalled | None = None,
-        budget: Budget = Budget(),  # noqa: B008 - frozen
+        budget: PauseBudget = PauseBudget(),  # noqa: B008 - frozen
     ) -> None:
         self.budget = budget
         self._own_rules = rules
@@ -88,19 +87,19 @@ class Observations:
         self.liveness = Liveness()
         self.history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
         self._demand = NO_DEMAND_HISTORY
-        self.readers = Readers(allowed=needs.in_parts)
+        self.readers = PlacementReaders(allowed=needs.in_parts)
         self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
         self.full_hosts = FullHosts(max_disk=settings.max_disk, max_link=settings.max_link)
         self.standbys = StandbyRounds()
         self.orphans = Orphans(band=settings.load_distance)
         self.predictions = PredictionTracker(load_distance=settings.load_distance, min_gain=settings.min_gain)
-        self.remote_costs = RemoteCosts(recalled)
-        self.kept = Kept()
+        self.remote_costs = RemoteCostTracker(recalled)
+        self.kept = AbsenceTracker()
         self.left_alone = LeftAlone()
-        self.known = Known()
+        self.known = WindowResult()
         self._forgiven: frozenset[str] = frozenset()  # plans that the guard has ended, and that hold up nothing more
 
-    def see(
+    def observe(
         self,
         now: float,
         snapshot: Snapshot,
@@ -118,22 +117,22 @@ class Observations:
         rules = known_rules(self._own_rules, intents, snapshot.end_ms / 1000.0)
         self._rules = followed(rules)
         self.history.forget_before(snapshot.start_ms / 1000.0)
-        self.liveness.see(snapshot, placed_workers(execution.placements.values()))
-        self.readers.see(snapshot, execution.placements)
+        self.liveness.observe(snapshot, placed_workers(execution.placements.values()))
+        self.readers.observe(snapshot, execution.placements)
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
         if missing is None:
-            self.kept.see(snapshot, execution)
+            self.kept.observe(snapshot, execution)
         apps = parts_of(snapshot, execution.placements)
         held = held_apps(snapshot, self.liveness, execution.placements, maintained)
         parts = {} if missing else {app: part for app, part in apps.items() if app not in held}
         demands, self._demand = follow_demand(
             snapshot, self._demand, catch_up_s=self._settings.catch_up_s, smoothing=self._settings.smoothing
         )
-        if self.hosts.see(snapshot, demands.workers):
+        if self.hosts.observe(snapshot, demands.workers):
             self.history.clear()  # loads are counted in another unit now
-        self.full_hosts.see(snapshot, self.hosts.seen, demands.workers)
-        self.remote_costs.see(snapshot, self.hosts.costs.of_hosts())
+        self.full_hosts.observe(snapshot, self.hosts.seen, demands.workers)
+        self.remote_costs.observe(snapshot, self.hosts.costs.of_hosts())
         raw = {
             app: (replace(missing, app=app) if missing else held.get(app))
             or self._observe(app, part, demands, execution, draining)
@@ -143,11 +142,11 @@ class Observations:
         known = {app: view for app, view in smoothed.items() if isinstance(view, DemandView)}
         filled = fill_gaps(known, self.history.last, self._needs.max_unknown)
         workers, revoked = demands.workers, self.known.revoked
-        self.orphans.see(snapshot, filled.views, execution.placements, self.hosts.seen, workers, revoked)
+        self.orphans.observe(snapshot, filled.views, execution.placements, self.hosts.seen, workers, revoked)
         raw = {**raw, **filled.refused}
         views = {app: view if isinstance(view, NotReady) else filled.of(app) for app, view in smoothed.items()}
         evaluations = self.history.evaluated(views)
-        self.standbys.see(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
+        self.standbys.observe(views, execution.placements, snapshot.nodes, self.hosts.costs.of_hosts())
         use = follow_use(snapshot, self.known.use, demands.workers)
         measured = self.predictions.measure_rounds(execution.rounds, raw, parts, max_age_s=self._needs.max_age_s)
         self.predictions.review(raw, parts, use)
@@ -161,7 +160,7 @@ class Observations:
             pool=pool,
             hosts=self.hosts,
         )
-        self.sizes.see(seen, execution, intents, settled)
+        self.sizes.observe(seen, execution, intents, settled)
         off = {each for workers in maintained.values() for each in workers}
         drained = drain_concerns(execution, snapshot, draining, intents)
         self.known = self._put_together(now, seen, execution, rules, missing, draining, off=off, drained=drained)
@@ -178,10 +177,10 @@ class Observations:
         *,
         off: set[WorkerId],
         drained: Iterable[Concern],
-    ) -> Known:
+    ) -> WindowResult:
         """What this window has shown; `missing` = why nothing can be decided, `off` = workers off for maintenance."""
         views = seen.views
-        return Known(
+        return WindowResult(
             snapshot=seen.snapshot,
             views=dict(views),
             evaluations=dict(seen.evaluations),
@@ -199,14 +198,14 @@ class Observations:
             not_ready=missing,
             missing_standbys=dict(self.standbys.missing),
             pool=dict(seen.pool),
-            sizes=self.sizes.told,
+            sizes=self.sizes.reported,
             survivals=dict(self.standbys.survivals),
             following={app: share for app in views if (share := self.standbys.costs.of(app)) is not None},
             gaps=dict(seen.gaps),
             capacity=capacity_of(views, self.hosts),
             local_sends=local_sends(seen.snapshot),
             together=self._together(views),
-            forecasts=self.sizes.forecasts.told(),
+            forecasts=self.sizes.forecasts.report(),
         )
 
     def _together(self, views: Mapping[AppId, SmoothedView | NotReady]) -> dict[AppId, Together]:
@@ -282,7 +281,10 @@ class Observations:
 
     def note(self, now: float, view: SmoothedView | NotReady) -> str:
         """What to add to decisions about the balance of an app: which key groups stay, and which method is not used."""
-        notes = why_not_used(self._settings, view), self.left_alone.told(now, view.app) if view.app is not None else ""
+        notes = (
+            why_not_used(self._settings, view),
+            self.left_alone.describe(now, view.app) if view.app is not None else "",
+        )
         return "; ".join(filter(None, notes))
 
     def trial(
@@ -326,7 +328,12 @@ class Observations:
         return NotReady(reason=SkipReason.WINDOW_TOO_EARLY, detail=detail, app=view.app)
 
     def _observe(
-        self, app: AppId, snapshot: Snapshot, demands: Demands, execution: Execution, draining: frozenset[WorkerId]
+        self,
+        app: AppId,
+        snapshot: Snapshot,
+        demands: WindowDemands,
+        execution: Execution,
+        draining: frozenset[WorkerId],
     ) -> DemandView | NotReady:
         """What the window shows of an app, with what is known from earlier ones."""
         view = observe(

@@ -21,19 +21,17 @@ from trimtab_controller.decider.decision import (
     not_ready,
 )
 from trimtab_controller.decider.drained import to_start
-from trimtab_controller.decider.drift import any_drift
-from trimtab_controller.decider.first import FirstPlacements
+from trimtab_controller.decider.first import FirstPlacements, any_drift
 from trimtab_controller.decider.guarded import roll_back
 from trimtab_controller.decider.hosts.revoked import in_vain
 from trimtab_controller.decider.observing.view import NotReady, PlannableView, SmoothedView
-from trimtab_controller.decider.operators.plan_times import PlanTimes
-from trimtab_controller.decider.operators.proposals import as_mode_says, told
+from trimtab_controller.decider.operators.modes import PlanTimes
+from trimtab_controller.decider.operators.proposals import as_mode_says, shown_only
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.planning.judgement import judge_now, noted
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.decider.rules.priority import later, with_priorities
-from trimtab_controller.decider.situation import Situation
-from trimtab_controller.decider.turns import Turns
+from trimtab_controller.decider.rules.moves import later, with_priorities
+from trimtab_controller.decider.situation import AppOrder, Situation
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -48,7 +46,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy(Generic[Asked, Found]):
+class DecisionPolicy(Generic[Asked, Found]):
     """One answer to what is to be done."""
 
     ask: Callable[["Policies", Asked], Found | None]
@@ -89,7 +87,7 @@ class AppTurn:
 class Policies:
     """The answers in the present situation."""
 
-    def __init__(self, situation: Situation, first: FirstPlacements, turns: Turns) -> None:
+    def __init__(self, situation: Situation, first: FirstPlacements, turns: AppOrder) -> None:
         """`turns` = for which apps a plan was last sought without result."""
         self.situation = situation
         self._first = first
@@ -234,7 +232,7 @@ class Policies:
                     detail = f"{view.app} gets no first placement now: {why}"
                     return Skip(reason=SkipReason.TOO_MANY_APPS, detail=detail, app=view.app)
             return placed and present.seen.standbys.with_adopted(now, view, placement, placed)
-        return placed if placement is not None else told(view.app, placed.detail)
+        return placed if placement is not None else shown_only(view.app, placed.detail)
 
     def plans_of_operators(self, turn: AppTurn) -> Decision | None:
         """The plan that an operator wants or approves, what becomes of one that waits, or the guard's moves back."""
@@ -297,23 +295,23 @@ def frozen(now: float, times: PlanTimes, app: AppId, reason: PlanReason, detail:
     return Skip(reason=SkipReason.PLANS_FROZEN, detail=f"{app}: {detail}, but {closed}", app=app)
 
 
-CLUSTER: tuple[Policy[float, Decision], ...] = (
-    Policy(ask=Policies.forget, acts=True),
-    Policy(ask=Policies.end_plan, acts=True, at_once=True),
-    Policy(ask=Policies.next_owners, acts=True, at_once=True),
-    Policy(ask=Policies.answer_operators, acts=True),
-    Policy(ask=Policies.admit_cluster, forbids=True),
-    Policy(ask=Policies.workers_of_operators),
-    Policy(ask=Policies.cluster_known, forbids=True),
+CLUSTER: tuple[DecisionPolicy[float, Decision], ...] = (
+    DecisionPolicy(ask=Policies.forget, acts=True),
+    DecisionPolicy(ask=Policies.end_plan, acts=True, at_once=True),
+    DecisionPolicy(ask=Policies.next_owners, acts=True, at_once=True),
+    DecisionPolicy(ask=Policies.answer_operators, acts=True),
+    DecisionPolicy(ask=Policies.admit_cluster, forbids=True),
+    DecisionPolicy(ask=Policies.workers_of_operators),
+    DecisionPolicy(ask=Policies.cluster_known, forbids=True),
 )
 """Asked once for each window."""
-APP: tuple[Policy[AppTurn, Decision | SolveWanted], ...] = (
-    Policy(ask=Policies.admit_app),
-    Policy(ask=Policies.first_placement, acts=True),
-    Policy(ask=Policies.change_of_workers),
-    Policy(ask=Policies.plans_of_operators, acts=True),
-    Policy(ask=Policies.load_plan),
+APP: tuple[DecisionPolicy[AppTurn, Decision | SolveWanted], ...] = (
+    DecisionPolicy(ask=Policies.admit_app),
+    DecisionPolicy(ask=Policies.first_placement, acts=True),
+    DecisionPolicy(ask=Policies.change_of_workers),
+    DecisionPolicy(ask=Policies.plans_of_operators, acts=True),
+    DecisionPolicy(ask=Policies.load_plan),
 )
 """Asked about each app, until one answer is more than a skip."""
-REST: tuple[Policy[float, Decision], ...] = (Policy(ask=Policies.place_standbys, acts=True),)
+REST: tuple[DecisionPolicy[float, Decision], ...] = (DecisionPolicy(ask=Policies.place_standbys, acts=True),)
 """Asked where all apps have only led to skips."""

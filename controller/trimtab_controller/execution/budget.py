@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from trimtab_controller.execution import handovers
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
-from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import ENDED, Execution, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId
@@ -137,14 +137,14 @@ class BudgetUse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class PauseBudget:
     """The limits.  `unknown_pause_s`: how long a key group is taken to pause while no pause of its app was measured."""
 
     settings: DisruptionSettings = DisruptionSettings()  # noqa: RUF009 - frozen
     unknown_pause_s: float = 5.0
 
     @classmethod
-    def of(cls, limits: Limits) -> "Budget":
+    def of(cls, limits: ExecutionLimits) -> "PauseBudget":
         """The budgets of a configuration."""
         return cls(settings=limits.disruption, unknown_pause_s=limits.max_pause_s)
 
@@ -195,10 +195,10 @@ def expected_s(now: float, handover: Handover, pause_s: float) -> float:
     return len(handover.key_groups) * pause_s
 
 
-class Gate:
+class BudgetGate:
     """What may begin and be released in one step."""
 
-    def __init__(self, budget: Budget, now: float, execution: Execution) -> None:
+    def __init__(self, budget: PauseBudget, now: float, execution: Execution) -> None:
         limited = (row for row in execution.in_flight if not row.lost and budget.settings.of(row.app) is not None)
         self._uses: dict[AppId, BudgetUse] = {row.app: budget.use(now, execution, row.app) for row in limited}
         self._released: defaultdict[AppId, float] = defaultdict(float)
@@ -250,7 +250,7 @@ class Gate:
         return use.used_s + others_s + len(handover.key_groups) * use.pause_s <= use.limit_s + ROUNDING
 
 
-def end_spent(step: Step, gate: Gate) -> None:
+def end_spent(step: Step, gate: BudgetGate) -> None:
     """End the plans for which the budget has no room left; hand-overs that have not begun are not counted as failed."""
     for row in step.execution.in_flight:
         use = gate.use_of(row.app)

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trimtab_controller.execution.disruption import AppPauses, DisruptionSettings
-from trimtab_controller.execution.guarding import GuardSettings, GuardStop
 from trimtab_controller.execution.lags import JobWindow
-from trimtab_controller.execution.state import Execution, Handover, Round, SizeChange
+from trimtab_controller.execution.state import Execution, GuardSettings, GuardStop, Handover, Round, SizeChange
 from trimtab_controller.plan import Plan
 from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind
@@ -19,7 +18,7 @@ Lacking = Mapping[KeyGroup, Mapping[HostId, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ExecutionLimits:
     """The configuration's [execution].  `handovers_in_flight` is per app; `handovers_per_host` counts all apps, and so
     does `handovers_in_cluster`.
 

@@ -14,11 +14,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from trimtab_controller.execution import handovers
-from trimtab_controller.execution.events import Action, GuardActed, Limits, WindowSeen
-from trimtab_controller.execution.guarding import GUARDED, GuardMode, GuardStop, Moved
+from trimtab_controller.execution.events import Action, ExecutionLimits, GuardActed, WindowSeen
 from trimtab_controller.execution.lags import JobWindow, Lag, Lags
-from trimtab_controller.execution.pace import Pace
-from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
+from trimtab_controller.execution.pace import PlanPace
+from trimtab_controller.execution.state import (
+    ENDED,
+    GUARDED,
+    GuardMode,
+    GuardStop,
+    Handover,
+    HandoverPhase,
+    Moved,
+    Round,
+)
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.wording import first_few
@@ -34,13 +42,13 @@ REMEMBERED_S = 86_400.0
 MOVED_OR_MAY = frozenset({HandoverPhase.DONE, HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
 
 
-class Guard:
+class PlanGuard:
     """Watches the plans in flight.  The counts are not journalled: a new leader counts anew.
 
     `lags_s` = how far each app was behind in the last window, as far as known.  `window_s` = how long that was.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ExecutionLimits) -> None:
         self._limits = limits
         self._lags = Lags()
         self.lags_s: Mapping[AppId, float] = {}
@@ -48,12 +56,12 @@ class Guard:
         self._windows: dict[AppId, int] = {}
         self._pauses: dict[AppId, int] = {}
 
-    def see(self, step: Step, seen: WindowSeen, jobs: Mapping[AppId, JobWindow], pace: Pace) -> list[Action]:
+    def observe(self, step: Step, seen: WindowSeen, jobs: Mapping[AppId, JobWindow], pace: PlanPace) -> list[Action]:
         """Take a window: it sets the pace, ends plans, and shows what ended ones have done."""
         self.window_s = seen.end_s - seen.start_s
         rounds = {row.app: row for row in step.execution.in_flight}
         self._windows = {app: count for app, count in self._windows.items() if app in rounds}
-        lags = self._lags.see(seen.end_s, jobs, rounds.values())
+        lags = self._lags.observe(seen.end_s, jobs, rounds.values())
         self.lags_s = {app: lag.lag_s for app, lag in lags.items() if lag.lag_s is not None}
         actions: list[Action] = []
         for app, lag in lags.items():
@@ -71,7 +79,7 @@ class Guard:
                 actions += self._end(step, row, f"{told}, for {self._windows[app]} windows")
         return [*actions, *self._judge(step, seen, lags)]
 
-    def see_ended(self, step: Step, ended: Iterable[Handover], pace: Pace) -> list[Action]:
+    def see_ended(self, step: Step, ended: Iterable[Handover], pace: PlanPace) -> list[Action]:
         """Take the hand-overs that have ended in this step; an unknown pause says nothing."""
         self._pauses = {app: count for app, count in self._pauses.items() if step.execution.busy(app)}
         actions: list[Action] = []
@@ -174,7 +182,7 @@ def _is_over(step: Step, stop: GuardStop) -> bool:
     return went_well or row is None or step.now > stop.until + REMEMBERED_S
 
 
-def told(stop: GuardStop) -> str:
+def describe_stop(stop: GuardStop) -> str:
     """What the guard has done, for operators."""
     text = f"plan {stop.plan} was ended by the guard: {stop.detail}"
     if stop.back_by is None:

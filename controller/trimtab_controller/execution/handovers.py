@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution.answers import ACK_GRACE_S, RETRYABLE, UNCERTAIN, answers, said
-from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, next_owned
 from trimtab_controller.execution.step import Step
 from trimtab_controller.plan import Move, Plan
@@ -111,7 +111,7 @@ def prepare(step: Step, handover: Handover) -> None:
     step.owners.update(named(handover) if _is_lost(step, handover) else _followed(handover))
 
 
-def named_at(handover: Handover, limits: Limits) -> float:
+def named_at(handover: Handover, limits: ExecutionLimits) -> float:
     """When the target of a waiting hand-over after a loss is named at the latest (epoch seconds), scheduled or not."""
     return handover.since + (NAMED_WITHIN_S if limits.schedule_restores else 0.0)
 

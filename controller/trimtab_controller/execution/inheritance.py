@@ -46,24 +46,24 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class JournalRecord:
     """One record of the journal.  `found` is its entry or its error; None: the entry was deleted."""
 
     offset: int
     found: JournalEntry | BadMessage | None
 
 
-def read_record(offset: int, value: bytes | None) -> Written:
+def read_record(offset: int, value: bytes | None) -> JournalRecord:
     """Decode a record of the journal's topic."""
     if value is None:
-        return Written(offset=offset, found=None)
+        return JournalRecord(offset=offset, found=None)
     try:
-        return Written(offset=offset, found=decode_entry(value))
+        return JournalRecord(offset=offset, found=decode_entry(value))
     except BadMessage as error:
-        return Written(offset=offset, found=error)
+        return JournalRecord(offset=offset, found=error)
 
 
-def inherit(journal: Sequence[Written], published: Epoch) -> JournalEntry | Hold:
+def inherit(journal: Sequence[JournalRecord], published: Epoch) -> JournalEntry | Hold:
     """The last entry of the journal, if it can be trusted.
 
     `journal` is oldest first; `published` = the newest epoch of placements and status.

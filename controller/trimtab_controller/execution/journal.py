@@ -10,9 +10,16 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption, Seconds
-from trimtab_controller.execution.guarding import GuardStop
-from trimtab_controller.execution.proposal import HandMoved, Proposal
-from trimtab_controller.execution.state import MAX_ROWS, AppSize, Execution, Round, Scaling
+from trimtab_controller.execution.state import (
+    MAX_ROWS,
+    AppSize,
+    Execution,
+    GuardStop,
+    HandMoved,
+    Proposal,
+    Round,
+    WorkerScaling,
+)
 from trimtab_protocol.messages.codec import MAX_INTEGER, Inline, Most, Range, Wire, converted, encoded, versioned
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId
@@ -53,7 +60,7 @@ class EntryRecord:
     acks_read: Annotated[tuple[Offset, ...], Most(1000)]
     round: Round | None = None
     rounds: Annotated[tuple[Round, ...], Most(MAX_ROWS)] = ()
-    scalings: Annotated[tuple[Scaling, ...], Most(MAX_ROWS)]
+    scalings: Annotated[tuple[WorkerScaling, ...], Most(MAX_ROWS)]
     sizes: Annotated[tuple[SizeRecord, ...], Most(MAX_ROWS)] = ()
     proposals: Annotated[tuple[Proposal, ...], Most(MAX_ROWS)] = ()
     hand_moved: Annotated[tuple[tuple[KeyGroupName, WorkerId, Seconds], ...], Most(MAX_ROWS)] = ()

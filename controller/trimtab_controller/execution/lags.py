@@ -39,7 +39,7 @@ NEWEST_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingInputs:
     """Inputs that wait at the end of a window, and how many were processed per second in it; None = unknown."""
 
     backlog: float | None
@@ -55,8 +55,8 @@ class JobWindow:
     no key group, so that nothing waits there.
     """
 
-    whole: Waiting
-    workers: Mapping[WorkerId, Waiting] = field(default_factory=dict)
+    whole: WaitingInputs
+    workers: Mapping[WorkerId, WaitingInputs] = field(default_factory=dict)
     measured: frozenset[WorkerId] = frozenset()
     idle: frozenset[WorkerId] = frozenset()
 
@@ -134,9 +134,9 @@ def _measured(snapshot: Snapshot, covered_s: dict[tuple[AppId, WorkerId], float]
     return found
 
 
-def _waiting(sums: Floats) -> Waiting:
+def _waiting(sums: Floats) -> WaitingInputs:
     backlog, rate = (None if np.isnan(value) else float(value) for value in sums)
-    return Waiting(backlog=backlog, rate=rate)
+    return WaitingInputs(backlog=backlog, rate=rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class Lags:
         self._measured: dict[AppId, frozenset[WorkerId]] = {}
         self.bases: dict[AppId, Base] = {}
 
-    def see(self, end_s: float, jobs: Mapping[AppId, JobWindow], in_flight: Iterable[Round]) -> dict[AppId, Lag]:
+    def observe(self, end_s: float, jobs: Mapping[AppId, JobWindow], in_flight: Iterable[Round]) -> dict[AppId, Lag]:
         """The lags in a window that ended at `end_s`; `in_flight` = the plans in flight."""
         rounds = {row.app: row for row in in_flight}
         self._forget(jobs, rounds)

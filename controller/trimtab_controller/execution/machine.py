@@ -7,17 +7,17 @@ is published together with the new state, so a new leader that reads the journal
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.execution import guard, handovers, pauses, proposing, resizing, scalings
+from trimtab_controller.execution import guard, handovers, pauses, proposing, scalings
 from trimtab_controller.execution.answers import answers
-from trimtab_controller.execution.budget import Budget, Gate, end_spent, with_pauses
+from trimtab_controller.execution.budget import BudgetGate, PauseBudget, end_spent, with_pauses
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
     Event,
+    ExecutionLimits,
     ForgetWanted,
     IntentsAnswered,
     Lacking,
-    Limits,
     PlacementsLost,
     PlacementWanted,
     PlanDecided,
@@ -31,12 +31,10 @@ from trimtab_controller.execution.events import (
     StopWanted,
     WindowSeen,
 )
-from trimtab_controller.execution.pace import Pace
-from trimtab_controller.execution.placement_forms import PlacementForms, publish_again
+from trimtab_controller.execution.pace import PlanPace
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.restores.of_handovers import HandoverRestores
-from trimtab_controller.execution.sites import SeenSites
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
@@ -47,6 +45,7 @@ from trimtab_controller.execution.state import (
     placement_of,
 )
 from trimtab_controller.execution.step import Step
+from trimtab_controller.execution.windows import SeenSites
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -57,15 +56,15 @@ from trimtab_protocol.messages.placement import Placement
 class ExecutionMachine:
     """Carries out decisions.  `on_event` and `on_tick` return the actions in order; `state` was published last."""
 
-    def __init__(self, cluster: str, limits: Limits, state: Execution) -> None:
+    def __init__(self, cluster: str, limits: ExecutionLimits, state: Execution) -> None:
         self._cluster = cluster
         self._limits = limits
         self._releases, self._sites = Releases(), SeenSites()
-        self._pace, self._guard = Pace(limits, state.in_flight), guard.Guard(limits)
+        self._pace, self._guard = PlanPace(limits, state.in_flight), guard.PlanGuard(limits)
         self._restores = HandoverRestores(limits, state, self._releases, self._pace)
         self._standbys = self._restores.standbys
         self._forms = PlacementForms(limits.key_groups_per_part)
-        self.budget = Budget.of(limits)
+        self.budget = PauseBudget.of(limits)
         self._told: list[Action] = []
         self._restore_at: float | None = None
         self.state = state
@@ -107,7 +106,7 @@ class ExecutionMachine:
             case ScalingWanted():
                 scalings.command_scaling(step, event)
             case ResizeWanted():
-                resizing.resize(step, event)
+                scalings.resize(step, event)
             case ForgetWanted():
                 self._forget(step, event)
             case AckSeen(ack=ack):
@@ -137,29 +136,23 @@ class ExecutionMachine:
         return self._close(step)
 
     def _on_window(self, now: float, seen: WindowSeen) -> list[Action]:
-        """Process what a window shows, in this order; each part goes on from the state that the one before has left.
+        """Process what a window shows, in one step.
 
-        Hand-overs that the window decides come first, so that the pace and the guard judge what is left in flight.
+        First what it shows of hosts and of pauses, since that says what has room; then hand-overs that it decides, so
+        that pace and guard judge what is left of a plan.  Only then the next hand-overs begin, at this pace, and none
+        of a plan that the guard has just ended.
         """
-        actions: list[Action] = []
-        if seen.owners is not None:
-            step = self._step(now)
-            self._resolve(step, seen.start_s, seen.owners)
-            actions += self._close(step)
         if seen.hosts is not None:
-            step = self._step(now)
-            self._sites.see(seen.start_s, seen.sites)
+            self._sites.observe(seen.start_s, seen.sites)
             self._restores.see_hosts(now, self.state, seen.start_s, seen.hosts)
-            actions += self._close(step)
-        if seen.jobs is not None:
-            step = self._step(now)
-            self._told += self._guard.see(step, seen, seen.jobs, self._pace)
-            actions += self._close(step)
+        step = self._step(now)
         if seen.pauses is not None:
-            step = self._step(now)
             pauses.count(step, seen, seen.pauses)
-            actions += self._close(step)
-        return actions
+        if seen.owners is not None:
+            self._resolve(step, seen.start_s, seen.owners)
+        if seen.jobs is not None:
+            self._told += self._guard.observe(step, seen, seen.jobs, self._pace)
+        return self._close(step)
 
     def _step(self, now: float) -> Step:
         return Step(now, self._cluster, self._limits, self.state, self._sites.known)
@@ -167,14 +160,14 @@ class ExecutionMachine:
     def _close(self, step: Step) -> list[Action]:
         """Release and start the hand-overs that may go on, and make the publication."""
         step.count(with_pauses(step.now, self.state, step.execution))
-        gate, heard = Gate(self.budget, step.now, step.execution), step.execution
+        gate, heard = BudgetGate(self.budget, step.now, step.execution), step.execution
         for handover, ack in self._releases.take_due(step.execution, gate):
             handovers.hear(step, handover, ack)
         step.count(with_pauses(step.now, heard, step.execution))
         end_spent(step, gate)
         handovers.name_due(step)
         self._told += self._guard.see_ended(step, step.ended, self._pace)
-        self._told += [changed for each in step.ended if (changed := self._pace.see(step.now, each)) is not None]
+        self._told += [changed for each in step.ended if (changed := self._pace.observe(step.now, each)) is not None]
         self._pace.begin(step.now, step.execution.in_flight)
         self._restores.start_waiting(step, gate)
         self._standbys.name_due(step, self._restores.running_on(step.execution))
@@ -242,7 +235,7 @@ class ExecutionMachine:
         if scaling is not None and answers(ack, scaling.command):
             scalings.hear(step, scaling, ack)
             if step.execution.scalings[ack.worker].stopped:
-                resizing.left(step, {ack.worker})
+                scalings.left(step, {ack.worker})
             return
         handover = self.state.handover_of(ack.command_id)
         if handover is None or handover.phase in ENDED:
@@ -302,14 +295,14 @@ class ExecutionMachine:
             step.adopted[wanted.app] = Placement(cluster=self._cluster, app=wanted.app, epoch=step.epoch, owners={})
             self._standbys.forget(wanted.app)
             self._pace.forget(wanted.app)
-            resizing.forget(step, wanted.app)
+            scalings.forget_app(step, wanted.app)
             step.count(step.execution.disruption.without(wanted.app))
             proposing.forget(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:
             scalings.forget(step, wanted.worker)
-            resizing.left(step, {wanted.worker})
+            scalings.left(step, {wanted.worker})
 
     def _place_standbys(self, step: Step, app: AppId, rows: Mapping[KeyGroup, Owners], lacking: Lacking) -> None:
         """Publish rows of key groups that do not move; those with something to restore when there is room for it.
@@ -332,3 +325,38 @@ class ExecutionMachine:
         part_size = self._forms.part_size(self.state, app, len(owners))
         step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
         step.changed = True
+
+
+# --- forms of placements ----------------------------------------------------------------------------------------------
+
+
+class PlacementForms:
+    """The form of each app's placement.  `key_groups_per_part` = size of a part; 0: none is published in parts."""
+
+    def __init__(self, key_groups_per_part: int) -> None:
+        self._size = key_groups_per_part
+        self._in_parts: dict[AppId, bool] = {}
+
+    def part_size(self, execution: Execution, app: AppId, key_groups: int) -> int | None:
+        """Key groups per part of the app's placement, which has so many; None: it is published in one record."""
+        previous = execution.placements.get(app)
+        in_parts = self._in_parts.get(app, previous is not None and previous.part_size is not None)
+        return self._size if in_parts and self._size and key_groups > self._size else None
+
+    def see_readers(self, step: Step, in_parts: Mapping[AppId, bool]) -> None:
+        """Publish placements again whose workers need another form now.  Owners and standbys stay as they are."""
+        self._in_parts.update(in_parts)
+        placements = step.execution.placements
+        for app in in_parts.keys() & placements.keys():
+            placement = placements[app]
+            part_size = self.part_size(step.execution, app, sum(map(len, placement.owners.values())))
+            if part_size != placement.part_size:
+                step.adopted[app] = replace(placement, epoch=step.epoch, part_size=part_size)
+                step.changed = True
+
+
+def publish_again(step: Step) -> None:
+    """Publish all placements whole, under a new epoch: nothing is known to be on the topic."""
+    step.afresh = step.changed = True
+    for app, placement in step.execution.placements.items():
+        step.adopted[app] = replace(placement, epoch=step.epoch)

@@ -21,7 +21,7 @@ before.  Nothing of this is journalled: a new leader begins a plan slowly again.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from trimtab_controller.execution.events import Limits, PaceChanged, WindowSeen
+from trimtab_controller.execution.events import ExecutionLimits, PaceChanged, WindowSeen
 from trimtab_controller.execution.lags import Lag
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Handover, Round
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -46,10 +46,10 @@ class _Restores:
     resting: dict[WorkerId, float] = field(default_factory=dict)
 
 
-class Pace:
+class PlanPace:
     """The numbers for each app; an app of which nothing is known has the limits of the configuration."""
 
-    def __init__(self, limits: Limits, taken_over: Iterable[Round] = ()) -> None:
+    def __init__(self, limits: ExecutionLimits, taken_over: Iterable[Round] = ()) -> None:
         """`taken_over` = plans in flight that another leader began: nobody knows how their jobs bear them."""
         self._limits = limits
         rows = tuple(taken_over) if limits.adapt_pace else ()
@@ -109,7 +109,7 @@ class Pace:
         times = (until for each in self._restores.values() for until in each.resting.values())
         return min((until for until in times if until > now), default=None)
 
-    def see(self, now: float, handover: Handover) -> PaceChanged | None:
+    def observe(self, now: float, handover: Handover) -> PaceChanged | None:
         """Learn from a hand-over that has ended; the change that follows.  An unknown pause says nothing."""
         if not self._limits.adapt_pace or handover.pause_s is None or handover.release is None:
             return None
@@ -184,14 +184,16 @@ class Pace:
             known.changed_at, known.suffered = now, True
 
 
-def first_restores(limits: Limits, hosts: int) -> int:
+def first_restores(limits: ExecutionLimits, hosts: int) -> int:
     """How many restores of a plan may be in flight at first, if so many hosts have something to restore."""
     if not limits.adapt_pace or limits.restores_at_first >= limits.handovers_in_flight:
         return limits.handovers_in_flight
     return max(1, min(limits.restores_at_first, hosts))
 
 
-def slow_start_s(limits: Limits, work: float, hosts: int, speed: Callable[[int], float], window_s: float) -> float:
+def slow_start_s(
+    limits: ExecutionLimits, work: float, hosts: int, speed: Callable[[int], float], window_s: float
+) -> float:
     """Seconds that a plan takes longer because it begins slowly, if every window shows the job calm.
 
     `speed` = how much of `work` is done per second with so many restores in flight.  The number doubles after every

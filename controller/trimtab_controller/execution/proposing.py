@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from trimtab_controller.execution.events import IntentsAnswered, PlanDecided, PlanProposed, ProposalDropped
-from trimtab_controller.execution.proposal import HandMoved, Proposal
+from trimtab_controller.execution.state import HandMoved, Proposal
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from trimtab_controller.execution.answers import answers
-from trimtab_controller.execution.budget import Gate
+from trimtab_controller.execution.budget import BudgetGate
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase
 from trimtab_protocol.messages.commands import Ack, Phase
 from trimtab_protocol.messages.names import HostId
@@ -39,7 +39,7 @@ class Releases:
         ack = self._warm.get(handover.id)
         return ack is not None and handover.phase is HandoverPhase.PREPARING and answers(ack, handover.prepare)
 
-    def take_due(self, execution: Execution, gate: Gate | None = None) -> Iterator[tuple[Handover, Ack]]:
+    def take_due(self, execution: Execution, gate: BudgetGate | None = None) -> Iterator[tuple[Handover, Ack]]:
         """The hand-overs to release now; `gate` = the disruption budgets, None: there are none."""
         present = {handover.id: handover for row in execution.in_flight for handover in row.handovers}
         self._warm = {name: ack for name, ack in self._warm.items() if name in present and self.is_warm(present[name])}

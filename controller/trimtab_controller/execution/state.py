@@ -1,17 +1,27 @@
 """The execution state: a frozen value, journalled with each publication so that a new leader can continue from it."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption
-from trimtab_controller.execution.guarding import GuardStop
-from trimtab_controller.execution.proposal import HandMoved, Proposal
-from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.codec import Distinct, Lenient, Most, Name, NotSent, Text
+from trimtab_controller.plan import Plan, PlanReason
+from trimtab_protocol.messages.codec import (
+    MAX_INTEGER,
+    Distinct,
+    Inline,
+    Lenient,
+    Most,
+    Name,
+    NotSent,
+    Range,
+    Text,
+    Wire,
+)
 from trimtab_protocol.messages.commands import MAX_KEY_GROUPS, Command, CommandKind, Refusal
+from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import (
     AppId,
     CommandId,
@@ -23,7 +33,7 @@ from trimtab_protocol.messages.names import (
     WorkerId,
 )
 from trimtab_protocol.messages.owner_rows import Owners
-from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.placement import MAX_MOVING, Placement
 
 
 class HandoverPhase(StrEnum):
@@ -44,6 +54,9 @@ MAX_DETAIL = 100_000
 """Characters of a detail in the journal."""
 IN_FLIGHT = frozenset({HandoverPhase.PREPARING, HandoverPhase.RELEASING, HandoverPhase.RESOLVING})
 ENDED = frozenset({HandoverPhase.DONE, HandoverPhase.FAILED, HandoverPhase.UNRESOLVED})
+GUARDED = frozenset({PlanReason.LOAD_DISTANCE, PlanReason.COLLOCATION})
+"""The plans that the guard ends: those that the job can do without.  All others it only slows."""
+LONGEST_BACK_OFF_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +203,7 @@ class ScalingPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaling:
+class WorkerScaling:
     """The last stop or start of a worker; `at` = when the phase began (epoch seconds).
 
     `times`: how often in a row this was commanded.  `refusal` = the agent's, if it refused.
@@ -245,6 +258,121 @@ def _any_app(_worker: WorkerId, _app: AppId) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A plan that waits for an operator's approval, since `at` until `expires_at` (epoch seconds).
+
+    `id` = how operators call it, and the name of the plan once it begins.  `rejected` = by whom, and why;
+    it is kept until `expires_at`, so that it is not proposed again at once.
+    """
+
+    id: Name
+    plan: Annotated[Plan, Inline()]
+    at: float
+    expires_at: float
+    rejected: Annotated[str | None, Text(4000)] = None
+
+    @property
+    def app(self) -> AppId:
+        """The app of the plan."""
+        return self.plan.app
+
+    @property
+    def waits(self) -> bool:
+        """Whether nobody has decided about it."""
+        return self.rejected is None
+
+    def turned_down(self, by: str, until: float) -> "Proposal":
+        """The proposal after its rejection."""
+        return replace(self, rejected=by, expires_at=until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandMoved:
+    """An operator moved a key group to this worker: it stays there until `until` (epoch seconds)."""
+
+    worker: WorkerId
+    until: float
+
+
+class GuardMode(StrEnum):
+    """What the guard does when a job suffers from a plan although its pace is at one hand-over at a time."""
+
+    OFF = "off"
+    STOP = "stop"  # it ends the plan; what has moved stays
+    ROLL_BACK = "roll-back"  # and moves back what made a worker fall behind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardSettings:
+    """The configuration's [guard].
+
+    The guard ends a plan after `windows` windows in a row in which the job fell behind, or as many long pauses in a
+    row.  After that the app gets no plan for balance for `back_off_s` seconds, after each further one twice as long.
+    """
+
+    mode: GuardMode = GuardMode.ROLL_BACK
+    windows: int = 3
+    back_off_s: float = 600.0
+
+    def back_off(self, times: int) -> float:
+        """Seconds until the next plan, when the guard has ended so many plans in a row."""
+        return min(LONGEST_BACK_OFF_S, self.back_off_s * 2.0 ** min(times - 1, 20))
+
+
+def read_guard(fields: Fields) -> GuardSettings:
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    found: dict[str, Any] = {}
+    if fields.has("mode"):
+        found["mode"] = fields.choice("mode", GuardMode)
+    if fields.has("windows"):
+        found["windows"] = fields.integer("windows", low=1, high=1000)
+    if fields.has("back_off_s"):
+        found["back_off_s"] = fields.number("back_off_s", low=1.0, high=LONGEST_BACK_OFF_S)
+    fields.done()
+    return replace(GuardSettings(), **found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A key group that the plan has moved."""
+
+    WIRE: ClassVar = Wire(row=True)
+
+    key_group: KeyGroupName
+    source: WorkerId
+    target: WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardStop:
+    """The guard ended this plan of an app at `at`; the app gets no plan for balance before `until` (epoch seconds).
+
+    `times` = how many plans in a row it has ended.  `lags_s` = how far the workers of its moves were behind when the
+    plan began, as far as known.  `moves` = what may have to be moved back.  `back_by` None: no whole window has shown
+    yet which of them; later: those that are left are moved back, if that begins until then (epoch seconds).
+    """
+
+    app: AppId
+    plan: Name
+    at: float
+    until: float
+    detail: Annotated[str, Text(4000)]
+    times: Annotated[int, Range(1, MAX_INTEGER)] = 1
+    lags_s: Annotated[Mapping[WorkerId, Annotated[float, Range(0.0, 1e12)]], Most(2 * MAX_MOVING)] = field(
+        default_factory=dict
+    )
+    moves: Annotated[tuple[Moved, ...], Most(MAX_MOVING)] = ()
+    back_by: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lags_s", MappingProxyType(dict(self.lags_s)))
+
+    def to_move_back(self, now: float) -> tuple[Moved, ...]:
+        """What is to be moved back now."""
+        return self.moves if self.back_by is not None and now <= self.back_by else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Execution:
     """Everything that a new leader needs: the last epoch, the placements, the rounds, starts and stops of workers.
 
@@ -258,7 +386,7 @@ class Execution:
     number: int = 0
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
     rounds: Mapping[AppId, Round] = field(default_factory=dict)
-    scalings: Mapping[WorkerId, Scaling] = field(default_factory=dict)
+    scalings: Mapping[WorkerId, WorkerScaling] = field(default_factory=dict)
     sizes: Mapping[AppId, AppSize] = field(default_factory=dict)
     proposals: Mapping[AppId, Proposal] = field(default_factory=dict)
     hand_moved: Mapping[KeyGroup, HandMoved] = field(default_factory=dict)
@@ -295,12 +423,12 @@ class Execution:
         return app in self.rounds and self.rounds[app].ended_at is None
 
     @property
-    def scaling_of_operators(self) -> Scaling | None:
+    def scaling_of_operators(self) -> WorkerScaling | None:
         """The stop or start under way that follows an operator's wish; None: there is none."""
         wanted = (each for each in self.scalings.values() if each.of_app is None and each.phase is ScalingPhase.SENT)
         return next(wanted, None)
 
-    def scalings_of(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool]) -> list[Scaling]:
+    def scalings_of(self, app: AppId, may_run: Callable[[WorkerId, AppId], bool]) -> list[WorkerScaling]:
         """The last stops and starts of workers of an app, `may_run` = whether a worker may be one of the app's."""
         found = self.scalings.items()
         return [each for worker, each in found if each.of_app == app or (each.of_app is None and may_run(worker, app))]

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from trimtab_controller.execution.disruption import Disruption
-from trimtab_controller.execution.events import Action, HandoverEnded, Limits, Publish, RoundEnded
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import ENDED, Execution, Handover, Round, Scaling
+from trimtab_controller.execution.events import Action, ExecutionLimits, HandoverEnded, Publish, RoundEnded
+from trimtab_controller.execution.state import ENDED, Execution, Handover, Proposal, Round, WorkerScaling
 from trimtab_controller.rows import Sites
 from trimtab_protocol.messages.commands import Command
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup
@@ -28,7 +27,7 @@ class Step:
 
     now: float
     cluster: str
-    limits: Limits
+    limits: ExecutionLimits
     execution: Execution
     sites: Sites
     epoch: Epoch = field(init=False)
@@ -76,7 +75,7 @@ class Step:
         }
         self.execution = replace(self.execution, rounds=rounds)
 
-    def scale(self, scaling: Scaling) -> None:
+    def scale(self, scaling: WorkerScaling) -> None:
         """Replace the last stop or start of a worker."""
         scalings = {**self.execution.scalings, scaling.command.worker: scaling}
         self.execution = replace(self.execution, scalings=scalings)

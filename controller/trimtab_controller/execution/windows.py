@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from trimtab_controller.execution.events import HostReport, WindowSeen
 from trimtab_controller.execution.lags import JobWindows
 from trimtab_controller.execution.pauses import PauseTracker
-from trimtab_controller.rows import Site
+from trimtab_controller.rows import Site, Sites
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
+
+KEPT_S = 60.0
+"""So long after a worker was seen last, its place is forgotten: it may be lost, and what it follows with it."""
 
 
 class WindowReader:
@@ -64,3 +67,17 @@ def sites_of(snapshot: Snapshot) -> Mapping[WorkerId, Site]:
         for row in snapshot.nodes
         if row.state is not WorkerState.AWAY
     }
+
+
+class SeenSites:
+    """Follows the workers from window to window.  `known` = where those are that were seen lately."""
+
+    def __init__(self) -> None:
+        self._seen: dict[WorkerId, tuple[float, Site]] = {}
+        self.known: Sites = {}
+
+    def observe(self, start_s: float, sites: Sites) -> None:
+        """A window that began at `start_s` (epoch seconds) shows these workers."""
+        self._seen.update((worker, (start_s, site)) for worker, site in sites.items())
+        self._seen = {worker: row for worker, row in self._seen.items() if row[0] >= start_s - KEPT_S}
+        self.known = {worker: site for worker, (_, site) in self._seen.items()}

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
@@ -49,7 +49,7 @@ class Looked:
     events: Sequence[Event] = field(default_factory=tuple)
 
     @property
-    def known(self) -> Known:
+    def known(self) -> WindowResult:
         """What the last window showed."""
         return self.decider.known
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from trimtab_controller.decider.observing.rule import covers, in_force
+from trimtab_controller.decider.observing.placing import covers, in_force
 from trimtab_controller.decider.observing.view import DemandView, NotReady
 from trimtab_controller.decider.rules.concerns import conflicts_in
 from trimtab_controller.decider.rules.known import followed, known_rules

@@ -21,15 +21,13 @@ from trimtab_controller.execution.windows import WindowReader
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher, Record
 from trimtab_controller.loop.events.log import EventLog
-from trimtab_controller.loop.forecasting import recalled_demand
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
 from trimtab_controller.loop.realize import realizing, resizing
-from trimtab_controller.loop.recalled import recalled_costs
-from trimtab_controller.loop.recovery import RecoveredState, taken_over
+from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recalled_demand, taken_over
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.solver.process import SolverProcess
@@ -74,7 +72,7 @@ class ControlLoop:
         *,
         acting: bool,
         key: SigningKey | None,
-        metrics: Metrics,
+        metrics: ControllerMetrics,
         health: Health | None = None,
         clock: Callable[[], float],
     ) -> None:

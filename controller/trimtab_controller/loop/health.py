@@ -18,7 +18,7 @@ CONTACT_MARGIN_S = 5.0
 """How much older than the lease the broker's last answer to a standby may be."""
 
 
-class Candidate(Protocol):
+class JudgedCandidacy(Protocol):
     """The part of the candidacy that is judged."""
 
     @property
@@ -30,7 +30,7 @@ class Candidate(Protocol):
         """When the broker last answered (epoch seconds); None = not yet."""
 
 
-class Stream(Protocol):
+class JudgedStream(Protocol):
     """The part of the stream's process that is judged."""
 
     @property
@@ -56,17 +56,17 @@ class Health:
     """What the controller's thread has noted."""
 
     def __init__(
-        self, configuration: Configuration, stream: Stream | None, clock: Callable[[], float] = time.time
+        self, configuration: Configuration, stream: JudgedStream | None, clock: Callable[[], float] = time.time
     ) -> None:
         self._window_limit_s = configuration.needs.max_age_s
         self._contact_limit_s = configuration.lease_s + CONTACT_MARGIN_S
         self._stream = stream
         self._clock = clock
-        self._candidate: Candidate | None = None
+        self._candidate: JudgedCandidacy | None = None
         self._turned_at = clock()
         self._window_end: float | None = None
 
-    def follow(self, candidate: Candidate) -> None:
+    def follow(self, candidate: JudgedCandidacy) -> None:
         """Judge this candidate, instead of a dry run."""
         self._candidate = candidate
 

@@ -8,12 +8,11 @@ from trimtab_controller.decider.decision import Decision
 from trimtab_controller.decider.events import HoldChanged, HostsRevoked, IntentsChanged, SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import drain, reading, since
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.recalled import recalled_costs
-from trimtab_controller.loop.recovery import RecoveredState, recover
+from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recover
 from trimtab_controller.solver.answer import Answer, NoAnswer, Question
 from trimtab_process.credential_files import load_trust
 from trimtab_protocol.messages.intents import Pause
@@ -69,7 +68,7 @@ def informed(state: ClusterState, configuration: Configuration, now: float) -> D
         plans=configuration.plans,
         rules=configuration.rules,
         recalled=recalled_costs(state.found.acted),
-        budget=Budget.of(configuration.execution),
+        budget=PauseBudget.of(configuration.execution),
     )
     intents = state.found.intents.intents
     decider.on_event(now, IntentsChanged(intents=tuple(each for each in intents if not isinstance(each, Pause))))

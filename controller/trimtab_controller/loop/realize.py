@@ -6,12 +6,12 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    IntentRefused,
     MaintenanceEnded,
     PlanEnded,
     Planned,
     ProposalEnded,
     Proposed,
-    Refused,
     Resized,
     Restarted,
     Scaled,
@@ -43,7 +43,7 @@ def realizing(decision: Decision) -> executing.Event | None:
                 rejected_until=decision.rejected_until,
                 answered=decision.answered,
             )
-        case Refused(answered=answered) | Restarted(answered=answered) | MaintenanceEnded(answered=answered):
+        case IntentRefused(answered=answered) | Restarted(answered=answered) | MaintenanceEnded(answered=answered):
             return executing.IntentsAnswered(answered=answered)
         case Adopted(app=app, owners=owners, standbys=rows, lacking=lacking):
             return executing.PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking)

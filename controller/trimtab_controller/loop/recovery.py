@@ -1,12 +1,15 @@
 """Reads what a starting controller needs: its predecessor's state, the operators' intents, and the acks since then."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from trimtab_controller.decider.collocation.remote_costs import Recalled
 from trimtab_controller.decider.events import IntentsChanged
+from trimtab_controller.decider.forecast.history import KEY_PREFIX, DemandRecord, decode_demand, series_of
+from trimtab_controller.decider.forecast.rounds import Forecasts, ForecastSettings
 from trimtab_controller.execution.inheritance import Flaw, Hold, inherit, read_record
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
 from trimtab_controller.execution.journal import JournalEntry
@@ -15,15 +18,17 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.reader import Reading, at_offsets, drain, reading, starts
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, MAX_INTENTS, Inbox
+from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_protocol.messages.commands import decode_command
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.intents import TakenBack
 from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
-from trimtab_protocol.messages.status import Status, decode_status, status_key
+from trimtab_protocol.messages.status import RemoteCostStatus, Status, decode_status, status_key
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
+log = logging.getLogger(__name__)
 log = logging.getLogger(__name__)
 
 
@@ -175,3 +180,41 @@ def taken_over(execution: Execution) -> Execution:
     """The state under the next leader generation, which is higher than all published ones."""
     published = [placement.epoch.generation for placement in execution.placements.values()]
     return replace(execution, generation=max([execution.generation, *published]) + 1)
+
+
+def recalled_demand(messages: Iterable[Message], settings: ForecastSettings) -> Forecasts:
+    """What a predecessor has recorded, from the records of the journal; what cannot be read is unknown."""
+    forecasts = Forecasts(settings=settings)
+    if not forecasts.is_on:
+        return forecasts
+    newest: dict[bytes, bytes | None] = {}
+    for message in messages:
+        if (key := message.key() or b"").startswith(KEY_PREFIX):
+            newest[key] = message.value()
+    demand: list[DemandRecord] = []
+    for key, value in newest.items():
+        if value is None:
+            continue
+        try:
+            demand.append(decode_demand(value))
+        except BadMessage as error:
+            log.warning("cannot read the record %r of demand, so it counts as unknown: %s", key, error)
+    return Forecasts(settings=settings, series=series_of(demand))
+
+
+def recalled_costs(status: Status | None) -> Recalled:
+    """What tuples between workers cost, as the status says."""
+    apps = status.apps if status is not None else ()
+    return {
+        (app.app, row.operator): CostFit(
+            sending=_cost(row.sending), receiving=_cost(row.receiving), samples=0, key_groups=0
+        )
+        for app in apps
+        for row in (app.remote_costs.operators if app.remote_costs else ())
+    }
+
+
+def _cost(row: RemoteCostStatus) -> TupleCost | Unknown:
+    if row.value is None or row.error is None or row.freedom is None or row.freedom <= 0.0:
+        return Unknown.FEW
+    return TupleCost(value=row.value, error=row.error, freedom=row.freedom)

@@ -20,7 +20,7 @@ from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.solver.answer import Method
@@ -51,7 +51,7 @@ class ControllerRun:
         suspended: Callable[[], bool] = lambda: False,
         stream: StreamProcess | None = None,
         name: str = "this controller",
-        metrics: Metrics | None = None,
+        metrics: ControllerMetrics | None = None,
         health: Health | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -64,7 +64,7 @@ class ControllerRun:
         self._clock = clock
         self._topics = Topics(configuration.cluster)
         self._connection = Connection(kafka=configuration.kafka)
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics or ControllerMetrics()
         self._health = health
         self._key, self._trusted = self._find_keys()
 

@@ -10,40 +10,49 @@ from trimtab_controller.decider.concerns import Concern
 from trimtab_controller.decider.decision import Decision, SizeVerdict, Skip
 from trimtab_controller.decider.describe import app_of, names_of
 from trimtab_controller.decider.events import Saving
+from trimtab_controller.decider.forecast.history import DIGITS, STEP_S
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule, still_wanted
+from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.pauses import unmeasured
-from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Round, ScalingPhase
-from trimtab_controller.loop.status_disruption import disruption_status
-from trimtab_controller.loop.status_forecast import forecast_status
-from trimtab_controller.loop.status_proposals import proposal_status
+from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
 from trimtab_models.albic.fit import TupleCost, Unknown
+from trimtab_models.forecast import Accuracy
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow
 from trimtab_protocol.messages.status import (
+    MAX_PROPOSED_MOVES,
     MAX_SETTING,
     MAX_TEXT,
+    AccuracyStatus,
     AppStatus,
     BalanceStatus,
     CapacityStatus,
+    CauseStatus,
     CollocationStatus,
     ConcernStatus,
     DecisionStatus,
+    DisruptionStatus,
     FixedStatus,
+    ForecastStatus,
     HoldStatus,
     HostStatus,
     NodeStatus,
     OperatorCostStatus,
     PoolStatus,
+    ProposalStatus,
+    ProposedMove,
     RemoteCostStatus,
     RestartStatus,
     RoundStatus,
@@ -379,3 +388,104 @@ def _warm(row: Round) -> str:
         return ""
     found = row.recovery
     return f", warm after {found.measured_s:.1f} s ({found.planned_s:.1f} planned, bound {found.bound_s:.1f})"
+
+
+def disruption_status(use: BudgetUse, unmeasured: int | None) -> DisruptionStatus:
+    """What an app has used of its budget; `unmeasured` = workers of which the last window does not say all of it."""
+    return DisruptionStatus(
+        used_s=use.used_s,
+        assumed_s=use.assumed_s,
+        in_flight_s=use.in_flight_s,
+        limit_s=use.limit_s,
+        fits=use.fits,
+        free_at=None if use.limit_s is None else use.free_at(),
+        since=use.since,
+        causes=tuple(CauseStatus(cause=str(cause), used_s=seconds) for cause, seconds in use.causes.items()),
+        unmeasured=unmeasured,
+    )
+
+
+def forecast_status(told: ForecastReport | None) -> ForecastStatus | None:
+    """The status of a forecast; None if nothing is forecast."""
+    if told is None:
+        return None
+    return ForecastStatus(
+        text=_text(told),
+        used=told.used,
+        peak_cores=told.peak,
+        period_s=told.period_s,
+        at=told.at,
+        known_s=told.known_s,
+        near=_accuracy(told.near),
+        far=_accuracy(told.far),
+        ahead_at=told.ahead_at,
+        step_s=None if told.ahead_at is None else float(STEP_S),
+        ahead=tuple(round(each, DIGITS) for each in told.ahead),
+    )
+
+
+def _text(told: ForecastReport) -> str:
+    if told.near is None:
+        return f"none: {told.why}"
+    lead = f"{told.near.horizon * STEP_S / 60.0:.0f} min ahead"
+    peak = f"none now: {told.why}" if told.peak is None else f"{told.peak:.2f} cores at most, {lead}"
+    if told.near.model is None or told.near.last is None:
+        return f"{peak}; its error is unknown, so it is not used"
+    error, last = told.near.model, told.near.last
+    errors = f"mean error {error.mae:.2f} cores ({error.smape:.0f} %), of the last value {last.mae:.2f}"
+    return f"{peak}; {errors} ({last.smape:.0f} %){_use(told)}"
+
+
+def _use(told: ForecastReport) -> str:
+    if told.used or told.peak is None:
+        return ""
+    better = any(each is not None and each.is_better for each in (told.near, told.far))
+    return f" ({told.mode}: nothing follows it)" if better else ", so it is not used"
+
+
+def _accuracy(found: Accuracy | None) -> AccuracyStatus | None:
+    if found is None:
+        return None
+    return AccuracyStatus(
+        horizon_s=float(found.horizon * STEP_S),
+        tested=found.tested,
+        scored=found.scored,
+        better=found.is_better,
+        error=None if found.model is None else found.model.mae,
+        last_error=None if found.last is None else found.last.mae,
+        seasonal_error=None if found.seasonal is None else found.seasonal.mae,
+        error_pct=None if found.model is None else found.model.smape,
+        last_error_pct=None if found.last is None else found.last.smape,
+    )
+
+
+def proposal_status(row: Proposal, placement: Placement | None) -> ProposalStatus:
+    """The plan with its first moves and its costs; `placement` = the one that it changes."""
+    plan = row.plan
+    cold = [
+        move
+        for move in plan.moves
+        if placement is None or move.target not in placement.of(move.key_group.operator, move.key_group.partition)
+    ]
+    sizes = [move.state_bytes if move.lacking_bytes is None else move.lacking_bytes for move in cold]
+    return ProposalStatus(
+        plan=row.id,
+        app=row.app,
+        reason=plan.detail[:4000],
+        at=row.at,
+        expires_at=row.expires_at,
+        before=plan.before,
+        planned=plan.planned,
+        lower_bound=plan.lower_bound,
+        moves=tuple(
+            ProposedMove(
+                key_group=str(move.key_group), source=move.source, target=move.target, state_bytes=move.state_bytes
+            )
+            for move in plan.moves[:MAX_PROPOSED_MOVES]
+        ),
+        moves_total=len(plan.moves),
+        to_standbys=len(plan.moves) - len(cold),
+        restore_bytes=sum(size for size in sizes if size is not None),
+        unmeasured=sum(size is None for size in sizes),
+        rejected=row.rejected,
+    )

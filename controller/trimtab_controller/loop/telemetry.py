@@ -4,13 +4,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from trimtab_controller.decider.concerns import Concern, ConcernKind
+from trimtab_controller.decider.concerns import WINDOWS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Decision, Planned, Skip
 from trimtab_controller.decider.describe import describe, names_of
 from trimtab_controller.decider.events import DrainBlocked, RoundMeasured
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.maintenance import in_maintenance
+from trimtab_controller.decider.operators.intents import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution import guard
 from trimtab_controller.execution.events import GuardActed, HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
@@ -18,28 +18,36 @@ from trimtab_controller.execution.inheritance import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.lasting import LastingConcerns
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
-from trimtab_controller.loop.status_signatures import signature_status
 from trimtab_controller.seen import CALM
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.names import AppId, HostId, Topics
 from trimtab_protocol.messages.snapshot import Snapshot
-from trimtab_protocol.messages.status import Status
+from trimtab_protocol.messages.status import MAX_REVOKED, SignatureStatus, Status
+from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.wording import first_few
 
 log = logging.getLogger(__name__)
 
 REPEAT_LOG_S = 60.0
 """How often to repeat the log line of a decision that stays the same."""
+SETTLED = WINDOWS + 2
+"""So many windows in a row show whether a concern holds, also if a plan makes one or two of them incomparable."""
+SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES, ConcernKind.DISRUPTION_BUDGET, ConcernKind.JOB_SUFFERS})
 
 
 class Telemetry:
     """The telemetry of one term; it continues with decisions, rounds and concerns of the `previous` status."""
 
     def __init__(
-        self, cluster: str, metrics: Metrics, *, acting: bool, previous: Status | None, health: Health | None = None
+        self,
+        cluster: str,
+        metrics: ControllerMetrics,
+        *,
+        acting: bool,
+        previous: Status | None,
+        health: Health | None = None,
     ) -> None:
         self._metrics = metrics
         self._health = health
@@ -70,9 +78,9 @@ class Telemetry:
         if self._health is not None:
             self._health.see_window(snapshot.end_ms / 1000.0)
         self._metrics.coverage.set(snapshot.coverage)
-        self._metrics.see(decider.known)
+        self._metrics.observe(decider.known)
         self._metrics.keep_apps(decider.known.views)
-        self._lasting.see(snapshot, decider.known.concerns)
+        self._lasting.observe(snapshot, decider.known.concerns)
         self._status_builder.kept_concerns = self._lasting.kept
         self._see_concerns([*decider.known.concerns, *self._lasting.kept])
 
@@ -111,7 +119,7 @@ class Telemetry:
         """Report a decision; `execution` is the state after it."""
         self._metrics.decisions.labels(*names_of(decision)).inc()
         if isinstance(decision, Skip) and decision.reason is SkipReason.STALE_SNAPSHOT:
-            self._metrics.see(Known())
+            self._metrics.observe(WindowResult())
             self._metrics.handovers.see_lags({}, {})
         if isinstance(decision, Planned):
             self._metrics.lower_bound.labels(decision.plan.app).set(decision.plan.lower_bound)
@@ -182,7 +190,7 @@ class Telemetry:
         stop = event.stop
         if stop.back_by is None or stop.at == stop.back_by:
             self._metrics.handovers.guard_stopped(stop.app)
-        log.warning("%s: %s", stop.app, guard.told(stop))
+        log.warning("%s: %s", stop.app, guard.describe_stop(stop))
 
     def round_ended(self, event: RoundEnded) -> None:
         """Report the end of a round."""
@@ -212,7 +220,7 @@ class Telemetry:
             self._began_at = now
         snapshot = decider.known.snapshot
         self._metrics.snapshot_age.set(now - (self._began_at if snapshot is None else snapshot.end_ms / 1000.0))
-        self._metrics.messages.see(inbox)
+        self._metrics.messages.observe(inbox)
         self._metrics.solver_kills.follow(solver_kills)
         self._metrics.stream_restarts.follow(stream_restarts)
 
@@ -232,3 +240,51 @@ def _why(event: PaceChanged) -> str:
     if event.lag_s is None:
         return f"{who}, which takes part in its plan, reports no whole windows any more"
     return f"{who} is {event.lag_s:.1f} s further behind than its plan found it"
+
+
+class LastingConcerns:
+    """The concerns in force, beginning with those of the `previous` status.
+
+    They stay until enough windows in a row have shown whether they hold.  Most concerns need several windows in a row.
+    A new leader has not seen these, and a gap in the windows begins the count anew.  Without this, a concern would be
+    reported as ended then, and soon after as begun again.  Each window shows by itself whether a worker was given up,
+    and the journal has what the guard has ended: these concerns end with the first window that does not show them.
+
+    `kept` = those that the last window does not show, and that too few windows in a row have ruled out.
+    """
+
+    def __init__(self, previous: Status | None) -> None:
+        known = {str(kind): kind for kind in ConcernKind}  # another version may have further ones
+        self.kept: tuple[Concern, ...] = tuple(
+            Concern(kind=known[row.kind], app=row.app, workers=(), detail=row.text)
+            for row in (previous.concerns if previous else ())
+            if row.kind in known
+        )
+        self._in_force: dict[tuple[ConcernKind, AppId], Concern] = {(each.kind, each.app): each for each in self.kept}
+        self._end_ms = 0
+        self._windows = 0
+
+    def observe(self, snapshot: Snapshot, found: Sequence[Concern]) -> None:
+        """Take a window, and the concerns that were found in it."""
+        if snapshot.end_ms > self._end_ms:
+            follows = snapshot.start_ms - self._end_ms <= snapshot.end_ms - snapshot.start_ms
+            self._windows = self._windows + 1 if follows else 1
+            self._end_ms = snapshot.end_ms
+        shown = {(each.kind, each.app): each for each in found}
+        settled = self._windows >= SETTLED
+        unseen = {k: c for k, c in self._in_force.items() if k not in shown and c.kind not in SHOWN_BY_EACH_WINDOW}
+        self.kept = () if settled else tuple(unseen.values())
+        self._in_force = {**{(each.kind, each.app): each for each in self.kept}, **shown}
+
+
+def signature_status(inbox: Inbox) -> SignatureStatus | None:
+    """What is known of the hosts' signatures; None: nobody looks at them."""
+    if inbox.checking is HostChecking.OFF:
+        return None
+    return SignatureStatus(
+        checking=str(inbox.checking),
+        enrolled=len(inbox.known_hosts.enrolled),
+        unsigned={f"{topic}.{fault}": count for (topic, fault), count in inbox.unsigned.items()},
+        doubted=inbox.doubted,
+        revoked=inbox.known_hosts.revoked[:MAX_REVOKED],
+    )

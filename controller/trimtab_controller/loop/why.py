@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.observing.rule import is_about, names
-from trimtab_controller.decider.observing.view import NotReady, PlannableView, SmoothedView
+from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.observing.placing import is_about, names, spreads
+from trimtab_controller.decider.observing.view import DemandView, NotReady, PlannableView, SmoothedView, Worker
 from trimtab_controller.decider.operators.moves import pinned_in
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
-from trimtab_controller.loop.barred_standbys import BarredStandbys
 from trimtab_controller.loop.events.explanation import moves_of, why_text
 from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
@@ -46,6 +45,46 @@ HELD_UP = frozenset(
 """Reasons for which no plan for balance begins, whatever the loads are."""
 
 
+class BarredStandbys:
+    """What the rules about one key group say of each worker; `row` = its owner and standbys now."""
+
+    def __init__(self, view: DemandView, key_group: KeyGroup, row: Owners) -> None:
+        self._rules = [
+            rule
+            for rule in view.rules
+            if rule.kind is RuleKind.SPREAD or (rule.places_standbys and is_about(rule, key_group))
+        ]
+        self._taken = list(_taken(view, row)) if spreads(self._rules) else []
+
+    def by(self, worker: Worker) -> str | None:
+        """The rules against this worker, in words; None if there are none."""
+        found: list[str] = []
+        for rule in self._rules:
+            if rule.kind is RuleKind.SPREAD:
+                near = next((told for zone, who, told in self._taken if zone == worker.zone and who != worker.id), None)
+                if near is not None:
+                    found.append(f"rule {rule.name}: zone {worker.zone} has {near} already: {rule.reason}")
+            elif not rule.allows(worker.id, worker.host, worker.zone):
+                found.append(f"rule {rule.name}: {rule.reason}")
+        return "; ".join(found) or None
+
+
+def _taken(view: DemandView, row: Owners) -> Iterator[tuple[str, WorkerId, str]]:
+    """The zones that take no standby more, and who is there: the owner first.
+
+    Standbys may share a zone where there are more copies than zones; no standby is in the owner's where there is
+    another one.
+    """
+    zones = {each.id: each.zone for each in view.all_workers}
+    able = {each.zone for each in view.all_workers if not each.draining and each.zone is not None}
+    if not row or len(able) < 2:
+        return
+    copies = 1 + max(view.standbys or 0, len(row) - 1)
+    for who in row if copies <= len(able) else row[:1]:
+        if (zone := zones.get(who)) is not None:
+            yield zone, who, f"its {'owner' if who == row[0] else 'standby'} {who}"
+
+
 class UnknownKeyGroupError(Exception):
     """There is no such key group; the message says what there is."""
 
@@ -60,7 +99,11 @@ class _Came:
 
 
 def why_here(
-    key_group: KeyGroup, known: Known, execution: Execution, events: Sequence[Event], status: Status | None = None
+    key_group: KeyGroup,
+    known: WindowResult,
+    execution: Execution,
+    events: Sequence[Event],
+    status: Status | None = None,
 ) -> KeyGroupWhy:
     """What is known of a key group; `events` = as far back as they were read, `status` = that of the controller.
 
@@ -110,7 +153,7 @@ def _place(view: SmoothedView | NotReady | None, key_group: KeyGroup) -> tuple[b
     return None
 
 
-def _what_there_is(key_group: KeyGroup, known: Known, execution: Execution) -> str:
+def _what_there_is(key_group: KeyGroup, known: WindowResult, execution: Execution) -> str:
     apps = sorted(known.views.keys() | execution.placements.keys())
     if not apps and known.snapshot is None:
         return f"nothing is known of app {key_group.app!r} yet: no window has come, and nothing has been placed"

@@ -25,7 +25,7 @@ SHOWN = {
         kafka_link.DELIVERY_LIMIT_S processes.MAX_LOG_BYTES""",
     "controller": """
         alternatives.MAX_ALTERNATIVES configuration.MAX_HOSTS events.MAX_EVENTS hook.MAX_OUTPUT_BYTES kept.MAX_APPS
-        outlet.MAX_HELD plan_times.MAX_EXPRESSIONS placing.MOST_AT_ONCE rounds.MAX_APPS settings.MAX_APPS
+        outlet.MAX_HELD modes.MAX_EXPRESSIONS placing.MOST_AT_ONCE rounds.MAX_APPS settings.MAX_APPS
         speeds.MAX_TYPES""",
 }
 """Module and name of what a user may meet.  The failure model has the limits of senders."""

@@ -4,7 +4,7 @@ import pytest
 
 from trimtab_controller.cli.operator import CommandError
 from trimtab_controller.cli.preview import view_of
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_protocol.messages.names import AppId
@@ -18,7 +18,7 @@ from trimtab_protocol.messages.names import AppId
     ],
 )
 def test_it_says_what_is_missing_and_what_to_do(reason: SkipReason, then: str) -> None:
-    known = Known()
+    known = WindowResult()
     known.views = {AppId("orders"): NotReady(reason=reason, detail="w1", app=AppId("orders"))}
     with pytest.raises(CommandError) as refusal:
         view_of(known, None, "--app")

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trimtab_controller.decider.decision import Direction, PoolWorker, SizeVerdict
+from trimtab_controller.decider.decision import PoolWorker, SizeDirection, SizeVerdict
 from trimtab_controller.decider.size.facts import SizedWorker, SizeFacts
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.verdict import Need, judge
+from trimtab_controller.decider.size.verdict import LastingNeed, judge
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.intents import Scale
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
@@ -57,8 +57,8 @@ def facts(workers: int, demand: float, end_s: float = 1000.0, **changes: object)
 def verdict(seen: SizeFacts, settings: ScalingSettings = ACT, held_s: float = 7200.0, **changes: object) -> SizeVerdict:
     """The verdict after what is needed now was needed for so long already."""
     needs = [
-        Need(direction=direction, since=seen.start_s - held_s, seen=seen.start_s)
-        for direction in (Direction.OUT, Direction.IN)
+        LastingNeed(direction=direction, since=seen.start_s - held_s, seen=seen.start_s)
+        for direction in (SizeDirection.OUT, SizeDirection.IN)
     ]
     found = [judge(seen, settings, need=need, **changes)[0] for need in needs]  # type: ignore[arg-type]
     return next((each for each in found if each.due), found[0])
@@ -76,7 +76,7 @@ class Fleet:
     workers: int = 4
     settings: ScalingSettings = ACT
     fixed: float = 0.0
-    need: Need | None = None
+    need: LastingNeed | None = None
     changes: list[SizeChange] = field(default_factory=list)
     made: list[tuple[float, int]] = field(default_factory=list)
 

@@ -7,7 +7,7 @@ import pytest
 from trimtab_controller.decider.collocation.worth import planned_with, why_not_used
 from trimtab_controller.decider.decision import Planned, Skip, SolveWanted
 from trimtab_controller.decider.describe import describe, names_of
-from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
+from trimtab_controller.decider.observing.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
 from trimtab_controller.decider.planning.admission import admit
@@ -188,7 +188,7 @@ def test_a_plan_may_go_as_far_as_the_band_and_a_drain_as_far_as_a_drain_may() ->
 
 def test_flows_are_smoothed_as_loads_are_and_who_sends_no_more_is_forgotten() -> None:
     pair, other = (kg("in", 0), kg("sums", 0)), (kg("in", 1), kg("sums", 1))
-    history, seen = History(), []
+    history, seen = LoadHistory(), []
     for flows in ({pair: 100.0, other: 4.0}, {pair: 50.0}, {pair: 0.0}, *[{}] * 20):
         view, history = follow(replace(crossed(), flows=flows), history, 0.5)
         seen.append(dict(view.flows))

@@ -9,15 +9,15 @@ from tests.controller.decider.deciders import window
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.decider.decision import Adopted, Scaled, Skip, SolveWanted
 from trimtab_controller.decider.drained import SCALING_PATIENCE_S, drain_concerns, to_start, to_stop
-from trimtab_controller.decider.drift import drift
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.first import drift
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.evaluate import Evaluation, evaluate
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.planning.admission import admit
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind, Refusal
@@ -77,14 +77,14 @@ def test_a_drained_worker_is_stopped_when_the_placement_of_its_app_does_not_name
     ],
 )
 def test_a_stop_is_asked_for_again_after_a_while_that_doubles(times: int, start_s: float, again: bool) -> None:
-    refused = Scaling(command=STOP, phase=ScalingPhase.FAILED, at=1002.0, times=times)
+    refused = WorkerScaling(command=STOP, phase=ScalingPhase.FAILED, at=1002.0, times=times)
     present = Execution(generation=1, scalings={W1: refused})
 
     assert (to_stop(replace(EMPTY, start_s=start_s), present, DRAINING) is not None) is again
 
 
 def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
-    started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
+    started = WorkerScaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.DONE, at=1000.0)
 
     assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), DRAINING) is not None
 
@@ -101,7 +101,7 @@ def test_a_worker_that_was_started_again_may_be_stopped_at_once() -> None:
 def test_a_start_says_what_has_happened(
     kind: CommandKind, phase: ScalingPhase, intents: list[Intent], why: str
 ) -> None:
-    present = Execution(generation=1, scalings={W1: Scaling(command=to_w1(kind), phase=phase, at=1000.0)})
+    present = Execution(generation=1, scalings={W1: WorkerScaling(command=to_w1(kind), phase=phase, at=1000.0)})
     now, known = 1000.0 + SCALING_PATIENCE_S, seen()
 
     found = to_start(now, present, frozenset(), known, intents)
@@ -109,11 +109,11 @@ def test_a_start_says_what_has_happened(
     assert to_start(now, present, DRAINING, known, intents) is None
 
 
-def seen(**of_w1: object) -> Known:
+def seen(**of_w1: object) -> WindowResult:
     """A window from 1100 on with both hosts and their workers; without changes w1 is not reported."""
     snapshot = window({kg(0): W0, kg(1): W0}, 1110.0).snapshot
     w1 = [replace(snapshot.nodes[1], **of_w1)] if of_w1 else []  # type: ignore[arg-type]
-    return Known(snapshot=replace(snapshot, nodes=(snapshot.nodes[0], *w1)))
+    return WindowResult(snapshot=replace(snapshot, nodes=(snapshot.nodes[0], *w1)))
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ def test_a_start_is_not_tried_again_where_the_answer_cannot_change(
 ) -> None:
     """After `undrain`, of a worker that runs under systemd and has no command, the start was tried every minute."""
     start = to_w1(CommandKind.START)
-    failed = Scaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, refusal=refusal)
+    failed = WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1000.0, refusal=refusal)
     found = to_start(1111.0, Execution(generation=1, scalings={W1: failed}), frozenset(), seen(**of_w1), [])
     assert (found is not None) is tried
 
 
 def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> None:
-    done = Scaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
+    done = WorkerScaling(command=STOP, phase=ScalingPhase.DONE, at=1100.0, times=4)
     present, drain = Execution(generation=1, scalings={W1: done}), Drain(worker=W1, by="op", at=510.0, reason="kernel")
     snapshot = seen(state=WorkerState.RUNNING).snapshot
     assert snapshot is not None
@@ -157,7 +157,7 @@ def test_who_starts_a_drained_worker_again_and_again_is_asked_to_end_it() -> Non
 
 
 def test_a_worker_whose_drain_has_ended_since_the_window_is_not_stopped() -> None:
-    started = Scaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.SENT, at=1000.0)
+    started = WorkerScaling(command=replace(STOP, kind=CommandKind.START), phase=ScalingPhase.SENT, at=1000.0)
 
     assert to_stop(EMPTY, Execution(generation=1, scalings={W1: started}), frozenset()) is None
 

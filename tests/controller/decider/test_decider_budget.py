@@ -10,9 +10,9 @@ from trimtab_controller.decider.events import Action, ExecutionChanged, IntentsC
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
-from trimtab_controller.execution.guarding import GuardStop, Moved
+from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
@@ -25,7 +25,7 @@ def deciding(owners: dict[KeyGroup, WorkerId], used_s: float, *intents: Intent) 
     """A decider in an app whose key groups paused for so long, each 1 s, 11 s before its first window is judged."""
     row = Pauses(began_at=PAUSED_AT, ended_at=PAUSED_AT, measured_s=used_s, key_groups=round(used_s))
     present = execution(owners, disruption=Disruption(since=-WINDOW_S, apps={APP: (row,)}))
-    budget = Budget(settings=DisruptionSettings(max_paused_s_per_hour=LIMIT_S))
+    budget = PauseBudget(settings=DisruptionSettings(max_paused_s_per_hour=LIMIT_S))
     made = Decider(SETTINGS, NEEDS, present, acting=True, budget=budget)
     made.on_event(1000.0, IntentsChanged(intents=intents))
     return made

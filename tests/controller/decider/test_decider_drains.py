@@ -15,7 +15,7 @@ from trimtab_controller.decider.events import (
     SolverAnswered,
 )
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.state import Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.solver.answer import Answer, Stuck
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain
@@ -92,12 +92,12 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
     decision = only(made.on_event(1011.0, window(owners)))
     assert decision == Scaled(kind=CommandKind.STOP, worker=W1, host=HostId("h1"), detail="it has been drained")
     stop = to_w1(CommandKind.STOP, 1011.0)
-    sent = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
+    sent = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.SENT, at=1011.0)})
     made.on_event(1011.0, ExecutionChanged(execution=sent))
     waiting = only(made.on_event(1021.0, window(owners, 1020.0)))
     assert isinstance(waiting, Skip)
     assert waiting.reason is SkipReason.SCALING_IN_FLIGHT
-    done = execution(owners, scalings={W1: Scaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
+    done = execution(owners, scalings={W1: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=1022.0)})
     made.on_event(1022.0, ExecutionChanged(execution=done))
     alone = only(made.on_event(1041.0, window(owners, 1040.0, workers=(W0,))))
     assert isinstance(alone, Skip), "it is not missed"
@@ -114,7 +114,7 @@ def test_a_drained_empty_worker_is_stopped_once_and_started_when_the_drain_is_ta
 def test_a_start_that_failed_is_repeated_as_soon_as_its_host_reports_but_not_at_once() -> None:
     owners = {kg(0): W0, kg(1): W0}
     start = to_w1(CommandKind.START, 1000.0)
-    failed = execution(owners, scalings={W1: Scaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
+    failed = execution(owners, scalings={W1: WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=1062.0)})
     made = decider(failed)
 
     def decide(end_s: float, *hosts: str) -> Decision:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.controller.decider.decider_situations import APP, OPERATOR, W0, W1, a_round, kg, to_w1
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, ON_W0, PAUSE, decider, execution, only, window
-from trimtab_controller.decider.decision import Adopted, Forgotten, Refused, Skip
+from trimtab_controller.decider.decision import Adopted, Forgotten, IntentRefused, Skip
 from trimtab_controller.decider.describe import names_of
 from trimtab_controller.decider.events import (
     ExecutionChanged,
@@ -14,9 +14,9 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.events import Limits, Publish
+from trimtab_controller.execution.events import ExecutionLimits, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.loop.realize import realizing
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetApp, ForgetWorker
@@ -66,7 +66,7 @@ def test_an_app_that_is_gone_is_forgotten_also_while_paused_and_hosts_are_lost()
 def test_who_still_runs_is_not_forgotten() -> None:
     for wish, what in ((FORGET_APP, "app app"), (FORGET_W1, "worker w1")):
         decision = only(decider(execution(BALANCED), wish).on_event(1011.0, window(BALANCED)))
-        assert isinstance(decision, Refused)
+        assert isinstance(decision, IntentRefused)
         assert decision.answered == (wish.key,)
         assert decision.detail.startswith(f"{what} still runs: w")
         assert names_of(decision) == ("refuse", "forget")
@@ -75,7 +75,7 @@ def test_who_still_runs_is_not_forgotten() -> None:
 def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
     plan = replace(a_round(None), app=AppId("other"))
     present = replace(two_apps(), rounds={AppId("other"): plan})
-    made, machine = decider(present, FORGET_APP), ExecutionMachine("c", Limits(), present)
+    made, machine = decider(present, FORGET_APP), ExecutionMachine("c", ExecutionLimits(), present)
     event = realizing(only(made.on_event(1011.0, window(BALANCED))))
     assert event is not None
     [published] = [each for each in machine.on_event(1011.0, event) if isinstance(each, Publish)]
@@ -83,7 +83,7 @@ def test_to_refuse_it_harms_no_plan_of_another_app() -> None:
 
 
 def test_a_forgotten_worker_is_not_waited_for_started_or_drained() -> None:
-    stopped = Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
+    stopped = WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)
     made = decider(execution({**BALANCED, kg(2): W0}, scalings={W1: stopped}), DRAIN_W1, FORGET_W1)
     alone = {kg(0): W0, kg(1): W0, kg(2): W0}
     decision = only(made.on_event(1011.0, window(alone, workers=(W0,))))

@@ -20,9 +20,9 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import Cause, Disruption, DisruptionSettings, Pauses
-from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
+from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, RollingRestart, Scale, Undrain
@@ -63,7 +63,7 @@ def seen(end_s: float, cpu: float, *pool: WorkerId, again: tuple[WorkerId, ...] 
 def started(worker: WorkerId = W1, phase: ScalingPhase = ScalingPhase.DONE, at: float = 900.0) -> dict:
     """Scalings in which the controller started w1 for the app."""
     command = replace(to_w1(CommandKind.START, at - 1.0), app=APP, worker=worker, host=HostId(f"h{worker[1:]}"))
-    return {worker: Scaling(command=command, phase=phase, at=at)}
+    return {worker: WorkerScaling(command=command, phase=phase, at=at)}
 
 
 def decisions(made: Decider, cpu: float, *pool: WorkerId, windows: int = 2) -> list[Decision]:
@@ -126,7 +126,7 @@ def test_a_worker_that_a_rolling_restart_takes_away_needs_no_other_in_its_place(
     word = Scale(app=APP, workers=2, by="ann", at=1.0, reason="a sale")
     command = replace(to_w1(CommandKind.STOP, 950.0), app=None, worker=W0, host=HostId("h0"))
     owners = {kg(0): W1, kg(1): W1} if stopped else BALANCED
-    scalings = {W0: Scaling(command=command, phase=ScalingPhase.DONE, at=950.0)} if stopped else {}
+    scalings = {W0: WorkerScaling(command=command, phase=ScalingPhase.DONE, at=950.0)} if stopped else {}
     made = decider(execution(owners, scalings=scalings), wish, word)
     for number in range(3):
         at = 1010.0 + 10.0 * number
@@ -146,7 +146,7 @@ def test_a_worker_that_is_started_after_its_drain_is_waited_for_before_another_o
     command = replace(to_w1(CommandKind.START, 949.0), app=None, worker=W0, host=HostId("h0"))
     owners = {kg(0): W1, kg(1): W1}
     for declared, waited in ((APP, True), (None, False)):
-        scalings = {W0: Scaling(command=command, phase=ScalingPhase.DONE, at=950.0)}
+        scalings = {W0: WorkerScaling(command=command, phase=ScalingPhase.DONE, at=950.0)}
         made = decider(execution(owners, scalings=scalings), word)
         snapshot = window(owners, 1010.0, cpu=0.3).snapshot
         away, in_pool = seen(1010.0, 0.3, W0, W2).snapshot.nodes[-2:]
@@ -221,7 +221,7 @@ def test_a_leaving_worker_is_drained_stopped_and_not_started_again() -> None:
     assert (stop.kind, stop.worker, stop.app, names_of(stop)) == (CommandKind.STOP, W1, APP, ("stop", "size"))
 
     command = replace(to_w1(CommandKind.STOP, 950.0), app=APP)
-    stopped = {W1: Scaling(command=command, phase=ScalingPhase.DONE, at=960.0)}
+    stopped = {W1: WorkerScaling(command=command, phase=ScalingPhase.DONE, at=960.0)}
     made = decider(execution(empty, sizes={APP: AppSize(changes=(CHANGE,))}, scalings=stopped))
     one = window(empty, 1010.0, workers=(W0,))
     assert isinstance(only(made.on_event(1011.0, one)), Skip)
@@ -355,7 +355,7 @@ def test_with_albic_collocation_comes_before_more_workers_until_a_plan_is_sought
 
 
 def test_changes_that_can_wait_wait_for_room_in_the_disruption_budget() -> None:
-    budget = Budget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))
+    budget = PauseBudget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))
     used = Pauses(began_at=990.0, ended_at=990.0, measured_s=20.0, key_groups=2, cause=Cause.REBALANCES)
     present = execution(BALANCED, disruption=Disruption(since=0.0, apps={APP: (used,)}))
 

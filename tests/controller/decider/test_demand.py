@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.saturated_job import APP, WINDOW_S, Job, kg
-from trimtab_controller.decider.observing.demand import Blocked, Demands, follow_demand
+from trimtab_controller.decider.observing.demand import Blocked, WindowDemands, follow_demand
 from trimtab_controller.decider.observing.demand_history import NO_DEMAND_HISTORY
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
@@ -16,7 +16,7 @@ W0, W1, W2 = (WorkerId(f"w{place}") for place in range(3))
 CATCH_UP_S = 100.0
 
 
-def demands(snapshots: Iterable[Snapshot]) -> Demands:
+def demands(snapshots: Iterable[Snapshot]) -> WindowDemands:
     """After the last of these windows."""
     history, found = NO_DEMAND_HISTORY, None
     for snapshot in snapshots:
@@ -25,7 +25,7 @@ def demands(snapshots: Iterable[Snapshot]) -> Demands:
     return found
 
 
-def of(found: Demands, *key_groups: KeyGroup) -> list[float]:
+def of(found: WindowDemands, *key_groups: KeyGroup) -> list[float]:
     return [found.key_groups[each.app, each.operator][each.partition] for each in key_groups]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.controller.decider.hosted_job import APP, HostedJob, Machine, kg
 from tests.controller.decider.sized_apps import facts, verdict, worker
-from trimtab_controller.decider.decision import Decision, Direction, Planned, StandbysPlaced
+from trimtab_controller.decider.decision import Decision, Planned, SizeDirection, StandbysPlaced
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.machine import Decider
@@ -211,7 +211,7 @@ def test_no_worker_leaves_while_the_other_disks_have_no_room_for_its_state() -> 
     seen = replace(facts(4, 0.8), workers=workers)
     for free, wanted in ((11_000, 2), (9_000, 3), (4_000, 4)):
         found = verdict(replace(seen, disks={each.host: float(free) for each in workers}))
-        assert (found.direction, found.wanted) == (Direction.IN if wanted < 4 else Direction.STAY, wanted)
+        assert (found.direction, found.wanted) == (SizeDirection.IN if wanted < 4 else SizeDirection.STAY, wanted)
     assert "have no room for the state of those that would leave" in found.detail
     partly = {each.host: 4_000.0 for each in workers[:3]}
     assert verdict(replace(seen, disks=partly)).wanted == 2, "a disk that nobody knows limits nothing"

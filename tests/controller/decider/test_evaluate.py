@@ -3,7 +3,7 @@
 import pytest
 
 from tests.controller.decider.observed_snapshots import W0, W1, kg, look, node, owned, snapshot
-from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, History, evaluate, follow
+from trimtab_controller.decider.observing.evaluate import NOISE_ERRORS, LoadHistory, evaluate, follow
 from trimtab_controller.decider.observing.view import MeasuredView, PlannableView
 from trimtab_controller.decider.planning.instance import instance_of
 from trimtab_controller.decider.settings import Settings
@@ -31,7 +31,7 @@ def test_load_distance_is_relative_to_capacity_and_one_sided_for_a_drained_worke
 
 
 def test_loads_are_a_mean_at_first_then_smoothed_and_noise_is_what_was_not_foreseen() -> None:
-    history, seen = History(), []
+    history, seen = LoadHistory(), []
     for cpu in (0.1, 0.3, 0.5):
         view = look(snapshot([node(W0), node(W1)], [owned(0, W0, cpu), owned(1, W1)]), placement=None)
         assert isinstance(view, MeasuredView)

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from trimtab_controller.decider.decision import Adopted, Planned
-from trimtab_controller.decider.first import WINDOWS, Candidate, FirstPlacements, candidates, topology_of
+from trimtab_controller.decider.first import WINDOWS, FirstPlacements, PlacementCandidate, candidates, topology_of
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import FixedWorker, PlannableView, Worker
 from trimtab_controller.decider.reasons import SkipReason
@@ -56,7 +56,7 @@ def placement(seen: PlannableView):  # type: ignore[no-untyped-def]
     return placement_of("c", APP, Epoch(1, 1), seen.owners, None)
 
 
-def by_name(seen: PlannableView) -> dict[str, Candidate]:
+def by_name(seen: PlannableView) -> dict[str, PlacementCandidate]:
     return {each.name: each for each in candidates(seen)}
 
 

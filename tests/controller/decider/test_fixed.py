@@ -7,8 +7,8 @@ import pytest
 
 from tests.controller.decider.observed_snapshots import APP, kg, known_gaps, node, owned, snapshot
 from trimtab_controller.decider.decision import Adopted, Planned, Skip
-from trimtab_controller.decider.drift import drift
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, SnapshotArrived, Solve, SolverAnswered
+from trimtab_controller.decider.first import drift
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import observe
@@ -114,9 +114,9 @@ def test_of_a_worker_of_which_nothing_else_is_known_the_key_groups_stay_where_th
 def test_what_standbys_took_over_returns_with_the_worker_until_that_counts_as_gone() -> None:
     taken = {**OWNERS, **dict.fromkeys(LAST_ONES, W0)}
     liveness = Liveness()
-    liveness.see(snapshot(nodes(), rows()), WORKERS)
+    liveness.observe(snapshot(nodes(), rows()), WORKERS)
     seen = snapshot(nodes(**{LAST: None}), rows(taken))
-    liveness.see(seen, WORKERS)
+    liveness.observe(seen, WORKERS)
 
     view = look(seen, liveness=liveness)
     assert {row.owner for row in view.kept} == {LAST}
@@ -124,7 +124,7 @@ def test_what_standbys_took_over_returns_with_the_worker_until_that_counts_as_go
     assert drift(view, PLACEMENT) is None
 
     later = replace(seen, start_ms=1_070_000, end_ms=1_080_000)
-    liveness.see(later, WORKERS)
+    liveness.observe(later, WORKERS)
     view = look(later, liveness=liveness)
     assert (view.fixed, len(view.kept)) == ((), 0)
     assert drift(view, PLACEMENT) == Adopted(
@@ -136,10 +136,10 @@ def test_what_standbys_took_over_returns_with_the_worker_until_that_counts_as_go
 
 def test_a_worker_whose_host_is_silent_for_long_is_still_fixed_as_long_as_nobody_else_has_its_key_groups() -> None:
     seen, liveness = snapshot(nodes(**{LAST: None}), rows(without(LAST))), Liveness()
-    liveness.see(snapshot(nodes(), rows()), WORKERS)
-    liveness.see(seen, WORKERS)
+    liveness.observe(snapshot(nodes(), rows()), WORKERS)
+    liveness.observe(seen, WORKERS)
     later = replace(seen, start_ms=1_290_000, end_ms=1_300_000)
-    liveness.see(later, WORKERS)
+    liveness.observe(later, WORKERS)
 
     view = look(later, liveness=liveness)
 

@@ -9,7 +9,7 @@ from tests.controller.decider.deciders import BALANCED, decider, execution, wind
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.standbys.choice import FOLLOWING_SHARE, Following
-from trimtab_controller.decider.standbys.following_cost import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
+from trimtab_controller.decider.standbys.rounds import LEAST_LOAD, MOST, SAMPLES, FollowingCosts
 from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -28,7 +28,7 @@ def node(worker: WorkerId, following: float | None, *, app: AppId = APP, host: H
 def test_three_windows_are_needed_and_the_median_counts() -> None:
     costs = FollowingCosts()
     for following, known in ((0.02, None), (0.50, None), (0.04, 0.1)):
-        costs.see(APP, {W0: 40.0, W1: 0.0}, [node(W0, following), node(W1, 0.3)], {})
+        costs.observe(APP, {W0: 40.0, W1: 0.0}, [node(W0, following), node(W1, 0.3)], {})
         assert costs.of(APP) == (None if known is None else pytest.approx(known)), "restores are above the median"
     assert costs.of(AppId("other")) is None
 
@@ -37,20 +37,20 @@ def test_workers_that_do_not_say_it_or_are_of_another_app_do_not_count() -> None
     costs = FollowingCosts()
     rows = [node(W0, 0.04), node(W1, None), node(WorkerId("w2"), 0.9, app=AppId("other"))]
     for _ in range(3):
-        costs.see(APP, {W0: 20.0, W1: 500.0, WorkerId("w2"): 20.0}, rows, {H0: 0.5})
+        costs.observe(APP, {W0: 20.0, W1: 500.0, WorkerId("w2"): 20.0}, rows, {H0: 0.5})
     assert costs.of(APP) == pytest.approx(0.1), "a core of a slow host is half a reference core"
 
 
 def test_too_little_load_says_nothing_and_the_share_is_limited() -> None:
     costs = FollowingCosts()
     for _ in range(3):
-        costs.see(APP, {W0: 0.9 * LEAST_LOAD}, [node(W0, 0.3)], {})
+        costs.observe(APP, {W0: 0.9 * LEAST_LOAD}, [node(W0, 0.3)], {})
     assert costs.of(APP) is None
     for _ in range(3):
-        costs.see(APP, {W0: LEAST_LOAD}, [node(W0, 0.3)], {})
+        costs.observe(APP, {W0: LEAST_LOAD}, [node(W0, 0.3)], {})
     assert costs.of(APP) == MOST
     for _ in range(SAMPLES):
-        costs.see(APP, {W0: 10.0}, [node(W0, 0.03)], {})
+        costs.observe(APP, {W0: 10.0}, [node(W0, 0.03)], {})
     assert costs.of(APP) == pytest.approx(0.3), "only the last windows count"
     costs.keep([])
     assert costs.of(APP) is None

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD
 from trimtab_controller.decider.forecast.history import (
     DAY,
     KEPT_DAYS,
@@ -17,8 +16,16 @@ from trimtab_controller.decider.forecast.history import (
     encode_demand,
     series_of,
 )
-from trimtab_controller.decider.forecast.rounds import MAX_FIT_AGE_S, REFIT_S, RETRY_S, Forecasts, Times
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
+from trimtab_controller.decider.forecast.rounds import (
+    MAX_FIT_AGE_S,
+    NOTHING_AHEAD,
+    REFIT_S,
+    RETRY_S,
+    ForecastMode,
+    Forecasts,
+    ForecastSettings,
+    Times,
+)
 from trimtab_models.forecast import Accuracy, Error, Fitted, NoForecast, Seasonal
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import AppId
@@ -33,7 +40,7 @@ def seen(*windows, series=None):
     """A series after windows of (start, end, cores)."""
     series = series or DemandSeries()
     for start, end, cores in windows:
-        series.see(MONDAY + start, MONDAY + end, cores)
+        series.observe(MONDAY + start, MONDAY + end, cores)
     return series
 
 
@@ -60,7 +67,7 @@ def test_steps_without_windows_are_unknown() -> None:
 
 def test_a_window_of_the_past_changes_nothing() -> None:
     series = seen((0, 300, 1.0), (300, 600, 2.0), (600, 610, 3.0))
-    assert not series.see(MONDAY, MONDAY + 300, 50.0)
+    assert not series.observe(MONDAY, MONDAY + 300, 50.0)
     assert values(series) == [1.0, 2.0]
 
 
@@ -68,10 +75,10 @@ def test_four_weeks_are_kept() -> None:
     series = DemandSeries()
     series.continue_with(0, [1.0] * (KEPT_DAYS * DAY))
     first = KEPT_DAYS * DAY * STEP_S
-    series.see(first, first + STEP_S, 5.0)
-    series.see(first + STEP_S, first + STEP_S + 10, 5.0)
+    series.observe(first, first + STEP_S, 5.0)
+    series.observe(first + STEP_S, first + STEP_S + 10, 5.0)
     assert (series.first, len(series.values), series.values[-1]) == (1, KEPT_DAYS * DAY, 5.0)
-    series.see(1e9, 1e9 + STEP_S, 7.0)
+    series.observe(1e9, 1e9 + STEP_S, 7.0)
     assert (series.first, len(series.values)) == (int(1e9 // STEP_S), 0), "all of it is too old by then"
 
 
@@ -130,21 +137,21 @@ def forecasts(days=7, now_s=0.0, *, mode=ForecastMode.ACT, found=None, app=APP):
     """Those of an app, `now_s` after the begin of a day, of which the demand until then is known."""
     made = Forecasts(settings=ForecastSettings(mode=mode), series={app: history(days, now_steps=int(now_s // STEP_S))})
     end_s = MONDAY + days * 86_400.0 + now_s
-    made.see(end_s - 10.0, end_s, {app: 1.0}, {app: TIMES})
+    made.observe(end_s - 10.0, end_s, {app: 1.0}, {app: TIMES})
     if found is not None:
         made.learn(app, found)
     return made
 
 
 def later(made, seconds, app=APP):
-    made.see(made._now + seconds - 10.0, made._now + seconds, {app: 1.0}, {app: TIMES})
+    made.observe(made._now + seconds - 10.0, made._now + seconds, {app: 1.0}, {app: TIMES})
     return made
 
 
 def test_what_is_off_remembers_and_forecasts_nothing() -> None:
     made = Forecasts()
-    made.see(MONDAY, MONDAY + 10, {APP: 1.0}, {APP: TIMES})
-    assert (made.series, made.told(), made.records()) == ({}, {}, [])
+    made.observe(MONDAY, MONDAY + 10, {APP: 1.0}, {APP: TIMES})
+    assert (made.series, made.report(), made.records()) == ({}, {}, [])
     assert made.ahead(APP) == NOTHING_AHEAD
 
 
@@ -155,27 +162,27 @@ def test_the_horizons_reach_from_the_last_whole_step_to_the_step_after_a_worker_
 
 
 def test_a_fit_is_made_once_there_is_enough_history() -> None:
-    assert forecasts(3).told()[APP].at is None, "three days, and the longest forecast"
-    told = forecasts(4).told()[APP]
+    assert forecasts(3).report()[APP].at is None, "three days, and the longest forecast"
+    told = forecasts(4).report()[APP]
     assert (told.at, told.period_s) == (MONDAY + 4 * 86_400.0, 86_400.0)
     assert told.near.is_better
 
 
 def test_a_fit_is_repeated_after_hours() -> None:
     made = forecasts()
-    at = made.told()[APP].at
-    assert later(made, REFIT_S - 1).told()[APP].at == at
-    assert later(made, 1).told()[APP].at == at + REFIT_S
+    at = made.report()[APP].at
+    assert later(made, REFIT_S - 1).report()[APP].at == at
+    assert later(made, 1).report()[APP].at == at + REFIT_S
 
 
 def test_one_app_is_fitted_per_window() -> None:
     made = Forecasts(settings=ForecastSettings(mode=ForecastMode.ACT), series={APP: history(4), OTHER: history(4)})
     end_s, times = MONDAY + 4 * 86_400.0, {APP: TIMES, OTHER: TIMES}
-    made.see(end_s - 10.0, end_s, {}, times)
-    assert made.told()[APP].at == end_s
-    assert made.told()[OTHER].why == "other apps come first"
-    made.see(end_s, end_s + 10.0, {}, times)
-    assert made.told()[OTHER].at == end_s + 10.0
+    made.observe(end_s - 10.0, end_s, {}, times)
+    assert made.report()[APP].at == end_s
+    assert made.report()[OTHER].why == "other apps come first"
+    made.observe(end_s, end_s + 10.0, {}, times)
+    assert made.report()[OTHER].at == end_s + 10.0
 
 
 def test_a_failed_fit_is_tried_again_and_an_older_one_goes_on() -> None:
@@ -183,12 +190,12 @@ def test_a_failed_fit_is_tried_again_and_an_older_one_goes_on() -> None:
     made.series[APP] = gap = DemandSeries()
     gap.continue_with(20_000 * DAY, [1.0] * DAY + [math.nan] * 2 * DAY + [1.0] * DAY)
     later(made, 86_400.0)
-    assert made.told()[APP].why == "50% of the values are known, 80% are needed"
+    assert made.report()[APP].why == "50% of the values are known, 80% are needed"
     made.series[APP] = history(4)
-    assert later(made, RETRY_S - 1).told()[APP].at is None
-    at = later(made, 1).told()[APP].at
+    assert later(made, RETRY_S - 1).report()[APP].at is None
+    at = later(made, 1).report()[APP].at
     made.learn(APP, NoForecast(reason="too few values"))
-    assert made.told()[APP].at == at
+    assert made.report()[APP].at == at
 
 
 def test_a_peak_is_seen_ahead_by_the_time_that_a_worker_needs() -> None:
@@ -204,7 +211,7 @@ def test_a_peak_is_seen_ahead_by_the_time_that_a_worker_needs() -> None:
 
 def test_a_forecast_that_was_not_better_is_told_and_not_followed() -> None:
     made = forecasts(now_s=6 * 3600.0 - 120.0, found=fitted(near=False, far=False))
-    told = made.told()[APP]
+    told = made.report()[APP]
     assert made.ahead(APP) == NOTHING_AHEAD
     assert (told.peak, told.used) == (pytest.approx(4.0), False)
     assert told.ahead_at == float(made.series[APP].end * STEP_S)
@@ -216,13 +223,13 @@ def test_a_forecast_that_was_not_better_is_told_and_not_followed() -> None:
 def test_advice_is_told_and_not_followed() -> None:
     made = forecasts(now_s=6 * 3600.0 - 120.0, mode=ForecastMode.ADVISE, found=fitted())
     assert made.ahead(APP) == NOTHING_AHEAD
-    assert (made.told()[APP].peak, made.told()[APP].used) == (pytest.approx(4.0), False)
+    assert (made.report()[APP].peak, made.report()[APP].used) == (pytest.approx(4.0), False)
 
 
 def test_without_the_last_values_nothing_is_forecast() -> None:
     made = later(forecasts(found=fitted()), 4 * STEP_S)
     assert made.ahead(APP) == NOTHING_AHEAD
-    assert (made.told()[APP].why, made.told()[APP].peak) == ("the last values are unknown", None)
+    assert (made.report()[APP].why, made.report()[APP].peak) == ("the last values are unknown", None)
 
 
 def test_an_old_fit_is_not_used() -> None:
@@ -234,8 +241,8 @@ def test_an_old_fit_is_not_used() -> None:
 
 
 def test_how_much_history_is_missing_is_told() -> None:
-    assert forecasts(2).told()[APP].why == "48.0 of 73.2 h of history"
-    assert forecasts(2).told()[APP].known_s == 2 * 86_400.0
+    assert forecasts(2).report()[APP].why == "48.0 of 73.2 h of history"
+    assert forecasts(2).report()[APP].known_s == 2 * 86_400.0
 
 
 # --- records
@@ -246,7 +253,7 @@ def test_the_demand_is_recorded_by_day_and_a_successor_goes_on_with_it() -> None
     start = MONDAY + 86_400.0 - 4 * STEP_S
     told = []
     for place in range(9):
-        made.see(start + place * STEP_S, start + (place + 1) * STEP_S, {APP: float(place)}, {APP: TIMES})
+        made.observe(start + place * STEP_S, start + (place + 1) * STEP_S, {APP: float(place)}, {APP: TIMES})
         told.append([key for key, _ in made.records()])
     day, following = b"demand/orders/20000", b"demand/orders/20001"
     assert told == [[], [], [], [day], [], [], [day, following], [], []]
@@ -257,7 +264,7 @@ def test_a_successor_records_only_what_is_new() -> None:
     assert made.records() == []
     series = replace(history(7), values=array("f", history(7).values))
     again = Forecasts(settings=ForecastSettings(mode=ForecastMode.ADVISE), series={APP: series})
-    again.see(MONDAY + 7 * 86_400.0, MONDAY + 7 * 86_400.0 + 10, {APP: 1.0}, {APP: TIMES})
+    again.observe(MONDAY + 7 * 86_400.0, MONDAY + 7 * 86_400.0 + 10, {APP: 1.0}, {APP: TIMES})
     assert again.records() == []
 
 
@@ -275,5 +282,5 @@ def test_an_app_that_nobody_has_reported_for_long_is_forgotten() -> None:
     made = forecasts(2)
     for days, left in ((1, [APP, OTHER]), (2, [OTHER])):
         at = MONDAY + (2 + days) * 86_400.0
-        made.see(at, at + 10.0, {OTHER: 1.0}, {OTHER: TIMES})
+        made.observe(at, at + 10.0, {OTHER: 1.0}, {OTHER: TIMES})
         assert sorted(made.series) == left

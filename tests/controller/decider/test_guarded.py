@@ -8,7 +8,7 @@ from trimtab_controller.decider.decision import Planned, Skip
 from trimtab_controller.decider.events import Decided, IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.guarding import GuardStop, Moved
+from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_protocol.messages.intents import Intent, Pause
 from trimtab_protocol.messages.names import KeyGroup, WorkerId

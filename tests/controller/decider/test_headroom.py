@@ -12,7 +12,7 @@ from tests.controller.decider.test_hosts import H0, H1, W0, W1, W2, job, two_typ
 from trimtab_controller.decider.hosts.headroom import Headroom, headroom, times_placed
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.size.resources import together
-from trimtab_controller.decider.size.sizing import CannotSizeError, Need, Sizing, Wanted, size_of
+from trimtab_controller.decider.size.sizing import CannotSizeError, Sizing, Wanted, WorkerNeed, size_of
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 
@@ -159,7 +159,7 @@ def test_what_is_not_known_is_named() -> None:
         sized(seen(idle), 2.0)
 
 
-def by_resource(need: Need) -> dict[str, int | None]:
+def by_resource(need: WorkerNeed) -> dict[str, int | None]:
     return {row.resource: row.workers for row in need.resources}
 
 

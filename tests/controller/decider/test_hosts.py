@@ -232,8 +232,8 @@ def test_a_type_that_is_away_for_a_window_keeps_its_speed() -> None:
     costs, whole = decider.known.capacity.costs, made.window()
     for gone in ("fast", "slow"):
         there = tuple(each for each in whole.hosts if each.type != gone)
-        assert not costs.see(replace(whole, hosts=there))
-    assert not costs.see(whole)
+        assert not costs.observe(replace(whole, hosts=there))
+    assert not costs.observe(whole)
     assert costs.of_hosts() == pytest.approx({H0: 1.0, H1: 1.0, H2: 0.5, HostId("h3"): 0.5})
 
 

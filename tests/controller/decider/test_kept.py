@@ -9,9 +9,9 @@ from tests.controller.decider.deciders import BALANCED, DRAIN_W1, decider, execu
 from trimtab_controller.decider import kept
 from trimtab_controller.decider.decision import Adopted, Forgotten, Skip
 from trimtab_controller.decider.events import Decided, ExecutionChanged, SnapshotArrived
-from trimtab_controller.decider.kept import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, Kept
+from trimtab_controller.decider.kept import KEPT_S, MAX_UNRUN, NEW_AT_ONCE, SPARED_S, AbsenceTracker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, placement_of
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow, Snapshot
@@ -40,17 +40,17 @@ def placed(apps: list[AppId]) -> Execution:
     return replace(execution(BALANCED), placements={**execution(BALANCED).placements, **found})
 
 
-def forgotten(of: Kept, end_s: float, present: Execution, *intents: object) -> list[str]:
+def forgotten(of: AbsenceTracker, end_s: float, present: Execution, *intents: object) -> list[str]:
     return [each.what for each in of.to_forget(end_s, present, intents)]  # type: ignore[arg-type]
 
 
 def test_an_app_that_nobody_runs_is_forgotten_after_a_day_and_never_one_that_somebody_runs_or_may_start() -> None:
     over, pool = names(0, 2)
-    of, present = Kept(), placed([over, pool])
-    of.see(running(1010.0, [over, pool]), present)
+    of, present = AbsenceTracker(), placed([over, pool])
+    of.observe(running(1010.0, [over, pool]), present)
     seen = running(1020.0, [])
     stopped = replace(seen.nodes[0], worker=WorkerId("w9"), app=None, declared=pool)
-    of.see(replace(seen, nodes=(*seen.nodes, stopped)), present)
+    of.observe(replace(seen, nodes=(*seen.nodes, stopped)), present)
     assert forgotten(of, 1020.0 + KEPT_S - 1.0, present) == []
     busy = replace(present, rounds={over: replace(a_round(None), app=over)})
     assert forgotten(of, 1020.0 + KEPT_S, busy) == [], "its plan is in flight"
@@ -59,12 +59,12 @@ def test_an_app_that_nobody_runs_is_forgotten_after_a_day_and_never_one_that_som
 
 def test_of_the_apps_that_one_host_alone_ran_the_last_ones_are_kept() -> None:
     many, shared = names(0, MAX_UNRUN + 3), AppId("shared")
-    of, present = Kept(), placed([*many, shared])
+    of, present = AbsenceTracker(), placed([*many, shared])
     two = running(1010.0, [*many, shared])
     second = replace(two.nodes[-1], worker=WorkerId("w8"), host=HostId("h0"))
-    of.see(replace(two, nodes=(*two.nodes, second)), present)
-    of.see(running(1020.0, many[3:]), present)
-    of.see(running(1030.0, []), present)
+    of.observe(replace(two, nodes=(*two.nodes, second)), present)
+    of.observe(running(1020.0, many[3:]), present)
+    of.observe(running(1030.0, []), present)
     assert forgotten(of, 1020.0 + SPARED_S - 1.0, present) == []
     assert forgotten(of, 1030.0 + SPARED_S, present) == [f"app {app}" for app in sorted(many[:3])]
 
@@ -94,17 +94,17 @@ def test_no_more_apps_than_may_be_kept_get_a_placement(monkeypatch: pytest.Monke
     actions = made.on_event(1011.0, SnapshotArrived(snapshot=running(1010.0, [new])))
     assert new in made.known.views
     assert not [each for each in actions if isinstance(each, Decided) and isinstance(each.decision, Adopted)]
-    of = Kept()
-    of.see(running(1010.0, []), placed([over, new]))
+    of = AbsenceTracker()
+    of.observe(running(1010.0, []), placed([over, new]))
     assert forgotten(of, 1010.0 + SPARED_S, placed([over, new])) == [f"app {over}"], "one too many"
     assert forgotten(of, 1010.0 + SPARED_S, present) == []
 
 
 def test_a_stopped_worker_that_no_host_names_is_forgotten_after_a_day_unless_it_is_drained() -> None:
-    stopped = {W1: Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)}
+    stopped = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=900.0)}
     present = execution({kg(0): W0, kg(1): W0}, scalings=stopped)
-    of, seen = Kept(), window({kg(0): W0, kg(1): W0}, workers=(W0,)).snapshot
-    of.see(seen, present)
+    of, seen = AbsenceTracker(), window({kg(0): W0, kg(1): W0}, workers=(W0,)).snapshot
+    of.observe(seen, present)
     assert forgotten(of, 1010.0 + KEPT_S - 1.0, present) == []
     assert forgotten(of, 1010.0 + KEPT_S, present, DRAIN_W1) == []
     flying = replace(present, rounds={APP: a_round(None)})

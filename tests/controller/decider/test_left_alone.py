@@ -47,7 +47,7 @@ def test_each_failure_in_a_row_doubles_the_time_and_is_counted_once() -> None:
     left, now, seconds = LeftAlone(), T0, []
     for number in range(1, 10):
         for _ in range(3):  # the round stays in the state until the next one begins
-            left.see(now, ended(number))
+            left.observe(now, ended(number))
         found = FIRST_S
         while ONE in left.pinned(now + found, APP):
             found += FIRST_S
@@ -59,20 +59,20 @@ def test_each_failure_in_a_row_doubles_the_time_and_is_counted_once() -> None:
 
 def test_its_reason_is_told_and_a_hand_over_that_is_done_ends_it() -> None:
     left = LeftAlone()
-    left.see(T0, ended(1))
-    assert left.told(T0 + 10.0, APP) == f"left alone after a hand-over that failed: {ONE} for 20 s, {WHY}"
+    left.observe(T0, ended(1))
+    assert left.describe(T0 + 10.0, APP) == f"left alone after a hand-over that failed: {ONE} for 20 s, {WHY}"
 
-    left.see(T0 + 11.0, ended(2, phase=HandoverPhase.DONE, refusal=None))
-    assert (left.pinned(T0 + 11.0, APP), left.told(T0 + 11.0, APP)) == (frozenset(), "")
-    left.see(T0 + 12.0, ended(3))
-    assert left.told(T0 + 12.0, APP).startswith(f"left alone after a hand-over that failed: {ONE} for 30 s"), (
+    left.observe(T0 + 11.0, ended(2, phase=HandoverPhase.DONE, refusal=None))
+    assert (left.pinned(T0 + 11.0, APP), left.describe(T0 + 11.0, APP)) == (frozenset(), "")
+    left.observe(T0 + 12.0, ended(3))
+    assert left.describe(T0 + 12.0, APP).startswith(f"left alone after a hand-over that failed: {ONE} for 30 s"), (
         "the first"
     )
 
 
 def test_those_that_failed_together_are_tried_one_after_the_other() -> None:
     left = LeftAlone()
-    left.see(T0, ended(1, ONE, OTHER))
+    left.observe(T0, ended(1, ONE, OTHER))
 
     assert [left.pinned(T0 + FIRST_S * n - 1.0, APP) for n in (1, 2, 3)] == [{ONE, OTHER}, {OTHER}, frozenset()]
 
@@ -80,7 +80,7 @@ def test_those_that_failed_together_are_tried_one_after_the_other() -> None:
 @pytest.mark.parametrize("refusal", [None, Refusal.GENERATION, Refusal.WORKER_AWAY, Refusal.UNSIGNED])
 def test_what_is_not_because_of_the_key_group_holds_it_up_no_longer(refusal: Refusal | None) -> None:
     left = LeftAlone()
-    left.see(T0, ended(1, refusal=refusal))
-    left.see(T0, replace(ended(2, lost=True)))
+    left.observe(T0, ended(1, refusal=refusal))
+    left.observe(T0, replace(ended(2, lost=True)))
 
     assert left.pinned(T0, APP) == frozenset()

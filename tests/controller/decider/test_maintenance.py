@@ -10,14 +10,14 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import check_cluster, held_apps
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.state import Scaling, ScalingPhase
+from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, decode_intent, encode_intent
 from trimtab_protocol.messages.names import HostId
 
 H1 = HostId("h1")
 OFF = Drain(worker=W1, by="ann", at=900.0, reason="memory", until=1100.0, host=H1)
-STOPPED = {W1: Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
+STOPPED = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
 ON_W0 = {kg(0): W0, kg(1): W0}
 
 
@@ -53,8 +53,8 @@ def test_a_silent_host_in_maintenance_is_not_lost_and_lowers_no_coverage() -> No
     both, one = window(ON_W0, 1010.0).snapshot, window(ON_W0, 1020.0, workers=(W0,)).snapshot
     one = replace(one, hosts_expected=2)
     liveness = Liveness()
-    liveness.see(both, [W0])
-    liveness.see(one, [W0])
+    liveness.observe(both, [W0])
+    liveness.observe(one, [W0])
     assert held_apps(one, liveness, {})[APP].reason is SkipReason.HOSTS_LOST
     assert held_apps(one, liveness, {}, {H1: frozenset({W1})}) == {}
     found = check_cluster(one, 1021.0, liveness, NEEDS)

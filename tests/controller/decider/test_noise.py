@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
+from trimtab_controller.decider.observing.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import DemandView, Worker
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
@@ -45,7 +45,7 @@ def views(seed: int, *, shift: bool) -> list[DemandView]:
 
 def windows_that_would_move(seen: list[DemandView]) -> list[int]:
     """The windows in which the load distance is above the band and above the noise."""
-    history, found = History(), []
+    history, found = LoadHistory(), []
     for number, view in enumerate(seen):
         smoothed, history = follow(view, history, SMOOTHING)
         evaluation = evaluate(smoothed, history)

@@ -99,10 +99,10 @@ def test_before_the_first_placement_a_gap_is_still_a_gap() -> None:
 def test_a_worker_that_left_long_ago_and_owns_nothing_does_not_block() -> None:
     seen = snapshot([node(W0), node(W1, state=WorkerState.AWAY)], [owned(0, W0), owned(1, W0), owned(2, W0)])
     liveness = Liveness()
-    liveness.see(seen, [W0, W1])
+    liveness.observe(seen, [W0, W1])
     assert reason_of(look(seen, liveness=liveness)) is SkipReason.WORKER_MISSING, "it may come back any moment"
     later = replace(seen, start_ms=1_060_000, end_ms=1_070_000)
-    liveness.see(later, [W0, W1])
+    liveness.observe(later, [W0, W1])
     view = look(later, liveness=liveness)
     assert isinstance(view, MeasuredView)
     assert [worker.id for worker in view.workers] == [W0]

@@ -67,7 +67,7 @@ def test_a_window_that_is_old_when_it_comes_may_mean_a_wrong_clock() -> None:
 
 def test_low_coverage_names_the_hosts_that_no_longer_report() -> None:
     liveness = Liveness()
-    liveness.see(snapshot([node(WorkerId(f"w{index}")) for index in range(5)], []), [])
+    liveness.observe(snapshot([node(WorkerId(f"w{index}")) for index in range(5)], []), [])
     seen = snapshot([node(WorkerId(f"w{index}")) for index in range(4)], [], hosts_seen=4, hosts_expected=5)
     found = check_cluster(seen, END_S, liveness, NEEDS)
     assert found is not None
@@ -87,20 +87,20 @@ def held(seen: Snapshot, liveness: Liveness, owners: Mapping[KeyGroup, WorkerId]
 
 def test_hold_when_forty_percent_of_the_hosts_are_lost_until_they_count_as_gone() -> None:
     liveness = Liveness()
-    liveness.see(snapshot([node(worker) for worker in WORKERS], []), [])
+    liveness.observe(snapshot([node(worker) for worker in WORKERS], []), [])
     four = snapshot([node(worker) for worker in WORKERS[:4]], [])
     assert held(four, liveness) == set()
     three = snapshot([node(worker) for worker in WORKERS[:3]], [])
     assert held(three, liveness) == {APP}
     later = replace(three, start_ms=1_611_000, end_ms=1_621_000)
-    liveness.see(later, [])
+    liveness.observe(later, [])
     assert held(later, liveness) == set()
 
 
 def test_an_app_none_of_whose_workers_were_on_lost_hosts_is_not_held() -> None:
     liveness = Liveness()
     here = [node(worker, app=OTHER) for worker in WORKERS[:3]]
-    liveness.see(snapshot([*here, *map(node, WORKERS[3:])], []), [])
+    liveness.observe(snapshot([*here, *map(node, WORKERS[3:])], []), [])
     assert held(snapshot(here, []), liveness) == {APP}
 
 
@@ -119,29 +119,29 @@ def test_hosts_that_ended_in_order_or_were_replaced_are_not_missed_once_others_o
 ) -> None:
     """Pods have new names with every deployment."""
     liveness, owners = Liveness(), {kg(0): WORKERS[3], kg(1): WORKERS[4]}
-    liveness.see(snapshot([node(worker) for worker in WORKERS], []), WORKERS)
+    liveness.observe(snapshot([node(worker) for worker in WORKERS], []), WORKERS)
     gone = tuple(HostId(f"h{3 + index}") for index in range(ended))
     pods = [node(WorkerId(f"w{7 + index}")) for index in range(new)]
     reported = [owned(each.partition, W0) for each in owners] if taken else []
     after = snapshot([*map(node, WORKERS[:3]), *pods], reported, end_ms=1_020_000, ended=gone)
-    liveness.see(after, WORKERS)
+    liveness.observe(after, WORKERS)
     assert held(after, liveness, owners) == ({APP} if is_held else set())
     if ended == 2 and taken:
         whole = snapshot([node(worker) for worker in WORKERS], [], end_ms=1_030_000)
-        liveness.see(whole, WORKERS)
+        liveness.observe(whole, WORKERS)
         again = replace(after, end_ms=1_040_000, ended=())
-        liveness.see(again, WORKERS)
+        liveness.observe(again, WORKERS)
         assert held(again, liveness, owners) == {APP}, "they had come back, and now nobody has said why they are away"
 
 
 @pytest.mark.parametrize("taken", [True, False])
 def test_a_fleet_whose_hosts_have_all_been_replaced_is_not_lost(taken: bool) -> None:
     liveness, owners = Liveness(), {kg(index): worker for index, worker in enumerate(WORKERS[:3])}
-    liveness.see(snapshot([node(worker) for worker in WORKERS[:3]], []), WORKERS[:3])
+    liveness.observe(snapshot([node(worker) for worker in WORKERS[:3]], []), WORKERS[:3])
     pods = [WorkerId(f"w{7 + index}") for index in range(3)]
     reported = [owned(each.partition, pods[0]) for each in owners] if taken else []
     after = snapshot(list(map(node, pods)), reported, end_ms=1_020_000)
-    liveness.see(after, WORKERS[:3])
+    liveness.observe(after, WORKERS[:3])
     assert held(after, liveness, owners) == (set() if taken else {APP})
 
 
@@ -149,10 +149,10 @@ def test_a_successor_holds_too_when_no_host_has_reported_forty_percent_of_the_ow
     owners = {kg(0): W0, kg(1): W1}
     alone = replace(WHOLE, nodes=tuple(row for row in WHOLE.nodes if row.worker != W1))
     successor = Liveness()
-    successor.see(alone, [W0, W1])
+    successor.observe(alone, [W0, W1])
     assert held(alone, successor, owners) == {APP}
     later = replace(alone, start_ms=1_611_000, end_ms=1_621_000)
-    successor.see(later, [W0, W1])
+    successor.observe(later, [W0, W1])
     assert held(later, successor, owners) == set()  # it counts as gone
 
 
@@ -160,7 +160,7 @@ def test_a_successor_holds_too_when_no_host_has_reported_forty_percent_of_the_ow
 def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int, is_held: bool) -> None:
     seen = snapshot([node(worker) for worker in WORKERS[strangers:]], [])
     successor = Liveness()
-    successor.see(seen, WORKERS)
+    successor.observe(seen, WORKERS)
     owners = {kg(index): worker for index, worker in enumerate(WORKERS)}
     assert held(seen, successor, owners) == ({APP} if is_held else set())
     nobody = replace(seen, nodes=tuple(replace(row, app=OTHER) for row in seen.nodes))
@@ -170,8 +170,8 @@ def test_two_of_five_owners_that_nobody_reports_are_forty_percent(strangers: int
 def test_an_owner_that_was_seen_before_is_a_worker_that_is_away_and_no_lost_host() -> None:
     alone = replace(WHOLE, nodes=tuple(row for row in WHOLE.nodes if row.worker != W1))
     liveness = Liveness()
-    liveness.see(WHOLE, [W0, W1])
-    liveness.see(alone, [W0, W1])
+    liveness.observe(WHOLE, [W0, W1])
+    liveness.observe(alone, [W0, W1])
     assert held(alone, liveness, {kg(0): W0, kg(1): W1}) == set()
 
 

@@ -145,7 +145,7 @@ def test_a_worker_that_was_started_again_with_another_app_is_none_of_this_one() 
     liveness = Liveness()
     seen = replace(WHOLE, nodes=(node(W0), node(W1, app=OTHER)), key_groups=tuple(owned(at, W0) for at in range(3)))
     for part in (WHOLE, seen):
-        liveness.see(part, [W0, W1])
+        liveness.observe(part, [W0, W1])
     found = look(seen, liveness=liveness)
     assert isinstance(found, MeasuredView)
     assert [worker.id for worker in found.workers] == [W0], "nothing is planned for w1, and nobody waits for it"
@@ -154,7 +154,7 @@ def test_a_worker_that_was_started_again_with_another_app_is_none_of_this_one() 
 def test_an_app_whose_workers_all_have_another_one_now_has_none() -> None:
     nodes = (node(W0, app=OTHER), node(W1, app=OTHER))
     liveness = Liveness()
-    liveness.see(replace(WHOLE, nodes=nodes), [W0, W1])
+    liveness.observe(replace(WHOLE, nodes=nodes), [W0, W1])
     found = look(replace(WHOLE, nodes=nodes, key_groups=()), liveness=liveness)
     assert isinstance(found, NotReady)
     assert (found.reason, found.detail) == (SkipReason.NO_WORKERS, "no worker reports")
@@ -167,7 +167,7 @@ def test_with_a_forgotten_app_go_its_silent_hosts_but_none_on_which_another_one_
         [],
     )
     liveness = Liveness()
-    liveness.see(before, [])
+    liveness.observe(before, [])
     liveness.forget_app(other, reporting=[HostId("h3")])
     assert sorted(liveness.hosts) == ["h0", "h3"], "not h1; h3 reports still"
     liveness.forget_worker(W0, reporting=[])

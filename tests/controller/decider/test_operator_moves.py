@@ -6,14 +6,14 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, a_round, kg
 from tests.controller.decider.deciders import BALANCED, DRAIN_W1, NEEDS, SETTINGS, execution, only, window
-from trimtab_controller.decider.decision import Planned, Refused, Skip
+from trimtab_controller.decider.decision import IntentRefused, Planned, Skip
 from trimtab_controller.decider.events import Action, Decided, ExecutionChanged, IntentsChanged, SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.view import PlannableView, Room, SmoothedView
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.moves import VALID_S, pinned_in
 from trimtab_controller.decider.planning.instance import question_of
-from trimtab_controller.execution.proposal import HandMoved
+from trimtab_controller.execution.state import HandMoved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
@@ -46,7 +46,7 @@ def wish(*moves: tuple[int, str], undoes: str | None = None) -> MoveKeyGroups:
 
 def refusal(decider: Decider, *intents: Intent, now: float = 1012.0) -> str:
     decision = said(decider, *intents, now=now)
-    assert isinstance(decision, Refused)
+    assert isinstance(decision, IntentRefused)
     assert set(decision.answered) <= {each.key for each in intents}
     assert decider.intents == tuple(each for each in intents if each.key not in decision.answered)
     return decision.detail
@@ -182,5 +182,5 @@ def test_a_move_waits_for_a_drain_that_cannot_be_planned_no_longer_than_the_drai
     drain = Drain(worker=W0, by="op", at=1.0, reason="kernel")
     decision = said(decider, drain, TO_W1)
     assert isinstance(decision, Planned)
-    assert not isinstance(only(deciding().on_event(1021.0, window(BALANCED, 1020.0))), Planned | Refused)
+    assert not isinstance(only(deciding().on_event(1021.0, window(BALANCED, 1020.0))), Planned | IntentRefused)
     assert isinstance(only(deciding().on_event(1021.0, window(BALANCED, 1020.0))), Skip)

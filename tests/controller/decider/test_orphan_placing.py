@@ -12,7 +12,7 @@ from tests.controller.decider.observed_snapshots import APP, kg
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
 from trimtab_controller.decider.observing.view import PlannableView, Room, Worker
-from trimtab_controller.decider.orphans.placing import Orphaned, Placed, place_orphans
+from trimtab_controller.decider.orphans.placing import Orphaned, PlacedOrphans, place_orphans
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.standbys.copies import Held
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -49,7 +49,7 @@ def orphaned(loads: dict[int, float], state_bytes: int = 100) -> Orphaned:
 
 def placed(
     seen: PlannableView, lost: Orphaned, asked_pct: dict[WorkerId, float] | None = None, operations: int = 10_000
-) -> Placed:
+) -> PlacedOrphans:
     found = place_orphans(seen, lost, HostsSeen(), asked_pct or {}, operations=operations)
     assert found is not None
     return found
@@ -182,7 +182,7 @@ def test_dyndls_targets_are_never_warm_later_and_keep_the_band(
     uses = [sum(row.load for row in lost.table) + 10.0 * len(workers), sum(capacities)]
     mean = uses[0] / uses[1]
 
-    def use(named: Placed, name: str) -> float:
+    def use(named: PlacedOrphans, name: str) -> float:
         given_ = sum(row.load for row in lost.table if named.targets[row.key_group] == name)
         return (10.0 + given_) / workers[name]
 

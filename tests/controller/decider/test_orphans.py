@@ -34,7 +34,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.restores.costs import LearnedRestores
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, next_owned, placement_of
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, next_owned, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_models.instances import TableCost
 from trimtab_protocol.messages.commands import CommandKind
@@ -225,7 +225,7 @@ def test_the_stop_of_another_worker_does_not_keep_orphans_waiting(worker: str, w
     decision_of(made, 0, of_two(seen(0)))
     decision_of(made, 1, of_two(replace(seen(1, lost=W0))))
     command = replace(to_w1(CommandKind.STOP), worker=WorkerId(worker), host=HostId("oh1"))
-    stopped = Scaling(command=command, phase=ScalingPhase.DONE, at=1025.0)
+    stopped = WorkerScaling(command=command, phase=ScalingPhase.DONE, at=1025.0)
     present = replace(two_apps(), scalings={WorkerId(worker): stopped})
     made.on_event(1025.0, ExecutionChanged(execution=present))
     placed: dict[AppId, int] = {}

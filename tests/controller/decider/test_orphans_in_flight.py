@@ -22,7 +22,7 @@ from trimtab_controller.decider.events import (
     Decided,
     ExecutionChanged,
 )
-from trimtab_controller.execution.events import AckSeen, Limits, PlanDecided, ScalingWanted, StopWanted
+from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDecided, ScalingWanted, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import ENDED, HandoverPhase
 from trimtab_controller.plan import Move, Plan, PlanReason
@@ -43,7 +43,7 @@ class Growing:
         self.made = decider(standbys or {}, band=60.0 if busy else 5.0)
         self.busy = busy
         self.execution = ExecutionMachine(
-            "c", Limits(key_groups_per_handover=1, restores_at_first=100), self.made._situation.execution
+            "c", ExecutionLimits(key_groups_per_handover=1, restores_at_first=100), self.made._situation.execution
         )
         self.number = -1
 

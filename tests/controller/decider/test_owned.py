@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from trimtab_controller.decider.observing.evaluate import History, evaluate, follow
+from trimtab_controller.decider.observing.evaluate import LoadHistory, evaluate, follow
 from trimtab_controller.decider.observing.owned import Owned, OwnedTable
 from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_protocol.messages.key_group_table import KeyGroupTable, KeyGroupWindow
@@ -73,7 +73,7 @@ def test_blocks_become_rows_in_order_of_the_key_groups() -> None:
 
 def test_loads_are_followed_as_key_group_by_key_group_while_some_come_and_go() -> None:
     draw = random.Random(3)
-    history, known = History(), dict[KeyGroup, float]()
+    history, known = LoadHistory(), dict[KeyGroup, float]()
     rows = some_rows(draw)
     for window in range(20):
         if window % 3 == 0:

@@ -10,9 +10,8 @@ from tests.controller.decider.deciders import DRAIN_W1, NEEDS, ON_W0, SETTINGS, 
 from trimtab_controller.decider.decision import Skip
 from trimtab_controller.decider.events import IntentsChanged, Solve
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, read_plans
-from trimtab_controller.decider.operators.periods import Period
-from trimtab_controller.decider.operators.plan_times import PlanTimes
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, PlanTimes, read_plans
+from trimtab_controller.decider.operators.periods import CronPeriod
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.messages.intents import Intent
@@ -31,7 +30,7 @@ def deciding(times: PlanTimes, *intents: Intent, owners: dict = ON_W0) -> Decide
 
 
 def test_a_duration_counts_from_each_match_over_midnight_too() -> None:
-    night = Period(expression="30 22 * * sun for 4h", timezone="UTC")
+    night = CronPeriod(expression="30 22 * * sun for 4h", timezone="UTC")
     held = [hour for hour in range(-4, 8) if night.covers(MONDAY + hour * HOUR)]
     assert held == [-1, 0, 1, 2]
     assert not night.covers(MONDAY + 2.5 * HOUR)
@@ -43,7 +42,7 @@ def berlin(day: int, hour: int, minute: int, *, month: int = 10, fold: int = 0) 
 
 
 def test_an_hour_that_the_clocks_repeat_counts_twice() -> None:
-    night = Period(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
+    night = CronPeriod(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
     held = [fold for fold in (0, 1) if night.covers(berlin(25, 2, 45, fold=fold))]
     assert held == [0, 1]
     assert not night.covers(berlin(25, 2, 15, fold=1)), "the clocks show a time before it"
@@ -52,21 +51,21 @@ def test_an_hour_that_the_clocks_repeat_counts_twice() -> None:
 
 
 def test_what_clocks_have_shown_in_the_hour_that_they_repeat_begins_again() -> None:
-    short = Period(expression="30,50 2 * * * for 10m", timezone="Europe/Berlin")
+    short = CronPeriod(expression="30,50 2 * * * for 10m", timezone="Europe/Berlin")
     assert short.next_begin(berlin(25, 2, 45)) == berlin(25, 2, 50)
     assert short.next_begin(berlin(25, 2, 55)) == berlin(25, 2, 30, fold=1), "and not a day later"
     assert short.next_begin(berlin(25, 2, 55, fold=1)) == berlin(26, 2, 30)
-    evening = Period(expression="0 22 * * *", timezone="Europe/Berlin")
+    evening = CronPeriod(expression="0 22 * * *", timezone="Europe/Berlin")
     assert evening.next_begin(berlin(25, 2, 55)) == berlin(25, 22, 0)
 
 
 def test_what_would_begin_in_an_hour_that_the_clocks_skip_begins_after_it_if_it_lasts() -> None:
     early = berlin(29, 1, 50, month=3)
-    long = Period(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
+    long = CronPeriod(expression="30 2 * * * for 1h", timezone="Europe/Berlin")
     assert long.next_begin(early) == berlin(29, 3, 0, month=3)
     assert [long.covers(berlin(29, 3, minute, month=3)) for minute in (0, 29, 30)] == [True, True, False]
     for over in ("30 2 * * *", "0 2 * * * for 20m"):
-        found = Period(expression=over, timezone="Europe/Berlin").next_begin(early)
+        found = CronPeriod(expression=over, timezone="Europe/Berlin").next_begin(early)
         assert found is not None
         assert found >= berlin(30, 2, 0, month=3), "the clocks do not show it on that day"
 
@@ -87,7 +86,7 @@ def test_what_would_begin_in_an_hour_that_the_clocks_skip_begins_after_it_if_it_
     ],
 )
 def test_it_ends_with_the_first_minute_in_which_it_does_not_hold(expression: str, at: float, end: float | None) -> None:
-    assert Period(expression=expression, timezone="Europe/Berlin").end(at) == end
+    assert CronPeriod(expression=expression, timezone="Europe/Berlin").end(at) == end
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_when_plans_may_begin_again_is_by_windows_and_freezes_together(times: Pl
 @pytest.mark.parametrize("expression", ["30 22 * * * for 8d", "30 22 * * * for ever", "30 22 * * * for 0h"])
 def test_a_duration_that_cannot_be_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match="expected a"):
-        Period(expression=expression, timezone="UTC")
+        CronPeriod(expression=expression, timezone="UTC")
 
 
 def test_outside_its_windows_no_plan_for_balance_begins_and_the_decision_says_when_the_next_one_does() -> None:

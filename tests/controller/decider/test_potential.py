@@ -7,7 +7,7 @@ import pytest
 
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
-from trimtab_controller.decider.size.potential import Potential, potential_of
+from trimtab_controller.decider.size.potential import PotentialPlan, potential_of
 from trimtab_controller.decider.size.smaller import can_be_spread
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, OperatorId, WorkerId
 
@@ -48,7 +48,7 @@ def apart(pairs: int, load: float = 30.0, rate: float = 50.0) -> PlannableView:
 
 def test_pairs_that_fit_come_together_and_save_both_ends() -> None:
     found = potential_of(apart(2), [0.7, 0.7])
-    assert isinstance(found, Potential)
+    assert isinstance(found, PotentialPlan)
     assert found.saving == pytest.approx(2 * 50.0 * 3e-3)
     assert sorted(found.loads.tolist()) == pytest.approx([0.45, 0.45]), "two parts of 0.6 cores less 0.15"
 

@@ -14,7 +14,15 @@ from tests.controller.decider.deciders import (
     only,
     window,
 )
-from trimtab_controller.decider.decision import Adopted, Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
+from trimtab_controller.decider.decision import (
+    Adopted,
+    IntentRefused,
+    Planned,
+    ProposalEnded,
+    ProposalOutcome,
+    Proposed,
+    Skip,
+)
 from trimtab_controller.decider.describe import describe
 from trimtab_controller.decider.events import (
     Action,
@@ -29,8 +37,7 @@ from trimtab_controller.decider.observing.view import PlannableView, Room, Smoot
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.proposals import misfit
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.intents import Approve, Intent, Pause, Reject
 from trimtab_protocol.messages.names import HostId, KeyGroup, WorkerId
@@ -117,7 +124,7 @@ def test_a_rejected_plan_is_not_proposed_again_for_as_long_as_plans_wait() -> No
     assert decision == ProposalEnded(
         app=APP,
         plan="1.2",
-        outcome=Outcome.REJECTED,
+        outcome=ProposalOutcome.REJECTED,
         detail="by ann: not at noon",
         rejected_until=1012.0 + 600.0,
         answered=(NO.key,),
@@ -131,13 +138,13 @@ def test_a_rejected_plan_is_not_proposed_again_for_as_long_as_plans_wait() -> No
 def test_a_rejection_counts_more_than_an_approval() -> None:
     decision = decided(said(with_proposal(), YES, NO))
     assert isinstance(decision, ProposalEnded)
-    assert (decision.outcome, set(decision.answered)) == (Outcome.REJECTED, {YES.key, NO.key})
+    assert (decision.outcome, set(decision.answered)) == (ProposalOutcome.REJECTED, {YES.key, NO.key})
 
 
 def test_a_plan_expires() -> None:
     decision = decided(with_proposal().on_event(1700.0, later(ON_W0, 1699.0)))
     assert isinstance(decision, ProposalEnded)
-    assert (decision.outcome, decision.detail) == (Outcome.EXPIRED, "nobody has decided about it")
+    assert (decision.outcome, decision.detail) == (ProposalOutcome.EXPIRED, "nobody has decided about it")
 
 
 def test_a_plan_that_was_approved_and_could_not_begin_in_time_says_so() -> None:
@@ -154,7 +161,7 @@ def test_a_plan_that_the_loads_have_outgrown_is_withdrawn_even_if_it_is_approved
     decider.on_event(1020.5, later(ON_W0, cpu=0.9))
     decision = only(decider.on_event(1031.0, later(ON_W0, 1030.0, cpu=0.9)))
     assert isinstance(decision, ProposalEnded)
-    assert decision.outcome is Outcome.WITHDRAWN
+    assert decision.outcome is ProposalOutcome.WITHDRAWN
     assert decision.detail.startswith("the loads have changed: it would lead to a load distance of")
 
 
@@ -184,7 +191,7 @@ def test_a_plan_fits_only_while_its_key_groups_can_go_where_it_says() -> None:
 def test_what_names_no_plan_that_waits_is_answered() -> None:
     decider = deciding(execution(BALANCED))
     decider.on_event(1011.0, window(BALANCED))
-    assert decided(said(decider, YES)) == Refused(
+    assert decided(said(decider, YES)) == IntentRefused(
         what="approve", detail="no plan 1.2 waits for approval", answered=(YES.key,)
     )
     assert decider.intents == ()

@@ -6,7 +6,7 @@ from tests.controller.decider.decider_situations import APP, W0, W1
 from tests.controller.decider.deciders import ON_W0, SETTINGS, execution, window
 from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
-from trimtab_controller.decider.observing.readers import Readers
+from trimtab_controller.decider.observing.readers import PlacementReaders
 from trimtab_controller.decider.settings import Requirements
 from trimtab_controller.execution.events import ReadersSeen
 from trimtab_controller.execution.state import Execution
@@ -26,39 +26,39 @@ def seen(*able: WorkerId, older: tuple[WorkerId, ...] = (), end_s: float = 1010.
 
 
 def test_all_must_read_it() -> None:
-    readers = Readers()
-    readers.see(seen(W0, W1), PRESENT.placements)
+    readers = PlacementReaders()
+    readers.observe(seen(W0, W1), PRESENT.placements)
     assert readers.news(PRESENT.placements) == ABLE
     assert readers.news(PRESENT.placements) == []
-    readers.see(seen(W0, older=(W1,)), IN_PARTS)
+    readers.observe(seen(W0, older=(W1,)), IN_PARTS)
     assert (readers.news(IN_PARTS), readers.older) == (NOT_ABLE, {APP: (W1,)})
 
 
 def test_an_owner_that_was_never_seen_keeps_the_form_as_it_is() -> None:
     for placements in (PRESENT.placements, IN_PARTS):
-        readers = Readers()
-        readers.see(seen(W1), placements)
+        readers = PlacementReaders()
+        readers.observe(seen(W1), placements)
         assert readers.news(placements) == []
         assert readers.in_parts[APP] == (placements is IN_PARTS)
 
 
 def test_an_owner_that_restarts_is_remembered() -> None:
-    readers = Readers()
-    readers.see(seen(W0, older=(W1,)), PRESENT.placements)
-    readers.see(seen(W1), PRESENT.placements)  # W0, which owns all, is away; W1 was upgraded
+    readers = PlacementReaders()
+    readers.observe(seen(W0, older=(W1,)), PRESENT.placements)
+    readers.observe(seen(W1), PRESENT.placements)  # W0, which owns all, is away; W1 was upgraded
     assert readers.news(PRESENT.placements) == ABLE
 
 
 def test_an_owner_that_comes_back_with_a_plug_in_of_before_is_not() -> None:
-    readers = Readers()
-    readers.see(seen(W0, W1), PRESENT.placements)
+    readers = PlacementReaders()
+    readers.observe(seen(W0, W1), PRESENT.placements)
     readers.news(PRESENT.placements)
-    readers.see(seen(W1, older=(W0,)), IN_PARTS)
-    readers.see(seen(W1), IN_PARTS)  # away again
+    readers.observe(seen(W1, older=(W0,)), IN_PARTS)
+    readers.observe(seen(W1), IN_PARTS)  # away again
     assert readers.in_parts[APP], "as it is published at that time"
-    readers = Readers()
-    readers.see(seen(W1, older=(W0,)), PRESENT.placements)
-    readers.see(seen(W1), PRESENT.placements)
+    readers = PlacementReaders()
+    readers.observe(seen(W1, older=(W0,)), PRESENT.placements)
+    readers.observe(seen(W1), PRESENT.placements)
     assert not readers.in_parts[APP]
 
 
@@ -67,22 +67,22 @@ def test_workers_that_are_away_or_of_no_app_say_nothing() -> None:
     away = tuple(replace(row, state=WorkerState.AWAY) if row.worker == W1 else row for row in found.nodes)
     nowhere = tuple(replace(row, app=None) if row.worker == W1 else row for row in found.nodes)
     for nodes in (away, nowhere):
-        readers = Readers()
-        readers.see(replace(found, nodes=nodes), PRESENT.placements)
+        readers = PlacementReaders()
+        readers.observe(replace(found, nodes=nodes), PRESENT.placements)
         assert readers.in_parts == {APP: True}
 
 
 def test_a_first_placement_needs_only_those_that_report() -> None:
-    readers = Readers()
-    readers.see(seen(W1), {})
+    readers = PlacementReaders()
+    readers.observe(seen(W1), {})
     assert readers.news({}) == ABLE
-    readers.see(replace(seen(W1), nodes=()), {})
+    readers.observe(replace(seen(W1), nodes=()), {})
     assert readers.in_parts == {}
 
 
 def test_the_configuration_can_forbid_it() -> None:
-    readers = Readers(allowed=False)
-    readers.see(seen(W0, W1), IN_PARTS)
+    readers = PlacementReaders(allowed=False)
+    readers.observe(seen(W0, W1), IN_PARTS)
     assert readers.news(IN_PARTS) == NOT_ABLE
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.decider.talking_job import APP, HEAD, QUIET, TAIL, TalkingJob, kg
-from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCosts
+from trimtab_controller.decider.collocation.remote_costs import KEEP_S, MAX_OPERATORS, PERIODS, RemoteCostTracker
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import EndCosts, PlannableView, Worker
 from trimtab_controller.decider.size.potential import potential_of
@@ -14,14 +14,14 @@ from trimtab_protocol.messages.names import HostId, OperatorId
 from trimtab_protocol.messages.snapshot import Snapshot
 
 
-def learned(job: TalkingJob, windows: int = 12, costs: RemoteCosts | None = None) -> RemoteCosts:
-    costs = costs or RemoteCosts()
+def learned(job: TalkingJob, windows: int = 12, costs: RemoteCostTracker | None = None) -> RemoteCostTracker:
+    costs = costs or RemoteCostTracker()
     for _ in range(windows):
-        costs.see(job.window(), {})
+        costs.observe(job.window(), {})
     return costs
 
 
-def both(costs: RemoteCosts) -> tuple[TupleCost | Unknown, TupleCost | Unknown]:
+def both(costs: RemoteCostTracker) -> tuple[TupleCost | Unknown, TupleCost | Unknown]:
     """c_s of the operator that sends, c_d of the one that receives."""
     found = costs.of(APP)
     return found[HEAD].sending, found[TAIL].receiving
@@ -111,7 +111,7 @@ def test_a_limited_number_of_periods_is_kept_the_oldest_among_them() -> None:
 
 
 def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> None:
-    job, costs = TalkingJob(noise=QUIET, pairs=48, apart=True), RemoteCosts()
+    job, costs = TalkingJob(noise=QUIET, pairs=48, apart=True), RemoteCostTracker()
     for _ in range(4):
         snapshot = job.window()
         direct = [row.source.partition % 4 == 0 for row in snapshot.pairs]
@@ -123,7 +123,7 @@ def test_a_tuple_is_local_if_it_skipped_the_broker_where_that_is_counted() -> No
             replace(row, cpu=(row.cpu or 0.0) - 50e-6 * (row.tuples_in_s or 0.0) * direct[row.key_group.partition])
             for row in snapshot.key_groups
         ]
-        costs.see(replace(snapshot, pairs=tuple(pairs), key_groups=tuple(rows)), {})
+        costs.observe(replace(snapshot, pairs=tuple(pairs), key_groups=tuple(rows)), {})
 
     assert [each.value for each in both(costs) if isinstance(each, TupleCost)] == [pytest.approx(50e-6)] * 2
 
@@ -133,22 +133,22 @@ def test_a_successor_counts_with_what_is_recalled_until_it_sees_for_itself() -> 
     job = TalkingJob(apart=True)
     for each in range(job.pairs):
         job.owners[kg(TAIL, each)] = job.owners[kg(HEAD, each)]
-    found = learned(job, 5, RemoteCosts({(APP, operator): fit for operator, fit in predecessor.items()}))
+    found = learned(job, 5, RemoteCostTracker({(APP, operator): fit for operator, fit in predecessor.items()}))
     assert both(found) == (predecessor[HEAD].sending, predecessor[TAIL].receiving)
     assert found.of(APP)[HEAD].receiving is Unknown.NO_TUPLES
     job.number += round(KEEP_S / 10.0)
     assert both(learned(job, 5, found)) == (Unknown.ALL_LOCAL, Unknown.ALL_LOCAL), "not for ever"
-    seen = learned(TalkingJob(pairs=96, seed=2), 5, RemoteCosts({(APP, HEAD): predecessor[HEAD]}))
+    seen = learned(TalkingJob(pairs=96, seed=2), 5, RemoteCostTracker({(APP, HEAD): predecessor[HEAD]}))
     assert both(seen)[0] != predecessor[HEAD].sending
 
 
 def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() -> None:
-    job, costs = TalkingJob(noise=QUIET, pairs=24), RemoteCosts()
+    job, costs = TalkingJob(noise=QUIET, pairs=24), RemoteCostTracker()
 
     def see(direct_s: float | None) -> frozenset[tuple[OperatorId, OperatorId]]:
         snapshot = job.window()
         pairs = tuple(replace(row, direct_s=direct_s) for row in snapshot.pairs)
-        costs.see(replace(snapshot, pairs=pairs), {})
+        costs.observe(replace(snapshot, pairs=pairs), {})
         return costs.by_broker(APP)
 
     assert see(None) == frozenset(), "a plug-in of before does not say"
@@ -182,9 +182,9 @@ def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
         rows = tuple(replace(row, cpu=9.0) if row.worker == "w0" else row for row in snapshot.key_groups)
         return replace(snapshot, nodes=nodes, key_groups=rows)
 
-    job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCosts()
+    job, costs = TalkingJob(noise=QUIET, pairs=48), RemoteCostTracker()
     for _ in range(6):
-        costs.see(marred(job.window()), {})
+        costs.observe(marred(job.window()), {})
     assert costs.of(APP)[HEAD].key_groups == 32
     assert [each.value for each in both(costs) if isinstance(each, TupleCost)] == [
         pytest.approx(100e-6),
@@ -195,13 +195,13 @@ def test_windows_that_are_not_measured_in_full_are_left_out() -> None:
 def test_a_fast_host_makes_no_tuple_cheap() -> None:
     job = TalkingJob(noise=QUIET)
     slow = {row.host: 1.0 if row.worker == "w0" else 0.5 for row in job.window().nodes}
-    costs = RemoteCosts()
+    costs = RemoteCostTracker()
     for _ in range(6):
         snapshot = job.window()
         rows = tuple(
             replace(row, cpu=(row.cpu or 0.0) / (1.0 if row.worker == "w0" else 0.5)) for row in snapshot.key_groups
         )
-        costs.see(replace(snapshot, key_groups=rows), slow)
+        costs.observe(replace(snapshot, key_groups=rows), slow)
     sending, _ = both(costs)
     assert isinstance(sending, TupleCost)
     assert sending.value == pytest.approx(100e-6)
@@ -212,7 +212,7 @@ def test_what_is_gone_is_forgotten_and_what_can_be_invented_is_limited() -> None
     costs = learned(job, 3)
     job.number += round(KEEP_S)
     snapshot = job.window()
-    costs.see(replace(snapshot, pairs=(), key_groups=()), {})
+    costs.observe(replace(snapshot, pairs=(), key_groups=()), {})
     assert costs.of(APP) == {}
     for number in range(MAX_OPERATORS):
         snapshot = job.window()
@@ -222,7 +222,7 @@ def test_what_is_gone_is_forgotten_and_what_can_be_invented_is_limited() -> None
             replace(row, key_group=kg(name, row.key_group.partition)) if row.key_group.operator == HEAD else row
             for row in snapshot.key_groups
         )
-        costs.see(replace(snapshot, pairs=pairs, key_groups=rows), {})
+        costs.observe(replace(snapshot, pairs=pairs, key_groups=rows), {})
     assert len(costs._stays) == MAX_OPERATORS
     costs.forget(APP)
     assert costs.of(APP) == {}
@@ -232,4 +232,4 @@ def test_there_is_a_fit_for_each_operator_that_exchanges_tuples() -> None:
     found = learned(TalkingJob()).of(APP)
     assert list(found) == [HEAD, TAIL]
     assert all(isinstance(each, CostFit) for each in found.values())
-    assert RemoteCosts().of(APP) == {}
+    assert RemoteCostTracker().of(APP) == {}

@@ -25,7 +25,7 @@ from trimtab_controller.decider.events import (
 from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.events import Publish, StopWanted
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Scaling, ScalingPhase
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.realize import realizing
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
@@ -183,7 +183,7 @@ def test_a_host_that_was_revoked_before_holds_up_no_further_window() -> None:
 
 
 def test_a_worker_there_is_not_started_again_when_its_drain_has_ended() -> None:
-    stopped = {W1: Scaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
+    stopped = {W1: WorkerScaling(command=to_w1(CommandKind.STOP), phase=ScalingPhase.DONE, at=1000.0)}
     owners = {kg(0): W0, kg(1): W2}
     for hosts in (), (H1,):
         made = decider(execution(owners, scalings=stopped), PAUSE)

@@ -6,7 +6,7 @@ from tests.controller.decider.observed_snapshots import APP, node, snapshot
 from trimtab_controller.decider.decision import Restarted
 from trimtab_controller.decider.operators.intents import OperatorIntents
 from trimtab_controller.decider.operators.rolling import draining, restarted, restarts
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.intents import Drain, RollingRestart
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, OperatorId, WorkerId
@@ -28,7 +28,7 @@ def seen(*rows: NodeWindow) -> Snapshot:
     return snapshot(list(rows), [])
 
 
-def scaled(worker: WorkerId, kind: CommandKind, phase: ScalingPhase, at: float) -> Scaling:
+def scaled(worker: WorkerId, kind: CommandKind, phase: ScalingPhase, at: float) -> WorkerScaling:
     command = Command(
         cluster="c",
         kind=kind,
@@ -39,18 +39,18 @@ def scaled(worker: WorkerId, kind: CommandKind, phase: ScalingPhase, at: float) 
         issued_at=at,
         deadline=at + 60.0,
     )
-    return Scaling(command=command, phase=phase, at=at)
+    return WorkerScaling(command=command, phase=phase, at=at)
 
 
-def after(*scalings: Scaling) -> Execution:
+def after(*scalings: WorkerScaling) -> Execution:
     return Execution(generation=1, scalings={each.command.worker: each for each in scalings})
 
 
-def started(worker: WorkerId, at: float = 990.0, phase: ScalingPhase = ScalingPhase.DONE) -> Scaling:
+def started(worker: WorkerId, at: float = 990.0, phase: ScalingPhase = ScalingPhase.DONE) -> WorkerScaling:
     return scaled(worker, CommandKind.START, phase, at)
 
 
-def stopped(worker: WorkerId, at: float = 950.0, phase: ScalingPhase = ScalingPhase.DONE) -> Scaling:
+def stopped(worker: WorkerId, at: float = 950.0, phase: ScalingPhase = ScalingPhase.DONE) -> WorkerScaling:
     return scaled(worker, CommandKind.STOP, phase, at)
 
 

@@ -17,8 +17,7 @@ from trimtab_controller.decider.events import (
     Solve,
 )
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.guarding import GuardStop
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase, placement_of
+from trimtab_controller.execution.state import Execution, GuardStop, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, Placing
@@ -139,7 +138,7 @@ def test_a_round_is_measured_and_the_interval_kept_for_its_own_app() -> None:
 
 def test_a_stop_under_way_keeps_only_the_app_of_its_worker_waiting() -> None:
     command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
-    made = decider(placed(scalings={V1: Scaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
+    made = decider(placed(scalings={V1: WorkerScaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
     assert asked(made.on_event(1011.0, both())) == [APP]
     decided, *_ = made.on_event(1012.0, answer())
     waits = [
@@ -209,7 +208,7 @@ def test_where_a_drain_is_stuck_a_plan_for_balance_waits_for_what_balance_waits_
 def test_an_app_with_a_start_under_way_gets_no_standbys_beside_owners_that_are_not_placed() -> None:
     """Its placement follows the reports when the start has ended; until then the execution refuses such rows."""
     command = replace(to_w1(CommandKind.START), worker=V1, host=HostId("oh1"))
-    made = decider(placed(scalings={V1: Scaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
+    made = decider(placed(scalings={V1: WorkerScaling(command=command, phase=ScalingPhase.SENT, at=1000.0)}))
     seen = both(others=dict.fromkeys(OTHERS_ON_V0, V1)).snapshot
     nodes = tuple(replace(row, standbys=1 if row.app == OTHER else 0) for row in seen.nodes)
     calm = tuple(replace(row, cpu=0.001) for row in seen.key_groups)

@@ -11,12 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.controller.decider.sized_apps import ACT, Fleet, facts, pool, verdict, word, worker
-from trimtab_controller.decider.decision import Direction
-from trimtab_controller.decider.operators.periods import BadPeriod, Period
+from trimtab_controller.decider.decision import SizeDirection
+from trimtab_controller.decider.operators.periods import BadPeriod, CronPeriod
 from trimtab_controller.decider.size.facts import Pool
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
 from trimtab_controller.decider.size.smaller import bound_after_loss, can_be_spread, leavers
-from trimtab_controller.decider.size.verdict import Need, judge
+from trimtab_controller.decider.size.verdict import LastingNeed, judge
 from trimtab_controller.execution.state import SizeChange
 from trimtab_protocol.messages.names import HostId, WorkerId
 
@@ -28,7 +28,7 @@ HALF_HOUR = 1800.0
 
 def test_above_the_band_as_many_workers_are_wanted_as_bring_the_app_to_the_target() -> None:
     found = verdict(facts(4, 3.6))
-    assert (found.direction, found.workers, found.wanted, found.desired) == (Direction.OUT, 4, 6, 6)
+    assert (found.direction, found.workers, found.wanted, found.desired) == (SizeDirection.OUT, 4, 6, 6)
     assert [row.worker for row in found.start] == ["w50", "w51"]
     assert found.detail.startswith("4 workers, demand 3.60 of 4.00 cores (90%), wanted 6: demand above 85% for ")
 
@@ -40,13 +40,13 @@ def test_the_delay_counts_from_the_first_window_of_an_unbroken_need() -> None:
         found.append((busy.due, busy.desired, busy.wanted))
     assert found == [(False, 4, 6), (False, 4, 6), (True, 6, 6), (True, 6, 6)]
     calm, need = judge(facts(4, 2.8, 1040.0), ACT, need=need)
-    assert (calm.direction, need) == (Direction.STAY, None)
+    assert (calm.direction, need) == (SizeDirection.STAY, None)
     again, _ = judge(facts(4, 3.6, 1050.0), ACT, need=need)
     assert not again.due
 
 
 def test_a_window_of_which_nothing_is_known_does_not_break_a_need_but_two_minutes_do() -> None:
-    need = Need(direction=Direction.OUT, since=900.0, seen=950.0)
+    need = LastingNeed(direction=SizeDirection.OUT, since=900.0, seen=950.0)
     assert judge(facts(4, 3.6, 1000.0), ACT, need=need)[0].due
     assert not judge(facts(4, 3.6, 1090.0), ACT, need=need)[0].due
 
@@ -57,7 +57,10 @@ def test_a_step_at_most_doubles_the_app_and_adds_one_worker_at_least() -> None:
     assert verdict(facts(4, 40.0), careful).wanted == 5
     assert verdict(facts(4, 40.0), replace(ACT, max_workers=6)).wanted == 6
     full = verdict(facts(6, 40.0), replace(ACT, max_workers=6))
-    assert (full.direction, full.detail.endswith("demand above 85%, but max_workers is 6")) == (Direction.STAY, True)
+    assert (full.direction, full.detail.endswith("demand above 85%, but max_workers is 6")) == (
+        SizeDirection.STAY,
+        True,
+    )
 
 
 def test_the_fixed_use_of_more_workers_counts() -> None:
@@ -123,7 +126,7 @@ def test_collocation_that_may_save_enough_comes_first_unless_the_app_is_over_its
 
 def test_an_unknown_capacity_is_a_reason_to_stay() -> None:
     found = verdict(facts(4, 3.9, unmeasured=(WorkerId("w09"),)))
-    assert (found.direction, found.wanted) == (Direction.STAY, 4)
+    assert (found.direction, found.wanted) == (SizeDirection.STAY, 4)
     assert found.detail.endswith("the capacity of w09 is unknown")
 
 
@@ -160,7 +163,7 @@ def test_only_so_many_changes_are_made_in_an_hour() -> None:
 
 def test_below_the_band_those_with_the_least_state_leave() -> None:
     found = verdict(facts(6, 1.8))
-    assert (found.direction, found.wanted, found.drain) == (Direction.IN, 3, ("w00", "w01", "w02"))
+    assert (found.direction, found.wanted, found.drain) == (SizeDirection.IN, 3, ("w00", "w01", "w02"))
     assert found.desired == 6, "whoever takes workers away must wait until they are empty"
     advised = verdict(facts(6, 1.8), ScalingSettings(mode=Mode.ADVISE))
     assert advised.desired == 3
@@ -195,11 +198,11 @@ def test_a_scale_in_waits_for_its_hour() -> None:
 def test_only_workers_that_can_be_started_again_leave_and_never_too_many() -> None:
     kept = replace(facts(4, 0.4), workers=tuple(worker(n, removable=False) for n in range(4)))
     found = verdict(kept)
-    assert (found.direction, found.drain) == (Direction.STAY, ())
+    assert (found.direction, found.drain) == (SizeDirection.STAY, ())
     assert "no agent could start any of them again" in found.detail
     assert verdict(facts(4, 0.4)).wanted == 2, "60 % of four are two"
     assert verdict(facts(4, 0.4), replace(ACT, min_workers=3)).wanted == 3
-    assert verdict(facts(1, 0.1)).direction is Direction.STAY
+    assert verdict(facts(1, 0.1)).direction is SizeDirection.STAY
 
 
 def test_a_smaller_cluster_must_be_balanceable() -> None:
@@ -208,14 +211,14 @@ def test_a_smaller_cluster_must_be_balanceable() -> None:
     assert verdict(facts(4, float(loads.sum()), loads=loads)).wanted == 2
     loads = np.array([0.9, *[0.01] * 30])
     heavy = verdict(facts(4, float(loads.sum()), loads=loads))
-    assert (heavy.direction, "could not be balanced below 85%" in heavy.detail) == (Direction.STAY, True)
+    assert (heavy.direction, "could not be balanced below 85%" in heavy.detail) == (SizeDirection.STAY, True)
 
 
 def test_a_smaller_cluster_must_survive_the_loss_of_a_host() -> None:
     """Three workers at 39 %: two would be at 58 %, and the loss of one would leave the other with 117 %."""
     assert verdict(facts(3, 1.17)).wanted == 2
     warned = verdict(facts(3, 1.17, standbys=1))
-    assert (warned.direction, warned.workers) == (Direction.STAY, 3)
+    assert (warned.direction, warned.workers) == (SizeDirection.STAY, 3)
     assert "one worker" not in warned.detail
     assert "2 workers would be at 117% at least after the loss of a host, above 100%" in warned.detail
     assert verdict(facts(3, 1.17, standbys=1), replace(ACT, max_utilisation_after_loss=1.2)).wanted == 2
@@ -223,7 +226,7 @@ def test_a_smaller_cluster_must_survive_the_loss_of_a_host() -> None:
 
 def test_owners_and_standbys_keep_their_hosts() -> None:
     found = verdict(facts(2, 0.2, standbys=1))
-    assert (found.direction, "one worker would be on one host" in found.detail) == (Direction.STAY, True)
+    assert (found.direction, "one worker would be on one host" in found.detail) == (SizeDirection.STAY, True)
 
 
 def test_no_worker_leaves_while_another_one_does() -> None:
@@ -245,7 +248,7 @@ def test_an_operators_word_needs_no_delay_and_no_demand() -> None:
     fewer, _ = judge(facts(4, 2.8), settings_, word=word(2))
     assert (fewer.due, fewer.drain) == (True, ("w00", "w01"))
     same, need = judge(facts(4, 3.9), settings_, word=word(4))
-    assert (same.due, same.direction, need) == (False, Direction.STAY, None)
+    assert (same.due, same.direction, need) == (False, SizeDirection.STAY, None)
 
 
 def test_a_word_cannot_remove_what_no_agent_can_start_again() -> None:
@@ -259,7 +262,7 @@ def test_a_word_cannot_remove_what_no_agent_can_start_again() -> None:
 
 
 def test_a_freeze_is_a_cron_expression_of_minutes_in_a_time_zone() -> None:
-    office = Period(expression="* 9-17 * * mon-fri", timezone="Europe/Berlin")
+    office = CronPeriod(expression="* 9-17 * * mon-fri", timezone="Europe/Berlin")
     monday_0830_utc = 1_790_584_200.0  # 28 September 2026, 10:30 in Berlin
     assert office.covers(monday_0830_utc)
     assert not office.covers(monday_0830_utc - 2 * 3600)
@@ -273,7 +276,7 @@ def test_a_freeze_is_a_cron_expression_of_minutes_in_a_time_zone() -> None:
 @pytest.mark.parametrize(("expression", "zone"), [("* 25 * * *", "UTC"), ("soon", "UTC"), ("* * * * *", "Mars/Base")])
 def test_a_freeze_that_cannot_be_read_is_refused(expression: str, zone: str) -> None:
     with pytest.raises(BadPeriod, match="found"):
-        Period(expression=expression, timezone=zone)
+        CronPeriod(expression=expression, timezone=zone)
 
 
 # --- properties

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.controller.decider.sized_apps import ACT, facts, verdict, word
-from trimtab_controller.decider.decision import Direction
-from trimtab_controller.decider.forecast.ahead import Ahead, Peak
+from trimtab_controller.decider.decision import SizeDirection
+from trimtab_controller.decider.forecast.rounds import Ahead, Peak
 from trimtab_controller.decider.size.verdict import judge
 
 
@@ -17,7 +17,7 @@ def ahead(soon: float | None = None, later: float | None = None) -> Ahead:
 
 def test_a_peak_that_is_forecast_is_met_ahead() -> None:
     found = verdict(facts(4, 2.0, ahead=ahead(soon=4.9)))
-    assert (found.direction, found.wanted, found.due) == (Direction.OUT, 7, True), "4.9 / 0.7"
+    assert (found.direction, found.wanted, found.due) == (SizeDirection.OUT, 7, True), "4.9 / 0.7"
     said = "demand above 85% by the forecast of 4.90 cores in 2 min (mean error 0.10 cores, of the last value 0.50)"
     assert said in found.detail
     assert not judge(facts(4, 2.0, ahead=ahead(soon=4.9)), ACT)[0].due, "the delay holds for forecasts too"
@@ -26,7 +26,7 @@ def test_a_peak_that_is_forecast_is_met_ahead() -> None:
 def test_a_forecast_below_the_demand_changes_nothing() -> None:
     seen = facts(4, 3.6)
     assert verdict(replace(seen, ahead=ahead(soon=1.0, later=1.0))) == verdict(seen)
-    assert verdict(facts(4, 2.4, ahead=ahead(soon=3.3))).direction is Direction.STAY
+    assert verdict(facts(4, 2.4, ahead=ahead(soon=3.3))).direction is SizeDirection.STAY
 
 
 def test_a_forecast_can_ask_for_more_than_the_demand_does() -> None:
@@ -59,4 +59,4 @@ def test_what_stands_against_a_smaller_cluster_anyway_is_not_put_down_to_the_for
 
 def test_an_operators_word_goes_before_a_forecast() -> None:
     found = verdict(facts(4, 2.0, ahead=ahead(soon=9.0)), word=word(4))
-    assert (found.direction, found.wanted) == (Direction.STAY, 4)
+    assert (found.direction, found.wanted) == (SizeDirection.STAY, 4)

@@ -269,7 +269,7 @@ def test_n_minus_1_is_bound_tightly_where_apps_are_few() -> None:
     for others in (0, 10):
         away = NotReady(reason=SkipReason.NO_WORKERS, detail="")
         views = {APP: seen} | {AppId(f"other-{number}"): away for number in range(others)}
-        rounds.see(views, {APP: placed(seen, rows)})
+        rounds.observe(views, {APP: placed(seen, rows)})
         bounds.append(rounds.survivals[APP].bound_pct)
         assert bounds[-1] <= rounds.survivals[APP].worst_pct == pytest.approx(76.15, abs=0.1)
     assert bounds == [pytest.approx(75.5, abs=0.3), pytest.approx(73.3, abs=0.1)]

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.controller.decider.observed_snapshots import APP, W0, node, owned, snapshot
-from trimtab_controller.decider.size.starts import KEPT, LONGEST_S, Starts
-from trimtab_controller.execution.state import Scaling, ScalingPhase
+from trimtab_controller.decider.size.rounds import KEPT, LONGEST_S, Starts
+from trimtab_controller.execution.state import ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
@@ -31,7 +31,7 @@ def started(at: float, phase: ScalingPhase = ScalingPhase.DONE, kind: CommandKin
         issued_at=at,
         deadline=at + 60.0,
     )
-    return {W1: Scaling(command=command, phase=phase, at=at)}
+    return {W1: WorkerScaling(command=command, phase=phase, at=at)}
 
 
 def test_a_start_counts_from_the_command_until_the_window_in_which_the_worker_runs() -> None:

@@ -14,9 +14,9 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import restarts
 from trimtab_controller.decider.operators.undrained import Allowed, waits
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.intents import Pause, RollingRestart
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
@@ -38,7 +38,7 @@ STOP_W1 = Scaled(
 )
 
 
-def scaled(worker: WorkerId, kind: CommandKind, at: float, phase: ScalingPhase = ScalingPhase.DONE) -> Scaling:
+def scaled(worker: WorkerId, kind: CommandKind, at: float, phase: ScalingPhase = ScalingPhase.DONE) -> WorkerScaling:
     command = Command(
         cluster="c",
         kind=kind,
@@ -50,10 +50,10 @@ def scaled(worker: WorkerId, kind: CommandKind, at: float, phase: ScalingPhase =
         deadline=at + 60.0,
         owning=kind is CommandKind.STOP,
     )
-    return Scaling(command=command, phase=phase, at=at, detail="no answer in time" if phase == "failed" else None)
+    return WorkerScaling(command=command, phase=phase, at=at, detail="no answer in time" if phase == "failed" else None)
 
 
-def after(*scalings: Scaling, **changes: object) -> Execution:
+def after(*scalings: WorkerScaling, **changes: object) -> Execution:
     """`w0` has been restarted, and this has happened besides."""
     first = scaled(W0, CommandKind.START, 990.0)
     return execution(OWNERS, scalings={each.command.worker: each for each in (first, *scalings)}, **changes)
@@ -166,7 +166,7 @@ NO_ROOM = Disruption(
         (
             after(disruption=NO_ROOM),
             mixed(),
-            {"budget": Budget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))},
+            {"budget": PauseBudget(settings=DisruptionSettings(max_paused_s_per_hour=10.0))},
             "the disruption budget has no room for a rebalance: 10.0 of 10 paused key-group seconds in the last hour, "
             "10.0 by starts and stops; room again in 60 min",
         ),

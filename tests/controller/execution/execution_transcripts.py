@@ -6,7 +6,7 @@ from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
-    Limits,
+    ExecutionLimits,
     PlanDecided,
     Publish,
 )
@@ -33,7 +33,7 @@ UNCERTAIN = (
     Refusal.WORKER_AWAY,
     Refusal.PRECONDITION,
 )
-LIMITS = Limits(
+LIMITS = ExecutionLimits(
     schedule_restores=False,
     handovers_in_flight=1,
     restores_at_first=100,
@@ -50,7 +50,7 @@ def kg(partition: int, app: AppId = APP) -> KeyGroup:
 
 
 def started(
-    *owners: WorkerId, generation: int = 1, limits: Limits = LIMITS, apps: tuple[AppId, ...] = (APP,)
+    *owners: WorkerId, generation: int = 1, limits: ExecutionLimits = LIMITS, apps: tuple[AppId, ...] = (APP,)
 ) -> ExecutionMachine:
     """A machine; the placement of each app names these owners of key groups 0, 1, ... under epoch 1.1."""
     placements = {

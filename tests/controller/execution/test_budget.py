@@ -17,7 +17,7 @@ from tests.controller.execution.execution_transcripts import (
     published,
     started,
 )
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import (
     WINDOW_S,
     AppPauses,
@@ -28,8 +28,8 @@ from trimtab_controller.execution.disruption import (
     Unowned,
 )
 from trimtab_controller.execution.events import (
+    ExecutionLimits,
     ForgetWanted,
-    Limits,
     PlanDecided,
     RestoreEnded,
     Resumed,
@@ -47,7 +47,7 @@ from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 OTHER = AppId("other")
 
 
-def limits(max_paused_s: float | None, **changes: object) -> Limits:
+def limits(max_paused_s: float | None, **changes: object) -> ExecutionLimits:
     settings = DisruptionSettings(max_paused_s_per_hour=max_paused_s)
     default = {"handovers_in_flight": 4, "handovers_per_host": 100, "key_groups_per_handover": 1, "max_pause_s": 1.0}
     return replace(LIMITS, disruption=settings, **{**default, **changes})  # type: ignore[arg-type]
@@ -209,7 +209,7 @@ def test_it_says_when_there_is_room_again(key_groups: int, free_at: float | None
         for at in (T0 - WINDOW_S + 600, T0 - WINDOW_S + 1800)
     )
     state = replace(started(W0).state, disruption=Disruption(since=0.0, apps={APP: rows}))
-    use = Budget(settings=DisruptionSettings(apps={APP: 4.5})).use(T0, state, APP)
+    use = PauseBudget(settings=DisruptionSettings(apps={APP: 4.5})).use(T0, state, APP)
     assert (use.used_s, use.fits) == (4.0, 0)
     assert use.free_at(key_groups) == free_at
     expected = "no room at any time: 6 key groups are expected to pause for 6.0"

@@ -9,7 +9,7 @@ from trimtab_controller.execution.events import (
     AckSeen,
     Action,
     Event,
-    Limits,
+    ExecutionLimits,
     PlanDecided,
     Publish,
     Resumed,
@@ -28,7 +28,7 @@ CLUSTER, APP, OPERATOR = "c", AppId("app"), OperatorId("sums")
 WORKERS = [WorkerId(f"w{index}") for index in range(4)]
 HOSTS = {worker: HostId(f"h{worker[1:]}") for worker in WORKERS}
 KEY_GROUPS = [KeyGroup(APP, OPERATOR, partition) for partition in range(8)]
-LIMITS = Limits(
+LIMITS = ExecutionLimits(
     schedule_restores=True,
     handovers_in_flight=2,
     key_groups_per_handover=2,

@@ -34,8 +34,8 @@ from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.scalings import IN_A_ROW_S
 from trimtab_controller.execution.state import (
     Execution,
-    Scaling,
     ScalingPhase,
+    WorkerScaling,
     placement_of,
 )
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
@@ -61,7 +61,7 @@ def test_an_empty_worker_is_stopped_and_stands_by_for_nobody() -> None:
     [done] = machine.on_event(T0 + 5, ack(stop, Phase.STOPPED, exit_code=0))
     assert isinstance(done, Publish)
     assert done.execution.scalings == {
-        W0: Scaling(command=stop, phase=ScalingPhase.DONE, at=T0 + 5, detail="exit code 0")
+        W0: WorkerScaling(command=stop, phase=ScalingPhase.DONE, at=T0 + 5, detail="exit code 0")
     }
     assert machine.on_event(T0 + 6, ack(stop, Phase.STOPPED, exit_code=0)) == [], "once more"
 

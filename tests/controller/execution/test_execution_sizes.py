@@ -19,7 +19,7 @@ from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import ForgetWanted, Publish, ResizeWanted, Resumed, ScalingWanted
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.resizing import KEPT_S, MAX_CHANGES
+from trimtab_controller.execution.scalings import CHANGES_KEPT_S, MAX_CHANGES
 from trimtab_controller.execution.state import AppSize, ScalingPhase, SizeChange
 from trimtab_protocol.messages.commands import CommandKind, Phase
 from trimtab_protocol.messages.names import AppId
@@ -88,7 +88,7 @@ def test_changes_are_kept_for_an_hour_and_not_too_many_of_them() -> None:
         machine.on_event(T0 + number, ResizeWanted(app=APP, change=replace(OUT, at=T0 + number)))
     kept = machine.state.sizes[APP].changes
     assert (len(kept), kept[-1].at) == (MAX_CHANGES, T0 + MAX_CHANGES + 19)
-    late = T0 + 2 * KEPT_S
+    late = T0 + 2 * CHANGES_KEPT_S
     machine.on_event(late, ResizeWanted(app=APP, change=replace(IN, at=late)))
     assert machine.state.sizes[APP].changes == (replace(IN, at=late),)
 

@@ -21,7 +21,7 @@ from tests.controller.execution.execution_transcripts import (
 )
 from trimtab_controller.execution.events import PlacementWanted, PlanDecided, StandbysWanted, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.sites import KEPT_S
+from trimtab_controller.execution.windows import KEPT_S
 from trimtab_controller.rows import Site
 from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId

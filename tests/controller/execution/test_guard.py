@@ -20,12 +20,11 @@ from tests.controller.execution.execution_transcripts import (
     released,
     started,
 )
-from trimtab_controller.execution.events import Action, GuardActed, PlanDecided, WindowSeen
-from trimtab_controller.execution.guarding import GuardMode, GuardSettings, GuardStop, Moved
+from trimtab_controller.execution.events import Action, GuardActed, PlanDecided, Publish, WindowSeen
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
-from trimtab_controller.execution.lags import JobWindow, Waiting
+from trimtab_controller.execution.lags import JobWindow, WaitingInputs
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.state import HandoverPhase
+from trimtab_controller.execution.state import GuardMode, GuardSettings, GuardStop, HandoverPhase, Moved
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import Phase, Refusal
 from trimtab_protocol.messages.names import WorkerId
@@ -43,9 +42,9 @@ def window(end_s: float, lag_s: float | None, **workers_s: float) -> WindowSeen:
         end_s=end_s,
         jobs={
             APP: JobWindow(
-                whole=Waiting(backlog=None if lag_s is None else 100.0 * lag_s, rate=100.0),
+                whole=WaitingInputs(backlog=None if lag_s is None else 100.0 * lag_s, rate=100.0),
                 workers={
-                    WorkerId(name): Waiting(backlog=None if value is None else 10.0 * value, rate=10.0)
+                    WorkerId(name): WaitingInputs(backlog=None if value is None else 10.0 * value, rate=10.0)
                     for name, value in known.items()
                 },
             )
@@ -99,6 +98,21 @@ def test_a_plan_from_which_the_job_suffers_for_windows_is_ended() -> None:
     assert row.ended_at == T0 + 30
     assert [command.kind for command in published(actions).commands] == ["abandon"]
     assert machine.state.guarded == {APP: STOP}
+
+
+def test_a_window_that_ends_a_plan_begins_nothing_more_of_it() -> None:
+    machine = begun()
+    machine.on_event(T0 + 5, ack(handover(machine, 1).prepare, Phase.PREPARED, generation=7))
+    machine.on_event(T0 + 20, window(T0 + 18, 15.0))
+    machine.on_tick(T0 + 46)
+    assert [each.phase for each in machine.state.rounds[APP].handovers][1:] == ["resolving", "waiting"]
+    actions = machine.on_event(T0 + 60, replace(window(T0 + 58, 20.0), owners={kg(1): W1}, hosts={}, pauses={}))
+    assert len(acted(actions)) == 1
+    [publication] = [each for each in actions if isinstance(each, Publish)]
+    assert publication.commands == (), "the next hand-over has not begun, although one has ended"
+    row = publication.execution.rounds[APP]
+    assert [each.phase for each in row.handovers] == [HandoverPhase.DONE, HandoverPhase.DONE, HandoverPhase.FAILED]
+    assert row.ended_at == T0 + 60
 
 
 def test_a_plan_from_which_only_a_worker_suffers_that_receives_key_groups_is_ended() -> None:

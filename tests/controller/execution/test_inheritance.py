@@ -2,9 +2,9 @@
 
 import pytest
 
-from trimtab_controller.execution.inheritance import Flaw, Hold, Written, inherit, read_record
+from trimtab_controller.execution.inheritance import Flaw, Hold, JournalRecord, inherit, read_record
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
-from trimtab_controller.execution.state import Execution, Scaling, ScalingPhase
+from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, HostId, WorkerId
@@ -15,7 +15,7 @@ FIRST, SECOND, THIRD = (
 )
 
 
-def journal(*values: JournalEntry | bytes | None) -> list[Written]:
+def journal(*values: JournalEntry | bytes | None) -> list[JournalRecord]:
     """Records at the even offsets, as transactions leave them."""
     payloads = [encode_entry(value) if isinstance(value, JournalEntry) else value for value in values]
     return [read_record(2 * index, payload) for index, payload in enumerate(payloads)]
@@ -32,7 +32,7 @@ def journal(*values: JournalEntry | bytes | None) -> list[Written]:
     ],
 )
 def test_the_last_entry_is_believed_when_nothing_newer_is_known(
-    records: list[Written], published: Epoch, expected: JournalEntry
+    records: list[JournalRecord], published: Epoch, expected: JournalEntry
 ) -> None:
     assert inherit(records, published) == expected
 
@@ -51,7 +51,7 @@ def test_the_last_entry_is_believed_when_nothing_newer_is_known(
     ],
 )
 def test_what_cannot_be_the_end_of_the_journal_is_a_hold(
-    records: list[Written], published: Epoch, flaw: Flaw, newest: Epoch
+    records: list[JournalRecord], published: Epoch, flaw: Flaw, newest: Epoch
 ) -> None:
     found = inherit(records, published)
 
@@ -90,7 +90,7 @@ def test_stops_and_what_was_read_of_every_partition_come_back_whole() -> None:
         cluster="c", kind=CommandKind.STOP, epoch=Epoch(1, 2), host=HostId("h0"), worker=WorkerId("w0"), app=None,
         issued_at=1.0, deadline=2.0,
     )  # fmt: skip
-    failed = Scaling(command=stop, phase=ScalingPhase.FAILED, at=3.0, detail="no answer in time")
+    failed = WorkerScaling(command=stop, phase=ScalingPhase.FAILED, at=3.0, detail="no answer in time")
     execution = Execution(generation=1, number=2, scalings={stop.worker: failed})
     entry = JournalEntry(execution=execution, acks_read={0: 17, 1: 0, 2: 5})
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import window
-from trimtab_controller.execution.lags import JobWindow, JobWindows, Waiting
+from trimtab_controller.execution.lags import JobWindow, JobWindows, WaitingInputs
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 
@@ -27,8 +27,8 @@ def seen(*backlogs: int | None) -> JobWindow:
 
 def test_backlogs_and_rates_are_summed_by_app_and_worker() -> None:
     assert seen(5, 7, 0) == JobWindow(
-        whole=Waiting(backlog=12.0, rate=3.0),
-        workers={W0: Waiting(backlog=10.0, rate=2.0), W1: Waiting(backlog=0.0, rate=1.0)},
+        whole=WaitingInputs(backlog=12.0, rate=3.0),
+        workers={W0: WaitingInputs(backlog=10.0, rate=2.0), W1: WaitingInputs(backlog=0.0, rate=1.0)},
         measured=frozenset({W0, W1}),
     ), "each key group of a worker may be processing one input"
 
@@ -56,7 +56,7 @@ def test_a_worker_has_the_rate_that_its_key_groups_usually_have() -> None:
     assert (job.whole.rate, job.workers[W0].rate) == (0.0, 16.0), "it stops, and what comes has not become less"
     assert windows.observe(made(0, 0, 0, rate=None))[APP].workers[W1].rate == 8.0
     moved = replace(made(0, 0, 9, rate=0.0), key_groups=[replace(each, worker=W1) for each in made(0, 0, 9).key_groups])
-    assert windows.observe(moved)[APP].workers == {W1: Waiting(backlog=8.0, rate=pytest.approx(3 * 6.6))}
+    assert windows.observe(moved)[APP].workers == {W1: WaitingInputs(backlog=8.0, rate=pytest.approx(3 * 6.6))}
 
 
 def test_a_worker_that_reports_only_some_of_the_window_is_not_measured() -> None:

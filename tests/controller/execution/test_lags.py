@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.execution.execution_transcripts import APP, T0, W0, W1, plan, started
-from trimtab_controller.execution.lags import JobWindow, Lag, Lags, Waiting
+from trimtab_controller.execution.lags import JobWindow, Lag, Lags, WaitingInputs
 from trimtab_controller.execution.state import Round
 from trimtab_protocol.messages.names import WorkerId
 
@@ -16,8 +16,8 @@ def in_flight() -> list[Round]:
 
 
 def look(lags: Lags, end_s: float, backlog: float | None, rate: float | None = 100.0, *, busy: bool = False) -> Lag:
-    job = JobWindow(whole=Waiting(backlog=backlog, rate=rate), workers={})
-    return lags.see(end_s, {APP: job}, in_flight() if busy else [])[APP]
+    job = JobWindow(whole=WaitingInputs(backlog=backlog, rate=rate), workers={})
+    return lags.observe(end_s, {APP: job}, in_flight() if busy else [])[APP]
 
 
 def test_the_lag_is_the_backlog_in_seconds_of_the_rate_and_grows_from_what_the_plan_found() -> None:
@@ -62,33 +62,34 @@ def test_an_old_window_says_nothing_of_the_time_before_a_plan() -> None:
 def test_each_worker_has_its_lag_and_an_app_that_is_gone_is_forgotten() -> None:
     lags, w2 = Lags(), WorkerId("w2")
     job = JobWindow(
-        whole=Waiting(backlog=None, rate=30.0),
+        whole=WaitingInputs(backlog=None, rate=30.0),
         workers={
-            W0: Waiting(backlog=50.0, rate=10.0),
-            W1: Waiting(backlog=None, rate=10.0),
-            w2: Waiting(backlog=9.0, rate=0.0),
+            W0: WaitingInputs(backlog=50.0, rate=10.0),
+            W1: WaitingInputs(backlog=None, rate=10.0),
+            w2: WaitingInputs(backlog=9.0, rate=0.0),
         },
     )
-    assert lags.see(T0, {APP: job}, []) == {APP: Lag(lag_s=None, workers_s={W0: 5.0})}
-    assert lags.see(T0 + 10, {}, []) == {}
-    stopped = JobWindow(whole=job.whole, workers={W0: Waiting(backlog=50.0, rate=0.0)})
-    assert lags.see(T0 + 20, {APP: stopped}, [])[APP].workers_s == {}
+    assert lags.observe(T0, {APP: job}, []) == {APP: Lag(lag_s=None, workers_s={W0: 5.0})}
+    assert lags.observe(T0 + 10, {}, []) == {}
+    stopped = JobWindow(whole=job.whole, workers={W0: WaitingInputs(backlog=50.0, rate=0.0)})
+    assert lags.observe(T0 + 20, {APP: stopped}, [])[APP].workers_s == {}
 
 
 def job(*, w0_s: float | None, w1_s: float | None, measured: tuple[WorkerId, ...] = (W0, W1)) -> JobWindow:
     """An app that is not behind as a whole, and how far its workers are, in seconds."""
     workers = {W0: w0_s, W1: w1_s}
     return JobWindow(
-        whole=Waiting(backlog=0.0, rate=100.0),
+        whole=WaitingInputs(backlog=0.0, rate=100.0),
         workers={
-            name: Waiting(backlog=None if lag_s is None else 10.0 * lag_s, rate=10.0) for name, lag_s in workers.items()
+            name: WaitingInputs(backlog=None if lag_s is None else 10.0 * lag_s, rate=10.0)
+            for name, lag_s in workers.items()
         },
         measured=frozenset(measured),
     )
 
 
 def see(lags: Lags, end_s: float, seen: JobWindow, *, busy: bool = True) -> Lag:
-    return lags.see(end_s, {APP: seen}, in_flight() if busy else [])[APP]
+    return lags.observe(end_s, {APP: seen}, in_flight() if busy else [])[APP]
 
 
 def test_a_worker_that_receives_key_groups_counts_by_itself() -> None:

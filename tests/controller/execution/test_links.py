@@ -9,7 +9,7 @@ from tests.controller.execution.test_restore_order import MB, SCHEDULED, SOURCE,
 from trimtab_controller.execution.events import HostReport, PlanDecided, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.costs import BYTES_PER_S, PRIOR, RestoreCosts
-from trimtab_controller.execution.restores.links import FEW, Link, Links
+from trimtab_controller.execution.restores.links import FEW, HostLink, Links
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_protocol.messages.names import Epoch, HostId
 
@@ -19,13 +19,13 @@ H1, H2, H3 = HostId("h1"), HostId("h2"), HostId("h3")
 def seen(links: Links, *received: float, limit: float | None = 100e6, restoring: tuple[HostId, ...] = ()) -> Links:
     for number, rate in enumerate(received):
         report = HostReport(cores=4.0, link_bytes_s=limit, received_bytes_s=rate)
-        links.see(T0 + 10.0 * number, {H1: report}, restoring)
+        links.observe(T0 + 10.0 * number, {H1: report}, restoring)
     return links
 
 
 def test_a_link_has_left_what_the_p95_of_the_foreground_leaves() -> None:
     links = seen(Links(), *([10e6] * 90), *([60e6] * 10))
-    assert links.of(H1) == Link(limit_bytes_s=100e6, foreground_bytes_s=60e6)
+    assert links.of(H1) == HostLink(limit_bytes_s=100e6, foreground_bytes_s=60e6)
     assert links.of(H1).free_bytes_s == 40e6  # type: ignore[union-attr]
 
 
@@ -41,7 +41,7 @@ def test_windows_with_a_restore_do_not_count_as_foreground() -> None:
     assert links.of(H1) is None
     links.restored(H1, T0 + 15.0)
     seen(links, *([5e6] * (FEW + 2)))
-    assert links.of(H1) == Link(limit_bytes_s=100e6, foreground_bytes_s=5e6)
+    assert links.of(H1) == HostLink(limit_bytes_s=100e6, foreground_bytes_s=5e6)
     assert len(links._received[H1]) == FEW, "the first two windows began before the restore ended"
 
 
@@ -82,5 +82,5 @@ def test_no_more_restore_at_a_time_than_the_link_takes() -> None:
     seen(costs.links, *([20e6] * FEW), limit=50e6)
     curve = costs.curves([H1], {H1: 8})[H1]
     assert costs.at_once(H1, 8, curve) == 8, "with the prior they share what is left"
-    costs.links.see(T0 + 99.0, {H1: HostReport(link_bytes_s=21e6, received_bytes_s=20e6)}, ())
+    costs.links.observe(T0 + 99.0, {H1: HostReport(link_bytes_s=21e6, received_bytes_s=20e6)}, ())
     assert costs.at_once(H1, 8, curve) == 1

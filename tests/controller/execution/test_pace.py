@@ -20,10 +20,17 @@ from tests.controller.execution.execution_transcripts import (
     plan,
     started,
 )
-from trimtab_controller.execution.events import ForgetWanted, Limits, PaceChanged, PlacementWanted, Resumed, WindowSeen
-from trimtab_controller.execution.lags import JobWindow, Lag, Waiting
+from trimtab_controller.execution.events import (
+    ExecutionLimits,
+    ForgetWanted,
+    PaceChanged,
+    PlacementWanted,
+    Resumed,
+    WindowSeen,
+)
+from trimtab_controller.execution.lags import JobWindow, Lag, WaitingInputs
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.pace import Pace, slow_start_s
+from trimtab_controller.execution.pace import PlanPace, slow_start_s
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_protocol.messages.commands import Phase
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -51,30 +58,30 @@ def hand_over(machine: ExecutionMachine, at: float, pause_s: float) -> list[Pace
 
 
 def test_a_long_pause_halves_the_number_and_calm_ones_raise_it_by_one_per_round() -> None:
-    pace = Pace(Limits(handovers_in_flight=8))
+    pace = PlanPace(ExecutionLimits(handovers_in_flight=8))
     assert pace.of(APP) == 8
-    assert pace.see(T0 + 10, ended(0.1)) is None, "it is at its limit"
-    assert pace.see(T0 + 10, ended(LONG_S)) == PaceChanged(app=APP, before=8, after=4, pause_s=LONG_S)
-    changes = [pace.see(T0 + 20, ended(0.1, T0 + 15)) for _ in range(5)]
+    assert pace.observe(T0 + 10, ended(0.1)) is None, "it is at its limit"
+    assert pace.observe(T0 + 10, ended(LONG_S)) == PaceChanged(app=APP, before=8, after=4, pause_s=LONG_S)
+    changes = [pace.observe(T0 + 20, ended(0.1, T0 + 15)) for _ in range(5)]
     assert [each.after for each in changes if each] == [5]
     for _ in range(100):
-        pace.see(T0 + 30, ended(0.1, T0 + 25))
+        pace.observe(T0 + 30, ended(0.1, T0 + 25))
     assert pace.of(APP) == 8
 
 
 def test_what_was_released_before_the_number_was_halved_says_nothing_of_the_new_one() -> None:
-    pace = Pace(Limits(handovers_in_flight=8))
-    pace.see(T0 + 10, ended(LONG_S))
-    assert pace.see(T0 + 11, ended(LONG_S, T0 + 2)) is None
-    assert pace.see(T0 + 20, ended(LONG_S, T0 + 12)) == PaceChanged(app=APP, before=4, after=2, pause_s=LONG_S)
+    pace = PlanPace(ExecutionLimits(handovers_in_flight=8))
+    pace.observe(T0 + 10, ended(LONG_S))
+    assert pace.observe(T0 + 11, ended(LONG_S, T0 + 2)) is None
+    assert pace.observe(T0 + 20, ended(LONG_S, T0 + 12)) == PaceChanged(app=APP, before=4, after=2, pause_s=LONG_S)
 
 
 def test_it_never_falls_below_one_and_an_unknown_pause_says_nothing() -> None:
-    pace = Pace(Limits(handovers_in_flight=2))
+    pace = PlanPace(ExecutionLimits(handovers_in_flight=2))
     for second in range(5):
-        pace.see(T0 + 10 * second + 5, ended(LONG_S, T0 + 10 * second))
+        pace.observe(T0 + 10 * second + 5, ended(LONG_S, T0 + 10 * second))
     assert pace.of(APP) == 1
-    assert pace.see(T0 + 100, ended(None, T0 + 99)) is None
+    assert pace.observe(T0 + 100, ended(None, T0 + 99)) is None
     assert pace.of(OTHER) == 2, "each app has its own"
 
 
@@ -95,7 +102,7 @@ def test_a_plan_whose_key_groups_pause_for_long_goes_on_with_fewer_at_a_time() -
 
 def test_without_it_the_limits_alone_count_whatever_a_job_bears() -> None:
     limits = replace(PACED, adapt_pace=False, restores_at_first=1)
-    late = JobWindow(whole=Waiting(backlog=1000.0, rate=10.0))
+    late = JobWindow(whole=WaitingInputs(backlog=1000.0, rate=10.0))
     machine = started(*[W0] * 12, limits=limits)
     machine.on_event(T0, plan(*((number, W0, W1) for number in range(12))))
     assert in_flight(machine) == 4, "it begins at full speed"
@@ -149,11 +156,11 @@ def window(end_s: float) -> WindowSeen:
 
 
 def calm_window(end_s: float, *, measured: tuple[WorkerId, ...] = (W0, W1, W2)) -> WindowSeen:
-    job = JobWindow(whole=Waiting(backlog=0.0, rate=10.0), measured=frozenset(measured))
+    job = JobWindow(whole=WaitingInputs(backlog=0.0, rate=10.0), measured=frozenset(measured))
     return replace(window(end_s), jobs={APP: job})
 
 
-def carried_out(hand_overs: int, limits: Limits, *targets: WorkerId) -> Round:
+def carried_out(hand_overs: int, limits: ExecutionLimits, *targets: WorkerId) -> Round:
     """A plan with so many hand-overs in flight, all at once, in turn to these targets."""
     count = replace(limits, restores_at_first=100, handovers_per_host=100, key_groups_per_handover=1)
     machine = started(*[W0] * hand_overs, limits=replace(count, schedule_restores=False))
@@ -162,11 +169,11 @@ def carried_out(hand_overs: int, limits: Limits, *targets: WorkerId) -> Round:
     return machine.state.rounds[APP]
 
 
-EIGHT, MANY = Limits(handovers_in_flight=8), Limits(handovers_in_flight=32)
+EIGHT, MANY = ExecutionLimits(handovers_in_flight=8), ExecutionLimits(handovers_in_flight=32)
 
 
 def test_a_job_that_falls_behind_halves_what_is_in_flight_window_by_window() -> None:
-    pace, four, two = Pace(MANY), carried_out(4, MANY), carried_out(2, MANY)
+    pace, four, two = PlanPace(MANY), carried_out(4, MANY), carried_out(2, MANY)
     assert pace.see_window(T0, APP, window(T0 - 1), behind(9.0), four) is None
     halved = PaceChanged(app=APP, before=32, after=2, lag_s=11.0)
     assert pace.see_window(T0 + 10, APP, window(T0 + 9), behind(11.0), four) == halved
@@ -178,25 +185,25 @@ def test_a_job_that_falls_behind_halves_what_is_in_flight_window_by_window() -> 
 
 
 def test_calm_hand_overs_raise_nothing_while_the_job_is_behind_or_nobody_knows() -> None:
-    pace, row = Pace(EIGHT), carried_out(2, EIGHT)
+    pace, row = PlanPace(EIGHT), carried_out(2, EIGHT)
     pace.see_window(T0, APP, window(T0 - 1), behind(11.0), row)
-    assert [pace.see(T0 + 5, ended(0.1, T0 + 4)) for _ in range(9)] == [None] * 9
+    assert [pace.observe(T0 + 5, ended(0.1, T0 + 4)) for _ in range(9)] == [None] * 9
     pace.see_window(T0 + 10, APP, window(T0 + 9), behind(6.0, falling=True), row)
-    assert pace.see(T0 + 15, ended(0.1, T0 + 14)) is None
+    assert pace.observe(T0 + 15, ended(0.1, T0 + 14)) is None
     pace.see_window(T0 + 16, APP, window(T0 + 15), behind(None), row)
-    assert pace.see(T0 + 17, ended(0.1, T0 + 16)) is None, "unknown is not calm"
+    assert pace.observe(T0 + 17, ended(0.1, T0 + 16)) is None, "unknown is not calm"
     pace.see_window(T0 + 20, APP, window(T0 + 19), behind(5.0, falling=True), row)
-    assert pace.see(T0 + 25, ended(0.1, T0 + 24)) == PaceChanged(app=APP, before=1, after=2, pause_s=0.1)
+    assert pace.observe(T0 + 25, ended(0.1, T0 + 24)) == PaceChanged(app=APP, before=1, after=2, pause_s=0.1)
 
 
 def test_an_unknown_lag_says_nothing() -> None:
-    pace = Pace(EIGHT)
+    pace = PlanPace(EIGHT)
     assert pace.see_window(T0, APP, window(T0 - 1), behind(None), carried_out(8, EIGHT)) is None
     assert pace.of(APP) == 8
 
 
 def test_a_worker_of_the_plan_that_falls_silent_halves_the_number() -> None:
-    pace = Pace(EIGHT)
+    pace = PlanPace(EIGHT)
     found = pace.see_window(T0 + 10, APP, window(T0 + 9), behind(None, silent=(W1,)), carried_out(4, EIGHT))
     assert found == PaceChanged(app=APP, before=8, after=2, worker=W1)
 
@@ -204,8 +211,8 @@ def test_a_worker_of_the_plan_that_falls_silent_halves_the_number() -> None:
 # --- restores: a plan begins slowly -----------------------------------------------------------------------------------
 
 
-def begun(limits: Limits, row: Round) -> Pace:
-    pace = Pace(limits)
+def begun(limits: ExecutionLimits, row: Round) -> PlanPace:
+    pace = PlanPace(limits)
     pace.begin(T0, [row])
     return pace
 
@@ -220,7 +227,7 @@ def begun(limits: Limits, row: Round) -> Pace:
     ],
 )
 def test_a_plan_begins_with_a_restore_on_each_host_and_a_few_in_all(
-    limits: Limits, targets: tuple[WorkerId, ...], first: int
+    limits: ExecutionLimits, targets: tuple[WorkerId, ...], first: int
 ) -> None:
     pace = begun(limits, carried_out(8, limits, *targets))
     assert (pace.restores(APP), pace.of(APP)) == (first, 8)
@@ -247,7 +254,7 @@ def test_each_calm_window_doubles_the_restores_until_the_job_suffers_and_then_ad
         numbers.append(pace.restores(APP))
     assert numbers == [2, 4, 8, 4, 4, 4], "the number of all hand-overs, which pauses raise, holds it back"
     for _ in range(20):
-        pace.see(T0 + 130, ended(0.1, T0 + 125))
+        pace.observe(T0 + 130, ended(0.1, T0 + 125))
     assert pace.restores(APP) == 6, "two windows have raised it since"
 
 

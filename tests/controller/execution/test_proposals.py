@@ -13,7 +13,7 @@ from trimtab_controller.execution.events import (
 )
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.proposal import HandMoved, Proposal
+from trimtab_controller.execution.state import HandMoved, Proposal
 
 PLAN = plan((0, W0, W1)).plan
 PROPOSED = PlanProposed(plan=PLAN, expires_at=T0 + 600)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.controller.execution.execution_transcripts import APP, HOSTS, LIMITS, T0, W0, W1, W2, ack, plan, started
-from trimtab_controller.execution.events import Limits, PlanDecided, Resumed
+from trimtab_controller.execution.events import ExecutionLimits, PlanDecided, Resumed
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.restores.rate import limited_s
 from trimtab_controller.execution.state import HandoverPhase
@@ -18,7 +18,7 @@ CLUSTER_RATE = replace(HOST_RATE, restore_host_bytes_s=None, restore_cluster_byt
 TO_TWO = plan((0, W0, W1), (1, W0, W1), (2, W0, W2), (3, W0, W2))
 
 
-def machine(limits: Limits, decided: PlanDecided = TO_TWO) -> ExecutionMachine:
+def machine(limits: ExecutionLimits, decided: PlanDecided = TO_TWO) -> ExecutionMachine:
     made = started(W0, W0, W0, W0, limits=limits)
     made.on_event(T0, decided)
     return made

@@ -15,13 +15,13 @@ from trimtab_controller.decider.decision import (
     Adopted,
     Decision,
     Forgotten,
+    IntentRefused,
     MaintenanceEnded,
-    Outcome,
     PlanEnded,
     Planned,
     ProposalEnded,
+    ProposalOutcome,
     Proposed,
-    Refused,
     Resized,
     Restarted,
     Scaled,
@@ -32,10 +32,10 @@ from trimtab_controller.decider.decision import (
 )
 from trimtab_controller.decider.describe import ALL_NAMES, names_of
 from trimtab_controller.decider.events import MispredictedWorker, RoundMeasured
-from trimtab_controller.decider.forecast.rounds import ForecastTold
+from trimtab_controller.decider.forecast.rounds import ForecastReport
 from trimtab_controller.decider.hosts.headroom import NO_CAPACITY
 from trimtab_controller.decider.hosts.hosts import Host, HostsSeen
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
@@ -45,7 +45,7 @@ from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import Metrics
+from trimtab_controller.loop.metrics.metrics import ControllerMetrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
@@ -64,9 +64,9 @@ def evaluation(load_distance: float | None, collocation: float | None) -> Evalua
 
 
 def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
-    metrics = Metrics()
-    metrics.see(
-        Known(
+    metrics = ControllerMetrics()
+    metrics.observe(
+        WindowResult(
             evaluations={AppId(f"a{number}"): evaluation(5.0, 0.5) for number in range(100)},
             local_sends={AppId("a0"): 0.5, AppId("a1"): 0.75},
             following={AppId("a0"): 0.2},
@@ -75,8 +75,8 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
         )
     )
     fixed = FixedWorker(id=WorkerId("w1"), reason=SkipReason.WORKER_MISSING, detail="")
-    metrics.see(
-        Known(
+    metrics.observe(
+        WindowResult(
             evaluations={AppId("a0"): evaluation(4.0, None), AppId("a1"): evaluation(None, 0.25)},
             local_sends={AppId("a1"): 0.0},
             following={AppId("a1"): 0.04},
@@ -100,35 +100,35 @@ def test_an_app_that_is_gone_or_unknown_shows_no_figure_of_before() -> None:
 
 
 def test_the_size_of_an_app_is_shown_while_it_is_known() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     known = SizeVerdict(app=APP, detail="", workers=3, wanted=4, desired=4, asked=2.7, capacity=3.0)
     for verdict, figures in ((known, (4.0, 2.7, 3.0)), (SizeVerdict(app=APP, detail="unknown"), (None, None, None))):
-        metrics.see(Known(sizes={APP: verdict}))
+        metrics.observe(WindowResult(sizes={APP: verdict}))
         names = ("desired_workers", "demand_cores", "capacity_cores")
         found = [metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP}) for name in names]
         assert tuple(found) == figures
 
 
 def test_a_forecast_and_its_errors_are_shown_while_there_is_one() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     model, last = Error(mae=0.1, smape=3.0), Error(mae=0.4, smape=12.0)
     tested = Accuracy(horizon=2, tested=864, scored=800, model=model, last=last, seasonal=None)
-    told = ForecastTold(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
+    told = ForecastReport(known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=True)
 
     def found(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": APP, **labels})
 
-    metrics.see(Known(forecasts={APP: told}))
+    metrics.observe(WindowResult(forecasts={APP: told}))
     assert (found("forecast_cores"), found("forecast_used")) == (5.2, 1.0)
     errors = [found("forecast_error_cores", method=name) for name in ("forecast", "last_value", "seasonal_naive")]
     assert errors == [0.1, 0.4, None]
-    metrics.see(Known(forecasts={APP: ForecastTold(known_s=100.0, why="too little")}))
+    metrics.observe(WindowResult(forecasts={APP: ForecastReport(known_s=100.0, why="too little")}))
     assert (found("forecast_cores"), found("forecast_used")) == (None, None)
     assert found("forecast_error_cores", method="forecast") is None
 
 
 def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
-    metrics, operator = Metrics(), OperatorId("sums")
+    metrics, operator = ControllerMetrics(), OperatorId("sums")
     fit = CostFit(
         sending=TupleCost(value=2e-4, error=3e-5, freedom=9.0), receiving=Unknown.ALL_REMOTE, samples=9, key_groups=9
     )
@@ -138,7 +138,7 @@ def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
         ({APP: Together(fits={operator: fit}, obtainable=0.9, worth=0.4)}, (2e-4, 3e-5, None, 0.9, 0.4)),
         ({}, (None,) * 5),
     ):
-        metrics.see(Known(together=together))
+        metrics.observe(WindowResult(together=together))
         assert (
             get("trimtab_controller_remote_tuple_cpu_seconds", labels),
             get("trimtab_controller_remote_tuple_cpu_error_seconds", labels),
@@ -149,7 +149,7 @@ def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
 
 
 def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     telemetry.restore_ended(RestoreEnded(handover=PREPARING, seconds=1.5))
     planned = Recovery(slots={}, began_at=T0, planned_s=3.0, high_s=9.0, bound_s=2.0)
@@ -164,16 +164,16 @@ def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() ->
 
 
 def test_counts_that_others_keep_are_counters() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     key, inbox = {"topic": "t", "fault": Fault.MALFORMED}, Inbox(Topics("c"))
     for count in (5, 7, 2):  # the last: it was started again
         inbox.rejected["t", Fault.MALFORMED] = count
-        metrics.messages.see(inbox)
+        metrics.messages.observe(inbox)
         assert metrics.registry.get_sample_value("trimtab_controller_rejected_messages_total", key) == count
 
 
 def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     decider = Decider(Settings(), Requirements(), Execution(generation=1), acting=True)
     ages = []
@@ -185,8 +185,8 @@ def test_while_no_window_comes_the_age_grows_and_the_coverage_is_unknown() -> No
 
 
 def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    metrics = Metrics()
-    metrics.see(Known(evaluations={AppId("a0"): evaluation(5.0, 0.5)}))
+    metrics = ControllerMetrics()
+    metrics.observe(WindowResult(evaluations={AppId("a0"): evaluation(5.0, 0.5)}))
     seen = []
     gauge = next(gauge for shown, gauge in metrics._known if shown.name == "load_distance_pp")
     labels = gauge.labels
@@ -196,15 +196,15 @@ def test_a_scrape_at_any_moment_sees_the_apps_that_stay(monkeypatch: pytest.Monk
         return labels(app)
 
     monkeypatch.setattr(gauge, "labels", scraped)
-    metrics.see(Known(evaluations={AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)}))
+    metrics.observe(WindowResult(evaluations={AppId("a0"): evaluation(4.0, 0.5), AppId("a1"): evaluation(3.0, 0.5)}))
     assert seen == [5.0, 4.0]
 
 
 def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
-    metrics.see(
-        Known(
+    metrics.observe(
+        WindowResult(
             evaluations={AppId("a0"): evaluation(5.0, 0.5)},
             missing_standbys={AppId("a0"): 2},
             gaps={AppId("a0"): Gaps(stale=2)},
@@ -219,7 +219,7 @@ def test_what_an_app_had_is_unknown_when_windows_stay_away() -> None:
         assert metrics.registry.get_sample_value(f"trimtab_controller_{name}", {"app": "a0"}) is None
 
 
-def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
+def served(metrics: ControllerMetrics, *names: str) -> dict[tuple[str, ...], float]:
     samples = [sample for metric in metrics.registry.collect() for sample in metric.samples]
     return {
         (sample.name.removeprefix("trimtab_controller_"), *sample.labels.values()): sample.value
@@ -229,9 +229,9 @@ def served(metrics: Metrics, *names: str) -> dict[tuple[str, ...], float]:
 
 
 def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
-    metrics, app, worker = Metrics(), AppId("a"), WorkerId("w0")
+    metrics, app, worker = ControllerMetrics(), AppId("a"), WorkerId("w0")
     full = WorkerUse(app=app, used_pct=110.0, load_pct=None, demand_pct=130.0, backlog=Growth(now=7, before=7))
-    metrics.see(Known(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
+    metrics.observe(WindowResult(use=ClusterUse(workers={worker: full}, backlogs={app: Growth(now=7, before=7)})))
     names = (
         "worker_used_ratio",
         "worker_key_groups_ratio",
@@ -246,12 +246,12 @@ def test_what_workers_use_and_what_waits_is_shown_while_it_is_known() -> None:
         ("worker_backlog_tuples", "a", "w0"): 7.0,
         ("backlog_tuples", "a"): 7.0,
     }
-    metrics.see(Known())
+    metrics.observe(WindowResult())
     assert served(metrics, *names) == {}
 
 
 def test_memory_and_links_are_shown_where_they_are_measured() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     snapshot = window({kg(0): W0}).snapshot
     host = replace(snapshot.hosts[0], cpu=0.5, cores=2.0, memory_bytes=10, received_bytes_s=3.0, sent_bytes_s=0.0)
     host = replace(host, disk_total_bytes=50, disk_free_bytes=40)
@@ -266,7 +266,7 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         "host_disk_total_bytes",
         "host_link_bytes_per_second",
     )
-    metrics.see(Known(snapshot=replace(snapshot, hosts=(host, bare), nodes=nodes)))
+    metrics.observe(WindowResult(snapshot=replace(snapshot, hosts=(host, bare), nodes=nodes)))
     assert served(metrics, *names) == {
         ("worker_memory_bytes", "app", "w0"): 5.0,
         ("host_used_ratio", "h0"): 0.25,
@@ -276,12 +276,12 @@ def test_memory_and_links_are_shown_where_they_are_measured() -> None:
         ("host_link_bytes_per_second", "h0", "received"): 3.0,
         ("host_link_bytes_per_second", "h0", "sent"): 0.0,
     }
-    metrics.see(Known())
+    metrics.observe(WindowResult())
     assert served(metrics, *names) == {}
 
 
 def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
-    metrics, app = Metrics(), AppId("a")
+    metrics, app = ControllerMetrics(), AppId("a")
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     concern = Concern(kind=ConcernKind.BACKLOG_GROWS, app=app, workers=(), detail="9 inputs wait")
     with caplog.at_level("INFO"):
@@ -295,7 +295,7 @@ def test_a_concern_is_said_once_when_it_begins_and_ends_and_is_1_meanwhile(caplo
 
 
 def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_figure() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
     wrong = MispredictedWorker(worker=WorkerId("w1"), planned=20.0, measured=0.0)
 
@@ -311,7 +311,7 @@ def test_a_round_that_missed_is_counted_and_one_that_cannot_be_compared_is_no_fi
 
 
 def test_workers_and_hosts_are_counted_by_level() -> None:
-    metrics, app = Metrics(), AppId("a")
+    metrics, app = ControllerMetrics(), AppId("a")
     pcts = {"w0": (10.0, None), "w1": (10.0, 79.0), "w2": (95.0, 40.0), "w3": (None, 81.0), "w4": (None, None)}
     use = ClusterUse(
         workers={
@@ -325,14 +325,14 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
     hosts = {
         row.host: Host(id=row.host, window=row, others=0.0, speed=1.0, asked=1.0) for row in (window, full, unknown)
     }
-    known = Known(use=use, capacity=replace(NO_CAPACITY, seen=HostsSeen(hosts=hosts)))
+    known = WindowResult(use=use, capacity=replace(NO_CAPACITY, seen=HostsSeen(hosts=hosts)))
     levels = known.levels
     assert {name: level.value for name, level in levels.workers.items()} == {
         "w0": "light", "w1": "moderate", "w2": "heavy", "w3": "heavy",
     }  # fmt: skip
     assert {name: level.value for name, level in levels.hosts.items()} == {"h0": "light", "h1": "heavy"}
 
-    metrics.see(known)
+    metrics.observe(known)
     assert served(metrics, "workers_at_level", "hosts_at_level") == {
         ("workers_at_level", "a", "light"): 1.0,
         ("workers_at_level", "a", "moderate"): 1.0,
@@ -341,12 +341,12 @@ def test_workers_and_hosts_are_counted_by_level() -> None:
         ("hosts_at_level", "moderate"): 0.0,
         ("hosts_at_level", "heavy"): 1.0,
     }
-    metrics.see(Known())
+    metrics.observe(WindowResult())
     assert served(metrics, "workers_at_level", "hosts_at_level") == {}
 
 
 def test_counters_of_what_alerts_watch_stand_at_zero_before_the_first_event() -> None:
-    metrics = Metrics()
+    metrics = ControllerMetrics()
     Telemetry("c", metrics, acting=True, previous=None)
     rejected = served(metrics, "rejected_messages_total")
     assert rejected["rejected_messages_total", "trimtab.c.reports", "flooding"] == 0.0
@@ -367,8 +367,8 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
             for kind in (CommandKind.START, CommandKind.STOP)
             for app in (APP, None)
         ),
-        *(ProposalEnded(app=APP, plan="1.2", outcome=each, **nothing) for each in Outcome),
-        *(Refused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject", "forget")),
+        *(ProposalEnded(app=APP, plan="1.2", outcome=each, **nothing) for each in ProposalOutcome),
+        *(IntentRefused(what=what, answered=(), **nothing) for what in ("move", "undo", "approve", "reject", "forget")),
         Adopted(app=APP, owners={}, **nothing),
         StandbysPlaced(app=APP, rows={}, **nothing),
         PlanEnded(app=APP, lost=frozenset({w0}), **nothing),
@@ -385,7 +385,7 @@ def test_every_decision_is_counted_under_a_name_that_is_shown_from_the_start() -
 
 def test_nothing_is_shown_any_longer_of_an_app_that_is_gone() -> None:
     """One host can invent apps, and each had these for ever."""
-    metrics, other = Metrics(), AppId("other")
+    metrics, other = ControllerMetrics(), AppId("other")
     metrics.keep_apps({APP, other})
     for app in (APP, other):
         for gauge in (metrics.lower_bound, metrics.planned, metrics.measured):

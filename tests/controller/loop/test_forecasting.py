@@ -3,10 +3,9 @@
 import pytest
 
 from trimtab_controller.decider.forecast.history import DAY, encode_demand, key_of
-from trimtab_controller.decider.forecast.rounds import ForecastTold
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
-from trimtab_controller.loop.forecasting import recalled_demand
-from trimtab_controller.loop.status_forecast import forecast_status
+from trimtab_controller.decider.forecast.rounds import ForecastMode, ForecastReport, ForecastSettings
+from trimtab_controller.loop.recovery import recalled_demand
+from trimtab_controller.loop.status_builder import forecast_status
 from trimtab_models.forecast import Accuracy, Error
 from trimtab_protocol.messages.names import AppId
 
@@ -45,10 +44,10 @@ def test_a_successor_recalls_what_it_can_read(caplog: pytest.LogCaptureFixture) 
     assert recalled_demand(messages, ForecastSettings()).series == {}
 
 
-def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.ACT) -> ForecastTold:
+def told(*, better: bool, used: bool = False, mode: ForecastMode = ForecastMode.ACT) -> ForecastReport:
     model, last = Error(mae=0.1 if better else 0.5, smape=3.0), Error(mae=0.5, smape=12.0)
     tested = Accuracy(horizon=2, tested=100, scored=90, model=model, last=last, seasonal=last)
-    return ForecastTold(
+    return ForecastReport(
         known_s=6e5, period_s=86_400.0, at=1.0, peak=5.2, near=tested, far=tested, used=used, mode=mode, ahead_at=600.0,
         ahead=(5.123456, 5.2),
     )  # fmt: skip
@@ -71,7 +70,7 @@ def test_a_forecast_is_told_with_its_error_beside_that_of_the_last_value() -> No
 
 
 def test_why_there_is_no_forecast_is_told() -> None:
-    none = forecast_status(ForecastTold(known_s=3600.0, why="1.0 of 73.1 h of history"))
+    none = forecast_status(ForecastReport(known_s=3600.0, why="1.0 of 73.1 h of history"))
     assert none is not None
     assert (none.text, none.used, none.peak_cores) == ("none: 1.0 of 73.1 h of history", False, None)
     assert (none.ahead_at, none.step_s, none.ahead) == (None, None, ())

@@ -8,7 +8,7 @@ from trimtab_controller.execution.events import AckSeen
 from trimtab_controller.kafka.publisher import Record as Published
 from trimtab_controller.kafka.publisher import headers_of
 from trimtab_controller.loop.inbox import ACKS_AT_ONCE, Inbox
-from trimtab_controller.loop.status_signatures import signature_status
+from trimtab_controller.loop.telemetry import signature_status
 from trimtab_protocol.messages.commands import Ack, encode_ack
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER, HostKeys, encode_host_keys

@@ -4,7 +4,7 @@ from tests.controller.decider.deciders import BALANCED, window
 from tests.controller.execution.execution_transcripts import APP
 from tests.controller.loop.test_events import status
 from trimtab_controller.decider.concerns import Concern, ConcernKind
-from trimtab_controller.loop.lasting import SETTLED, LastingConcerns
+from trimtab_controller.loop.telemetry import SETTLED, LastingConcerns
 from trimtab_protocol.messages.status import ConcernStatus
 
 OVER = Concern(kind=ConcernKind.OVER_CAPACITY, app=APP, workers=(), detail="w0 uses 120 %")
@@ -16,7 +16,7 @@ def after(made: LastingConcerns, *ends_s: float, found: tuple[Concern, ...] = ()
     """How many are kept after windows that end then."""
     kept = []
     for end_s in ends_s:
-        made.see(window(BALANCED, end_s).snapshot, found)
+        made.observe(window(BALANCED, end_s).snapshot, found)
         kept.append(len(made.kept))
     return kept
 

@@ -9,7 +9,7 @@ from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.loop.recalled import recalled_costs
+from trimtab_controller.loop.recovery import recalled_costs
 from trimtab_controller.loop.status_builder import StatusBuilder
 from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_protocol.messages.status import decode_status, encode_status

@@ -12,7 +12,7 @@ from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.inheritance import Flaw, Hold
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, Scaling, ScalingPhase
+from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_protocol.messages.commands import Command, CommandKind, Phase, decode_ack, encode_ack
@@ -140,7 +140,7 @@ def test_the_board_shows_what_workers_use_and_what_is_wrong() -> None:
         cluster="c", kind=CommandKind.START, epoch=Epoch(1, 2), host=node.host, worker=away.worker, app=None,
         issued_at=NOW, deadline=NOW + 1,
     )  # fmt: skip
-    refused = Scaling(command=start, phase=ScalingPhase.FAILED, at=NOW, detail="w1 on h0: not_configured")
+    refused = WorkerScaling(command=start, phase=ScalingPhase.FAILED, at=NOW, detail="w1 on h0: not_configured")
     for number in range(3):
         at_ms = round(NOW * 1000) + 10_000 * number
         decider.on_event(

@@ -10,12 +10,11 @@ from tests.controller.cli.status_examples import STATUS
 from tests.controller.decider.hosted_job import APP, kg
 from tests.controller.execution.execution_transcripts import CLUSTER, W0, W1, W2
 from trimtab_controller.cli.why import show
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import UNLIMITED, FixedWorker, NotReady, PlannableView, Worker
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.proposal import HandMoved
-from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, placement_of
+from trimtab_controller.execution.state import Execution, HandMoved, Handover, HandoverPhase, Round, placement_of
 from trimtab_controller.loop.events.explanation import explain_plan, moves_of
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
 from trimtab_protocol.messages.events import Event, EventLoad, EventMove, EventNext
@@ -67,8 +66,8 @@ MEASURED = Event(
 EVENTS = (BEGUN, ENDED, MEASURED)
 
 
-def known(view: PlannableView | NotReady = VIEW) -> Known:
-    return Known(views={APP: view}, not_ready=None)
+def known(view: PlannableView | NotReady = VIEW) -> WindowResult:
+    return WindowResult(views={APP: view}, not_ready=None)
 
 
 def in_zones(*zones: str | None, standbys: int = 1) -> PlannableView:

@@ -19,7 +19,7 @@ from trimtab_controller.rows import Site
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
-LISTED = executing.Limits(
+LISTED = executing.ExecutionLimits(
     schedule_restores=False, key_groups_per_handover=1, prepare_timeout_s=90.0, restores_at_first=1000
 )
 """Plans begin at full speed: no windows tell this execution how the job is."""
@@ -52,7 +52,10 @@ class Executed:
     """The execution in this process, in place of the tiny controller; who is not in `hosts` has a host of its own."""
 
     def __init__(
-        self, cluster: Cluster, limits: executing.Limits, hosts: Mapping[WorkerId, HostId] = MappingProxyType({})
+        self,
+        cluster: Cluster,
+        limits: executing.ExecutionLimits,
+        hosts: Mapping[WorkerId, HostId] = MappingProxyType({}),
     ) -> None:
         self._cluster = cluster
         self._hosts = hosts

@@ -35,7 +35,7 @@ HEAVY, LIGHT = 0.06, 0.02
 SETTINGS = Settings(max_migrations=4, min_interval_s=1.0, min_windows=1, smoothing=1.0)
 NEEDS = Requirements(max_unknown=0.4)
 """Of four workers one is a quarter of the app."""
-LIMITS = executing.Limits(
+LIMITS = executing.ExecutionLimits(
     handovers_in_flight=1, key_groups_per_handover=2, prepare_timeout_s=10.0, handover_timeout_s=6.0
 )
 

@@ -34,7 +34,7 @@ from trimtab_controller.decider.events import SnapshotArrived, Solve
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.planning.instance import instance_of, question_of
 from trimtab_controller.decider.settings import Requirements, Settings
-from trimtab_controller.execution.events import AckSeen, Limits
+from trimtab_controller.execution.events import AckSeen, ExecutionLimits
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.commands import decode_ack, decode_command, encode_ack, encode_command
@@ -79,7 +79,7 @@ def decide(data: bytes) -> Any:
 def follow(data: bytes) -> Any:
     """An ack, to the execution of a plan."""
     ack = decode_ack(data)
-    ExecutionMachine(CLUSTER, Limits(), IN_FLIGHT).on_event(NOW, AckSeen(ack=ack))
+    ExecutionMachine(CLUSTER, ExecutionLimits(), IN_FLIGHT).on_event(NOW, AckSeen(ack=ack))
     return ack
 
 

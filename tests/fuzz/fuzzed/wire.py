@@ -67,9 +67,9 @@ from trimtab_controller.execution.state import (
     Handover,
     HandoverPhase,
     Round,
-    Scaling,
     ScalingPhase,
     SizeChange,
+    WorkerScaling,
 )
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk, split, unpack
 from trimtab_protocol.messages.commands import (
@@ -107,7 +107,7 @@ ROUND = Round(
     plan="2.9", app=PREPARE.key_groups[0].app, reason="balance", status="optimal", fallback=False, before=9.0,
     planned=1.0, lower_bound=0.5, started_at=NOW, handovers=(HANDOVER,), ended_at=NOW + 9,
 )  # fmt: skip
-SCALING = Scaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
+SCALING = WorkerScaling(command=STOP, phase=ScalingPhase.SENT, at=NOW, detail="asked")
 ENTRIES = (
     JournalEntry(
         execution=Execution(generation=2, number=9, rounds={ROUND.app: ROUND}, scalings={W0: SCALING}), acks_read={0: 7}

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from tests.sim.simulated.ledger import Account, Violation
 from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import Heal, World
-from trimtab_controller.execution.guarding import GUARDED, GuardStop
-from trimtab_controller.execution.state import Execution, Round
+from trimtab_controller.execution.state import GUARDED, Execution, GuardStop, Round
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 

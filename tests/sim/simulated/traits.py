@@ -6,12 +6,11 @@ from tests.sim.simulated.budgeted import UNKNOWN_PAUSE_S, some_budget, some_time
 from tests.sim.simulated.ruled import some_rules
 from tests.sim.simulated.zoned import ZONED_EVERY, is_zoned, zone_rules
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
-from trimtab_controller.decider.operators.plan_times import PlanTimes
+from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings, PlanTimes
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.disruption import DisruptionSettings
-from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.guarding import GuardSettings
+from trimtab_controller.execution.events import ExecutionLimits
+from trimtab_controller.execution.state import GuardSettings
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_controller.stream.configuration import StreamSettings
 from trimtab_protocol.messages.names import AppId, OperatorId
@@ -22,7 +21,7 @@ CLUSTER, APP, OPERATOR = "simulated", AppId("app"), OperatorId("sums")
 WINDOW_S, LEASE_S = 10.0, 6.0
 
 BALANCE = Settings(max_migrations=6, load_distance=2.5, min_interval_s=20.0, min_windows=2)
-LIMITS = Limits(
+LIMITS = ExecutionLimits(
     handovers_in_flight=2,
     key_groups_per_handover=2,
     prepare_timeout_s=15.0,
@@ -72,7 +71,7 @@ def traits_of(seed: int, key_groups: int) -> Traits:
     )
 
 
-def configuration(keys: KeyFiles, traits: Traits, *, balance: Settings, limits: Limits) -> Configuration:
+def configuration(keys: KeyFiles, traits: Traits, *, balance: Settings, limits: ExecutionLimits) -> Configuration:
     """The controller.toml of a simulation."""
     plans = ASKING if traits.asking else PlanSettings()
     execution = replace(limits, key_groups_per_part=traits.part_size)

@@ -184,7 +184,7 @@ Recalled = Mapping[OperatorKey, CostFit]
 """What a predecessor knew."""
 
 
-class RemoteCosts:
+class RemoteCostTracker:
     """Learns the costs of the operators that exchange tuples."""
 
     def __init__(self, recalled: Recalled | None = None) -> None:
@@ -216,7 +216,7 @@ class RemoteCosts:
         self._keep(key for key in self._stays if key[0] != app)
         self._recalled = {key: fit for key, fit in self._recalled.items() if key[0] != app}
 
-    def see(self, snapshot: Snapshot, speeds: Mapping[HostId, float]) -> None:
+    def observe(self, snapshot: Snapshot, speeds: Mapping[HostId, float]) -> None:
         """Learn from a window; `speeds` = that of a core of each host."""
         at = snapshot.end_ms / 1000.0
         if self._recalled_until is None:

@@ -4,6 +4,7 @@ Only a cost that is significant counts; where none is, nothing is worth a move. 
 all pairs that stand out (`trimtab_models.albic.scores`) together, the others as they are.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,8 @@ from trimtab_controller.decider.settings import Settings
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
 from trimtab_models.albic.scores import scored_among
-from trimtab_protocol.messages.names import OperatorId
+from trimtab_protocol.messages.names import AppId, OperatorId
+from trimtab_protocol.messages.snapshot import Snapshot
 
 SCORE_FACTOR = 1.5
 """How many times its sender's average a flow must be to stand out (sF)."""
@@ -207,3 +209,21 @@ def saved_since(before: DemandView, after: DemandView) -> float | None:
         return None
     expected = float(before.owned.load.sum()) * rates[1] / rates[0]
     return (expected - float(after.owned.load.sum())) / kept
+
+
+def local_sends(snapshot: Snapshot) -> dict[AppId, float]:
+    """Per app, the share of the tuples between its key groups that skipped the broker in this window.
+
+    An app is missing if there were no such tuples, or if a plug-in or agent that sent some is too old to tell.
+    """
+    sent: defaultdict[AppId, float] = defaultdict(float)
+    direct: defaultdict[AppId, float] = defaultdict(float)
+    unknown: set[AppId] = set()
+    for pair in snapshot.pairs:
+        app = pair.source.app
+        if pair.direct_s is None:
+            unknown.add(app)
+        else:
+            sent[app] += pair.tuples_s
+            direct[app] += pair.direct_s
+    return {app: min(1.0, direct[app] / total) for app, total in sent.items() if total and app not in unknown}

@@ -52,7 +52,7 @@ class DemandSeries:
         """The number of the step that is under way."""
         return self.first + len(self.values)
 
-    def see(self, start_s: float, end_s: float, cores: float | None) -> bool:
+    def observe(self, start_s: float, end_s: float, cores: float | None) -> bool:
         """Take the demand of a window; None = unknown.  Return whether a step has ended with it."""
         step = int((start_s + end_s) / 2.0 // STEP_S)
         if not self.values and not self._seconds:

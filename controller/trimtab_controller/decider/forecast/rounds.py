@@ -3,16 +3,16 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 
-from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead, Peak
 from trimtab_controller.decider.forecast.history import DAY, STEP_S, DemandSeries, days_of, encode_demand, key_of
-from trimtab_controller.decider.forecast.settings import ForecastMode, ForecastSettings
 from trimtab_models.forecast import Accuracy, Fitted, NoForecast, predict
 from trimtab_models.forecast import fit as fit_series
 from trimtab_models.forecast.fit import MIN_PERIODS
 from trimtab_models.forecast.seasonal import MAX_STALE, Floats
+from trimtab_protocol.messages.decode import Fields
 from trimtab_protocol.messages.names import AppId
 
 PERIODS = (DAY, 7 * DAY)
@@ -32,6 +32,63 @@ MAX_HORIZON = DAY // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Peak:
+    """The highest forecast demand (cores) of some time to come, in `in_s` seconds from now.
+
+    `error` = mean absolute error of such forecasts over the tested time (cores), `last_error` = that of the last value.
+    """
+
+    cores: float
+    in_s: float
+    error: float
+    last_error: float
+
+    def __str__(self) -> str:
+        when = f"in {self.in_s / 60.0:.0f} min" if self.in_s >= 60.0 else "now"
+        return (
+            f"the forecast of {self.cores:.2f} cores {when} "
+            f"(mean error {self.error:.2f} cores, of the last value {self.last_error:.2f})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """`soon`: until a worker that is asked for now runs; `later`: within the delay of a scale-in.
+
+    None where nothing is forecast, or forecasts that far ahead have not been clearly better than the last value.
+    """
+
+    soon: Peak | None = None
+    later: Peak | None = None
+
+
+NOTHING_AHEAD = Ahead()
+
+
+class ForecastMode(StrEnum):
+    """What the controller does about the demand to come."""
+
+    OFF = "off"  # nothing: it remembers no demand, and forecasts none
+    ADVISE = "advise"  # it says what it forecasts, and how good its forecasts have been
+    ACT = "act"  # the number of workers also follows forecasts that have been better than the last value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastSettings:
+    """Default is `off`: the number of workers follows the demand that is there."""
+
+    mode: ForecastMode = ForecastMode.OFF
+
+
+def read_forecast(fields: Fields) -> ForecastSettings:
+    """The section of controller.toml; a key that is missing has its default.  Raises BadMessage."""
+    default = ForecastSettings()
+    settings = ForecastSettings(mode=fields.choice("mode", ForecastMode) if fields.has("mode") else default.mode)
+    fields.done()
+    return settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
     """`lead_s` = from the wish for a worker until it runs; `hold_s` = the delay of a scale-in."""
 
@@ -46,7 +103,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastTold:
+class ForecastReport:
     """What operators are told of the forecast of an app.
 
     `known_s` = time of which the demand is known; `why` = why there is no forecast, empty if there is one; `peak` = the
@@ -97,7 +154,7 @@ class Forecasts:
         """Whether anything is forecast."""
         return self.settings.mode is not ForecastMode.OFF
 
-    def see(
+    def observe(
         self, start_s: float, end_s: float, demands: Mapping[AppId, float | None], times: Mapping[AppId, Times]
     ) -> None:
         """Take a window: the demand of each app in cores, None = unknown; how far ahead each must be known."""
@@ -109,7 +166,7 @@ class Forecasts:
                 continue
             series = self.series.setdefault(app, DemandSeries())
             before = set(days_of({app: series})) if series.values else set()
-            if series.see(start_s, end_s, cores):
+            if series.observe(start_s, end_s, cores):
                 self._gone |= before - set(days_of({app: series}))
         for app in [app for app in self.series if app not in demands and self._is_over(app)]:
             self.forget(app)
@@ -162,11 +219,11 @@ class Forecasts:
         near, far = fit.found.tests
         return Ahead(soon=self._peak(app, values, times.lead_s, near), later=self._peak(app, values, times.hold_s, far))
 
-    def told(self) -> dict[AppId, ForecastTold]:
+    def report(self) -> dict[AppId, ForecastReport]:
         """What operators are told, of the apps that were seen last."""
         return {app: self._tell(app) for app in self._times if app in self.series} if self.is_on else {}
 
-    def _tell(self, app: AppId) -> ForecastTold:
+    def _tell(self, app: AppId) -> ForecastReport:
         series, fit, times = self.series[app], self._fits.get(app), self._times[app]
         values = series.array()
         known_s = float(np.count_nonzero(~np.isnan(values))) * STEP_S
@@ -175,12 +232,12 @@ class Forecasts:
             why = fit.found.reason if fit is not None and isinstance(fit.found, NoForecast) else "other apps come first"
             if len(values) * STEP_S < needed_s:
                 why = f"{len(values) * STEP_S / 3600.0:.1f} of {needed_s / 3600.0:.1f} h of history"
-            return ForecastTold(known_s=known_s, why=why, mode=self.settings.mode)
+            return ForecastReport(known_s=known_s, why=why, mode=self.settings.mode)
         near, far = fit.found.tests
         ahead = self._values(app)
         peak = None if ahead is None else float(ahead[: self._steps(app, times.lead_s)].max())
         used = self.settings.mode is ForecastMode.ACT and peak is not None and (near.is_better or far.is_better)
-        return ForecastTold(
+        return ForecastReport(
             known_s=known_s,
             why="the last values are unknown" if peak is None else "",
             period_s=float(fit.found.model.period * STEP_S),

@@ -41,7 +41,7 @@ class FullHosts:
         self._apps: Mapping[HostId, Mapping[AppId, tuple[WorkerId, ...]]] = {}
         self._end_ms = 0
 
-    def see(
+    def observe(
         self,
         snapshot: Snapshot,
         seen: HostsSeen,

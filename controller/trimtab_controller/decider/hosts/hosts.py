@@ -34,7 +34,7 @@ from trimtab_controller.decider.hosts.resources import (
     with_less_disk,
 )
 from trimtab_controller.decider.hosts.speeds import CostBook
-from trimtab_controller.decider.observing.demand import Demands, WorkerDemand
+from trimtab_controller.decider.observing.demand import WindowDemands, WorkerDemand
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, OwnedTable
 from trimtab_controller.decider.observing.view import (
     AppView,
@@ -60,7 +60,7 @@ SHARE_STEP = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SmoothedUse:
     """What is asked of a worker, smoothed, in percent of a core of its host: by its key groups, and its fixed use.
 
     `capacity` in cores of its host.
@@ -147,7 +147,7 @@ class HostsSeen:
     """All hosts of the last window, and what is asked of all workers on them."""
 
     hosts: Mapping[HostId, Host] = field(default_factory=dict)
-    workers: Mapping[WorkerId, Asked] = field(default_factory=dict)
+    workers: Mapping[WorkerId, SmoothedUse] = field(default_factory=dict)
 
 
 class HostTracker:
@@ -162,9 +162,9 @@ class HostTracker:
         self.costs = CostBook()
         self.seen = HostsSeen()
 
-    def see(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> bool:
+    def observe(self, snapshot: Snapshot, demands: Mapping[WorkerId, WorkerDemand]) -> bool:
         """Learn from a window; returns whether the speed of a type has changed, and so the unit of loads."""
-        changed, speeds = self.costs.see(snapshot), self.costs.of_hosts()
+        changed, speeds = self.costs.observe(snapshot), self.costs.of_hosts()
         running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
         asked = {row.worker: self._asked(row, demands.get(row.worker)) for row in running}
         on_host: defaultdict[HostId, list[NodeWindow]] = defaultdict(list)
@@ -188,18 +188,18 @@ class HostTracker:
         )
         return changed
 
-    def _asked(self, row: NodeWindow, demand: WorkerDemand | None) -> Asked:
+    def _asked(self, row: NodeWindow, demand: WorkerDemand | None) -> SmoothedUse:
         """The smoothed demand; while it is unknown the last known one, or else the capacity."""
         before = self.seen.workers.get(row.worker)
         before = before if before is not None and before.host == row.host else None
         if demand is None or demand.key_groups_pct is None or demand.fixed_pct is None:
-            return before or Asked(
+            return before or SmoothedUse(
                 host=row.host, capacity=row.capacity, key_groups=PERCENT_PER_CORE * row.capacity, fixed=0.0
             )
         key_groups, fixed = row.capacity * demand.key_groups_pct, row.capacity * demand.fixed_pct
         if before is not None:
             key_groups, fixed = self._smoothed(before.key_groups, key_groups), self._smoothed(before.fixed, fixed)
-        return Asked(host=row.host, capacity=row.capacity, key_groups=key_groups, fixed=fixed)
+        return SmoothedUse(host=row.host, capacity=row.capacity, key_groups=key_groups, fixed=fixed)
 
     def _used_by_others(self, row: HostWindow, workers: Iterable[NodeWindow]) -> float | None:
         """Cores used by processes that are not workers; while it is unknown, as last known."""
@@ -213,7 +213,7 @@ class HostTracker:
     def _smoothed(self, before: float, now: float) -> float:
         return before + self._smoothing * (now - before)
 
-    def of_view(self, view: MeasuredView, demands: Demands) -> DemandView:
+    def of_view(self, view: MeasuredView, demands: WindowDemands) -> DemandView:
         """What an app asks for, in reference cores, with the workers' shares of their hosts, and the rooms."""
         scaled = _in_reference(view, demands, self.seen.hosts)
         on_host: defaultdict[HostId, list[Worker]] = defaultdict(list)
@@ -257,7 +257,7 @@ class HostTracker:
             found.append(host.speed * (min(before + capacity, left) - min(before, left)))
         return found
 
-    def _asked_of(self, workers: Iterable[Worker]) -> list[Asked]:
+    def _asked_of(self, workers: Iterable[Worker]) -> list[SmoothedUse]:
         found = (self.seen.workers.get(worker.id) for worker in workers)
         return [each for each in found if each is not None]
 
@@ -279,7 +279,7 @@ def _with_share(worker: Worker, share: float) -> Worker:
     return replace(worker, capacity=worker.capacity * share, share=share)
 
 
-def _in_reference(view: MeasuredView, demands: Demands, hosts: Mapping[HostId, Host]) -> MeasuredView:
+def _in_reference(view: MeasuredView, demands: WindowDemands, hosts: Mapping[HostId, Host]) -> MeasuredView:
     """The view with demand for load, and loads and capacities in reference cores."""
     view = replace(view, key_groups=demands.of_table(view.owned), kept=demands.of_table(view.kept_table))
     speed = {host: each.speed for host, each in hosts.items() if each.speed != 1.0}

@@ -28,7 +28,7 @@ FULL_PCT = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resource:
+class HostResource:
     """`amount` (K,) = what each key group uses of it, and `spared` how much less on certain workers.
 
     `stays`: a key group that moves goes on using it where it was.
@@ -57,7 +57,7 @@ class Resource:
         return found
 
 
-def resources_of(view: PlannableView) -> list[Resource]:
+def resources_of(view: PlannableView) -> list[HostResource]:
     """The resources of hosts that have limits."""
     table, copies = view.owned, view.copies
     received, sent = table.assumed_traffic
@@ -69,13 +69,13 @@ def resources_of(view: PlannableView) -> list[Resource]:
         in_memory = Spared.of(*places, np.where(copies.in_memory, size, 0.0)[None], shape)
         on_disk = Spared.of(*places, ((1.0 - copies.lacking) * size)[None], shape)
     return [
-        Resource(name=CPU, amount=table.load, room_of=lambda room: room.cpu),
-        Resource(
+        HostResource(name=CPU, amount=table.load, room_of=lambda room: room.cpu),
+        HostResource(
             name=MEMORY, amount=state, room_of=lambda room: room.memory, stays=view.memory_stays, spared=in_memory
         ),
-        Resource(name=DISK, amount=state, room_of=lambda room: room.disk, stays=True, spared=on_disk),
-        Resource(name="incoming traffic", amount=received, room_of=lambda room: room.received),
-        Resource(name="outgoing traffic", amount=sent, room_of=lambda room: room.sent),
+        HostResource(name=DISK, amount=state, room_of=lambda room: room.disk, stays=True, spared=on_disk),
+        HostResource(name="incoming traffic", amount=received, room_of=lambda room: room.received),
+        HostResource(name="outgoing traffic", amount=sent, room_of=lambda room: room.sent),
     ]
 
 

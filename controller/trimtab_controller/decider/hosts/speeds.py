@@ -52,7 +52,7 @@ OperatorAt = tuple[AppId, OperatorId, TypeName]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class OperatorCost:
     """What an operator needs on a type of host.
 
     `per_input` = percent of a core per input per second (e), `fixed` = percent of a core per worker (MET).
@@ -70,7 +70,7 @@ class _Samples:
     rates: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     cpu: deque[float] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     new: int = 0
-    fitted: Cost | None = None
+    fitted: OperatorCost | None = None
 
     def add(self, rate: float, cpu: float) -> None:
         self.rates.append(rate)
@@ -78,18 +78,18 @@ class _Samples:
         self.new += 1
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> OperatorCost:
         """Fitted again when a quarter of the samples is new: a fleet has thousands of operators."""
         if self.fitted is None or 4 * self.new >= len(self.rates):
             self.fitted, self.new = self._fit(), 0
         return self.fitted
 
-    def _fit(self) -> Cost:
+    def _fit(self) -> OperatorCost:
         samples = len(self.rates)
         found = fit_coefficients(list(self.rates), list(self.cpu)) if samples >= SAMPLES_NEEDED else None
         if isinstance(found, Fit) and found.cost > 0:
-            return Cost(per_input=found.cost, fixed=found.fixed, samples=samples)
-        return Cost(per_input=self.per_input, fixed=0.0, samples=samples)
+            return OperatorCost(per_input=found.cost, fixed=found.fixed, samples=samples)
+        return OperatorCost(per_input=self.per_input, fixed=0.0, samples=samples)
 
     @property
     def per_input(self) -> float:
@@ -116,10 +116,10 @@ class CostBook:
         self._errors: dict[AppId, tuple[float, float]] = {}  # smoothed: sum of absolute errors, sum of what was used
         self._types: dict[HostId, TypeName] = {}
         self._reference: TypeName | None = None
-        self.costs: dict[OperatorAt, Cost] = {}
+        self.costs: dict[OperatorAt, OperatorCost] = {}
         self.speeds: dict[TypeName, float] = {}
 
-    def see(self, snapshot: Snapshot) -> bool:
+    def observe(self, snapshot: Snapshot) -> bool:
         """Learn from a window; returns whether a speed has changed."""
         self._see_types(snapshot)
         samples = list(_samples(snapshot, self._types))

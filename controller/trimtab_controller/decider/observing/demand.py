@@ -95,7 +95,7 @@ class WorkerDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demands:
+class WindowDemands:
     """The demand in one window.  `key_groups`: percent of a core by partition; NaN = not reported or not known."""
 
     key_groups: Mapping[OperatorKey, Floats]
@@ -120,7 +120,7 @@ class Demands:
 
 def follow_demand(
     snapshot: Snapshot, history: DemandHistory = NO_DEMAND_HISTORY, *, catch_up_s: float, smoothing: float
-) -> tuple[Demands, DemandHistory]:
+) -> tuple[WindowDemands, DemandHistory]:
     """The demand in this window, and the history after it.
 
     `catch_up_s` = time in which a backlog is to be worked off; `smoothing` = weight of the newest window in the cost.
@@ -137,7 +137,9 @@ def follow_demand(
         each.want(waiting, workers.busy, catch_up_s)
     _pass_on(rows, snapshot.pairs)
     return (
-        Demands(key_groups={each.key: each.by_partition() for each in rows}, workers=workers.demands(rows, window)),
+        WindowDemands(
+            key_groups={each.key: each.by_partition() for each in rows}, workers=workers.demands(rows, window)
+        ),
         DemandHistory(end_ms=snapshot.end_ms, operators={each.key: each.history for each in rows}),
     )
 

@@ -29,7 +29,7 @@ FORGOTTEN_RATE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class LoadHistory:
     """Smoothed loads and flows of an app's key groups up to a window; they stay valid when key groups move.
 
     `concentration` = f, the sum of the squared weights of the windows: 1 with one window, 1/n with n equal ones.
@@ -48,7 +48,7 @@ class History:
         """The part of a load distance that may be noise (pp); 0 while only one window is known."""
         return NOISE_ERRORS * math.sqrt(self.error * self.concentration / (1.0 + self.concentration))
 
-    def of_view(self, view: DemandView, stale_limit_s: float) -> "History":
+    def of_view(self, view: DemandView, stale_limit_s: float) -> "LoadHistory":
         """What of it counts for a view: nothing if the app has other key groups now, and no load that is too old."""
         if self.loads is None:
             return self
@@ -57,7 +57,7 @@ class History:
         return replace(self, loads=self.loads.since(view.end_s - stale_limit_s))
 
 
-NO_HISTORY = History()
+NO_HISTORY = LoadHistory()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Evaluation:
         object.__setattr__(self, "worker_loads", MappingProxyType(dict(self.worker_loads)))
 
 
-def follow(view: DemandView, history: History, smoothing: float) -> tuple[DemandView, History]:
+def follow(view: DemandView, history: LoadHistory, smoothing: float) -> tuple[DemandView, LoadHistory]:
     """The view with smoothed loads, and the history after this window."""
     windows = history.windows + 1
     weight = max(smoothing, 1.0 / windows)
@@ -93,7 +93,7 @@ def follow(view: DemandView, history: History, smoothing: float) -> tuple[Demand
     # The first window has no prediction; the error of the second is the first, so its weight is 1.
     error_weight = max(smoothing, 1.0 / max(1, windows - 1))
     error = 0.0 if windows == 1 else _mean_square(view, predicted)
-    return smoothed, History(
+    return smoothed, LoadHistory(
         end_s=view.end_s,
         windows=windows,
         concentration=(1.0 - weight) ** 2 * history.concentration + weight**2,
@@ -103,7 +103,7 @@ def follow(view: DemandView, history: History, smoothing: float) -> tuple[Demand
     )
 
 
-class Histories(dict[AppId, History]):
+class Histories(dict[AppId, LoadHistory]):
     """The history of each app that was seen of late."""
 
     def __init__(self, smoothing: float, *, stale_limit_s: float, max_age_s: float) -> None:
@@ -156,7 +156,7 @@ def _mean_square(measured: DemandView, predicted: DemandView) -> float:
     return sum((found[worker] - foreseen[worker]) ** 2 for worker in found) / len(found)
 
 
-def evaluate(view: DemandView, history: History = NO_HISTORY) -> Evaluation:
+def evaluate(view: DemandView, history: LoadHistory = NO_HISTORY) -> Evaluation:
     """The loads and the load distance under the present placement."""
     worker_loads = _worker_loads(view)
     if all(worker.draining for worker in view.workers):

@@ -35,7 +35,7 @@ class Liveness:
     ran_at: dict[WorkerId, float] = field(default_factory=dict)
     zones: dict[HostId, str] = field(default_factory=dict)
 
-    def see(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
+    def observe(self, snapshot: Snapshot, owners: Iterable[WorkerId]) -> None:
         """Note which hosts and workers are there, and which owners in the placement are not."""
         end_s = snapshot.end_ms / 1000.0
         began, reporting = (end_s if self.hosts else -math.inf), {row.host for row in snapshot.hosts}

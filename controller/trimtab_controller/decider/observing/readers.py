@@ -16,7 +16,7 @@ from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 
 
 @dataclass(slots=True)
-class Readers:
+class PlacementReaders:
     """What the workers have said.  `allowed` False: the configuration wants every placement in one record."""
 
     allowed: bool = True
@@ -27,7 +27,7 @@ class Readers:
     _able: dict[AppId, frozenset[WorkerId]] = field(default_factory=dict)
     _told: dict[AppId, bool] = field(default_factory=dict)
 
-    def see(self, snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> None:
+    def observe(self, snapshot: Snapshot, placements: Mapping[AppId, Placement]) -> None:
         """Learn from a window."""
         rows: dict[AppId, list[NodeWindow]] = {}
         for row in snapshot.nodes:

@@ -75,7 +75,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class FilledGaps:
     """The views `with_assumed_loads`, what is not known of each, and the apps of which too much is unknown."""
 
     views: Mapping[AppId, SmoothedView]
@@ -87,11 +87,11 @@ class Filled:
         return self.refused.get(app) or self.views[app]
 
 
-def fill_gaps(views: Mapping[AppId, DemandView], last: Mapping[AppId, LastLoads], max_unknown: float) -> Filled:
+def fill_gaps(views: Mapping[AppId, DemandView], last: Mapping[AppId, LastLoads], max_unknown: float) -> FilledGaps:
     """Let the last known loads stand in for what was not measured."""
     assumed = {app: with_assumed_loads(view, last[app]) for app, view in views.items()}
     gaps = {app: gaps_of(view, assumed[app]) for app, view in views.items()}
-    return Filled(views=assumed, gaps=gaps, refused=refuse(views, gaps, max_unknown))
+    return FilledGaps(views=assumed, gaps=gaps, refused=refuse(views, gaps, max_unknown))
 
 
 def with_assumed_loads(view: DemandView, last: LastLoads) -> SmoothedView:

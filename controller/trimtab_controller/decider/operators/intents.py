@@ -4,30 +4,42 @@ Intents are dated by the clock of whoever sent them, stops and starts by the con
 when it was heard, if it is dated later than that.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import replace
 
 from trimtab_controller.decider.decision import (
     Decision,
     Forgotten,
+    IntentRefused,
     MaintenanceEnded,
     Planned,
     ProposalEnded,
-    Refused,
     Restarted,
 )
-from trimtab_controller.decider.known import Known
-from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.decider.operators.forgetting import to_forget
-from trimtab_controller.decider.operators.maintenance import maintenance_over
+from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.decider.observing.view import NotReady, PlannableView
 from trimtab_controller.decider.operators.modes import PlanSettings
 from trimtab_controller.decider.operators.proposals import answer_to, any_at_once, wanted_by_operators
 from trimtab_controller.decider.operators.rolling import draining, restarted
 from trimtab_controller.decider.operators.undrained import Allowed, to_stop_undrained
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.decider.reasons import SkipReason
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Pause, RollingRestart
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.intents import (
+    Drain,
+    ForgetApp,
+    ForgetWorker,
+    Intent,
+    MoveKeyGroups,
+    Pause,
+    RollingRestart,
+    drain_key,
+)
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
+from trimtab_protocol.wording import counted, first_few
 
 
 class OperatorIntents:
@@ -62,13 +74,13 @@ class OperatorIntents:
         """The apps of which an operator wants key groups moved."""
         return {each.app for each in self.in_force if isinstance(each, MoveKeyGroups)}
 
-    def to_forget(self, execution: Execution, known: Known) -> Forgotten | Refused | None:
+    def to_forget(self, execution: Execution, known: WindowResult) -> Forgotten | IntentRefused | None:
         """What an operator wants forgotten, or why it is not; the intent ends with it."""
         found = to_forget(self.in_force, execution, known.snapshot, known.not_ready)
         self.done_with(found)
         return found
 
-    def answer(self, now: float, execution: Execution, known: Known, plans: PlanSettings) -> Decision | None:
+    def answer(self, now: float, execution: Execution, known: WindowResult, plans: PlanSettings) -> Decision | None:
         """Answer what operators say of plans, as far as that needs no plan, and end restarts that are done.
 
         The intents end with it.
@@ -82,7 +94,7 @@ class OperatorIntents:
         return found
 
     def to_stop(
-        self, now: float, execution: Execution, known: Known, plans: PlanSettings, budget: Budget
+        self, now: float, execution: Execution, known: WindowResult, plans: PlanSettings, budget: PauseBudget
     ) -> Decision | None:
         """The next worker that is stopped with its key groups, since no host of its app can be drained."""
         return to_stop_undrained(now, self.in_force, execution, known, Allowed(plans=plans, budget=budget))
@@ -97,7 +109,70 @@ class OperatorIntents:
     def done_with(self, found: Decision | None) -> None:
         """End the intents that a decision answers."""
         match found:
-            case Planned() | ProposalEnded() | Refused() | Restarted() | MaintenanceEnded() | Forgotten():
+            case Planned() | ProposalEnded() | IntentRefused() | Restarted() | MaintenanceEnded() | Forgotten():
                 self.in_force = tuple(intent for intent in self.in_force if intent.key not in found.answered)
             case _:
                 pass
+
+
+def to_forget(
+    intents: Iterable[Intent], execution: Execution, snapshot: Snapshot | None, not_ready: NotReady | None
+) -> Forgotten | IntentRefused | None:
+    """The answer to the first intent to forget; `not_ready` = why the last `snapshot` cannot be used.
+
+    Forgetting moves nothing, so a pause does not forbid it.  Nor do lost hosts: it may be what ends that state.  An app
+    waits for the end of its plan in flight, a worker for the end of all plans; both wait while the snapshot is too old
+    to show what runs.
+    """
+    stale = not_ready is not None and not_ready.reason is SkipReason.STALE_SNAPSHOT
+    if stale or snapshot is None:
+        return None
+    wishes = (intent for intent in intents if isinstance(intent, ForgetApp | ForgetWorker))
+    wish = next((wish for wish in wishes if not _busy(wish, execution)), None)
+    if wish is None:
+        return None
+    running = [row for row in snapshot.nodes if row.state is not WorkerState.AWAY]
+    if isinstance(wish, ForgetApp):
+        what, found = f"app {wish.app}", [row for row in running if row.app == wish.app]
+        placed = execution.placements.get(wish.app)
+        count = sum(map(len, placed.owners.values())) if placed else 0
+        detail = f"its placement of {counted(count, 'key group')} is revoked" if placed else "it had no placement"
+        forgotten = Forgotten(what=what, answered=(wish.key,), detail=detail, app=wish.app)
+    else:
+        what, found = f"worker {wish.worker}", [row for row in running if row.worker == wish.worker]
+        keys = (wish.key, drain_key(wish.worker))
+        detail = "it is no longer awaited, started or drained"
+        forgotten = Forgotten(what=what, answered=keys, detail=detail, worker=wish.worker)
+    if found:
+        names = first_few(f"{row.worker} on {row.host}" for row in found)
+        return IntentRefused(what="forget", detail=f"{what} still runs: {names}; stop it first", answered=(wish.key,))
+    return replace(forgotten, detail=f"{detail}, asked for by {wish.by}: {wish.reason}")
+
+
+def _busy(wish: ForgetApp | ForgetWorker, execution: Execution) -> bool:
+    return execution.busy(wish.app) if isinstance(wish, ForgetApp) else bool(execution.in_flight)
+
+
+def in_maintenance(intents: Iterable[Intent]) -> dict[HostId, frozenset[WorkerId]]:
+    """The workers of each host in maintenance: they are drained and stay off until a time, and are started again then.
+
+    It is a drain of each worker of the host, with an end.  So a controller that takes over knows it from the intents,
+    and what holds for drains holds here.  Besides, a host in maintenance may be silent without counting as lost.
+    """
+    found: defaultdict[HostId, set[WorkerId]] = defaultdict(set)
+    for each in intents:
+        if isinstance(each, Drain) and each.until is not None and each.host is not None:
+            found[each.host].add(each.worker)
+    return {host: frozenset(workers) for host, workers in found.items()}
+
+
+def maintenance_over(now: float, intents: Iterable[Intent]) -> MaintenanceEnded | None:
+    """The end of the drains whose time has passed: workers that the controller stopped are started again."""
+    over = [each for each in intents if isinstance(each, Drain) and each.until is not None and each.until <= now]
+    if not over:
+        return None
+    hosts = sorted({each.host for each in over if each.host is not None})
+    where = f"of {first_few(hosts)} " if hosts else ""
+    workers = first_few(sorted(each.worker for each in over))
+    detail = f"the maintenance {where}is over: {workers} may run again"
+    return MaintenanceEnded(detail=detail, answered=tuple(each.key for each in over))

@@ -6,14 +6,13 @@ same where its worker is drained or lost, or where its host is asked for more th
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from trimtab_controller.decider.decision import Planned, Refused
+from trimtab_controller.decider.decision import IntentRefused, Planned
 from trimtab_controller.decider.hosts.resources import ROUNDING, bottleneck_in, filled_by
-from trimtab_controller.decider.observing.rule import names
+from trimtab_controller.decider.observing.placing import names
 from trimtab_controller.decider.observing.view import AppView, PlannableView
-from trimtab_controller.decider.planning.chosen_moves import plan_for
+from trimtab_controller.decider.planning.explain import plan_for
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.execution.proposal import HandMoved
-from trimtab_controller.execution.state import Round
+from trimtab_controller.execution.state import HandMoved, Round
 from trimtab_controller.plan import Plan, PlanReason
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
@@ -35,14 +34,14 @@ def kind_of(wish: MoveKeyGroups) -> PlanReason:
     return PlanReason.MOVE if wish.undoes is None else PlanReason.UNDO
 
 
-def plan_of(now: float, view: PlannableView, wish: MoveKeyGroups, keep_s: float) -> Planned | Refused:
+def plan_of(now: float, view: PlannableView, wish: MoveKeyGroups, keep_s: float) -> Planned | IntentRefused:
     """The plan that does what an operator asks for, or why it cannot be done; all of it is done, or nothing."""
     kind = kind_of(wish)
     what = f"undo plan {wish.undoes}" if wish.undoes else f"{wish.by} moves it"
     plan = plan_of_moves(view, wish.moves, kind, f"{what}: {wish.reason}")
     if isinstance(plan, str):
         detail = f"{view.app}: {plan}; asked for by {wish.by}: {wish.reason}"
-        return Refused(what=str(kind), detail=detail, answered=(wish.key,), app=view.app)
+        return IntentRefused(what=str(kind), detail=detail, answered=(wish.key,), app=view.app)
     return Planned(plan=plan, keep_until=now + keep_s, answered=(wish.key,))
 
 

@@ -32,7 +32,7 @@ class BadPeriod(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
+class CronPeriod:
     """A cron expression of five fields, with or without a duration, in the wall time of a time zone.
 
     Raises BadPeriod.
@@ -121,7 +121,7 @@ class Period:
 
 
 @lru_cache(maxsize=100)
-def _end(period: Period, at: float) -> float | None:
+def _end(period: CronPeriod, at: float) -> float | None:
     """Remembered, because all apps in one window ask the same."""
     from cronsim import CronSim
 

@@ -7,7 +7,7 @@ distance that was shown.  If that changes by more than the band, it is withdrawn
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from trimtab_controller.decider.decision import Outcome, Planned, ProposalEnded, Proposed, Refused, Skip
+from trimtab_controller.decider.decision import IntentRefused, Planned, ProposalEnded, ProposalOutcome, Proposed, Skip
 from trimtab_controller.decider.describe import describe_plan
 from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.view import PlannableView
@@ -17,8 +17,7 @@ from trimtab_controller.decider.planning.explain import why_of
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
-from trimtab_controller.execution.proposal import Proposal
-from trimtab_controller.execution.state import Execution
+from trimtab_controller.execution.state import Execution, Proposal
 from trimtab_controller.plan import PlanReason, PlanWhy
 from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject
 from trimtab_protocol.messages.names import AppId, WorkerId
@@ -38,40 +37,40 @@ def as_mode_says(now: float, planned: Planned, settings: PlanSettings) -> Planne
     plan = planned.plan
     match settings.of(plan.app):
         case PlanMode.DRY_RUN:
-            return told(plan.app, describe_plan(plan))
+            return shown_only(plan.app, describe_plan(plan))
         case PlanMode.APPROVE if plan.reason.may_wait:
             return Proposed(plan=plan, expires_at=now + settings.approval_s)
     return planned
 
 
-def told(app: AppId, text: str) -> Skip:
+def shown_only(app: AppId, text: str) -> Skip:
     """What is not done because the mode of the app is dry-run."""
     return Skip(reason=SkipReason.DRY_RUN, detail=f"{app}: mode dry-run, not carried out: {text}", app=app)
 
 
 def answer_to(
     now: float, intents: Iterable[Intent], execution: Execution, settings: PlanSettings
-) -> ProposalEnded | Refused | None:
+) -> ProposalEnded | IntentRefused | None:
     """The answer to what operators say that needs no look at the cluster, and the end of what has waited too long."""
     said, known = tuple(intents), {row.id: row for row in execution.proposals.values()}
     for row in known.values():
         if now >= row.expires_at:
             detail = _why_expired(row, said) if row.waits else "its rejection has ended"
-            return ended(row, Outcome.EXPIRED, detail, said)
+            return ended(row, ProposalOutcome.EXPIRED, detail, said)
     for intent in said:
         match intent:
             case Reject(plan=name) if name in known and known[name].waits:
                 detail = f"by {intent.by}: {intent.reason}"
-                return ended(known[name], Outcome.REJECTED, detail, said, until=now + settings.approval_s)
+                return ended(known[name], ProposalOutcome.REJECTED, detail, said, until=now + settings.approval_s)
             case Reject(plan=name) | Approve(plan=name) if name not in known or not known[name].waits:
                 what = "reject" if isinstance(intent, Reject) else "approve"
-                return Refused(what=what, detail=f"no plan {name} waits for approval", answered=(intent.key,))
+                return IntentRefused(what=what, detail=f"no plan {name} waits for approval", answered=(intent.key,))
             case MoveKeyGroups() if settings.of(intent.app) is PlanMode.DRY_RUN:
                 detail = f"{intent.app}: its mode is dry-run, so nothing moves"
-                return Refused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
+                return IntentRefused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
             case MoveKeyGroups() if is_too_late(now, intent, execution.rounds.get(intent.app)):
                 detail = f"{intent.app}: it could not begin within {VALID_S:.0f} s"
-                return Refused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
+                return IntentRefused(what=str(kind_of(intent)), detail=detail, answered=(intent.key,), app=intent.app)
     return None
 
 
@@ -84,7 +83,7 @@ def _why_expired(row: Proposal, intents: Iterable[Intent]) -> str:
 
 
 def ended(
-    row: Proposal, outcome: Outcome, detail: str, intents: Iterable[Intent], *, until: float | None = None
+    row: Proposal, outcome: ProposalOutcome, detail: str, intents: Iterable[Intent], *, until: float | None = None
 ) -> ProposalEnded:
     """The end of a plan's wait, with what operators have said of it."""
     said = tuple(each.key for each in intents if isinstance(each, Approve | Reject) and each.plan == row.id)
@@ -99,7 +98,7 @@ def wanted_by_operators(
     settings: PlanSettings,
     *,
     band: float,
-) -> Planned | ProposalEnded | Refused | Skip | None:
+) -> Planned | ProposalEnded | IntentRefused | Skip | None:
     """What operators want to be done about an app; a plan that waits holds up neither their moves nor their drains."""
     said = tuple(intents)
     if (wish := wish_for(view.app, said)) is not None:
@@ -118,7 +117,7 @@ def look_again(
     if settings.of(row.app) is not PlanMode.APPROVE:
         why = f"the mode of the app is {settings.of(row.app)} now"
     if why is not None:
-        return ended(row, Outcome.WITHDRAWN, why, said)
+        return ended(row, ProposalOutcome.WITHDRAWN, why, said)
     if not row.waits:
         detail = f"{row.app}: plan {row.id} was rejected {row.rejected}"
         return Skip(reason=SkipReason.REJECTED, detail=detail, app=row.app)

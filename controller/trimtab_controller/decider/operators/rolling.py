@@ -26,7 +26,7 @@ from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.wording import first_few
 
 
-class Stage(Enum):
+class RestartStage(Enum):
     """How far the restart of a worker is."""
 
     SKIPPED = auto()  # its agent cannot start it, it runs another app now, or it is to stay off
@@ -94,48 +94,62 @@ def _progress(intent: RollingRestart, execution: Execution, snapshot: Snapshot, 
     """`off` = workers that operators drain: nobody waits for these."""
     rows = {row.worker: row for row in snapshot.nodes}
     stages = {worker: _stage(worker, intent, rows.get(worker), execution, snapshot) for worker in intent.workers}
-    stages |= {worker: Stage.SKIPPED for worker in intent.workers if worker in off and stages[worker] is not Stage.DONE}
+    stages |= {
+        worker: RestartStage.SKIPPED
+        for worker in intent.workers
+        if worker in off and stages[worker] is not RestartStage.DONE
+    }
     hosts: defaultdict[HostId, list[WorkerId]] = defaultdict(list)
     for worker in sorted(stages):
-        if worker in rows and stages[worker] in (Stage.TO_DO, Stage.STOPPING, Stage.STARTING):
+        if worker in rows and stages[worker] in (RestartStage.TO_DO, RestartStage.STOPPING, RestartStage.STARTING):
             hosts[rows[worker].host].append(worker)
     zones = {row.host: row.zone or "" for row in snapshot.hosts}
     in_order = sorted(hosts, key=lambda host: (zones.get(host, ""), host))  # one zone after the other
-    begun = [host for host in in_order if any(stages[worker] is not Stage.TO_DO for worker in hosts[host])]
-    lost = any(worker not in rows and stages[worker] in (Stage.STOPPING, Stage.STARTING) for worker in stages)
+    begun = [host for host in in_order if any(stages[worker] is not RestartStage.TO_DO for worker in hosts[host])]
+    lost = any(
+        worker not in rows and stages[worker] in (RestartStage.STOPPING, RestartStage.STARTING) for worker in stages
+    )
     # A worker that was stopped and of which no host reports is not back yet: the next host has to wait for it.
     host = next(iter(begun), None if lost else next(iter(in_order), None))
     members = hosts[host] if host is not None else []
-    left = [worker for worker in members if stages[worker] in (Stage.TO_DO, Stage.STOPPING)]
+    left = [worker for worker in members if stages[worker] in (RestartStage.TO_DO, RestartStage.STOPPING)]
     differ = versions_differ(intent.app, snapshot.nodes)
     return Restarting(
         intent=intent,
         host=host,
         draining=frozenset(left if differ is None else ()),
-        to_do=tuple(worker for worker in intent.workers if stages[worker] not in (Stage.DONE, Stage.SKIPPED)),
-        done=tuple(worker for worker in intent.workers if stages[worker] is Stage.DONE),
-        skipped=tuple(worker for worker in intent.workers if stages[worker] is Stage.SKIPPED),
+        to_do=tuple(
+            worker for worker in intent.workers if stages[worker] not in (RestartStage.DONE, RestartStage.SKIPPED)
+        ),
+        done=tuple(worker for worker in intent.workers if stages[worker] is RestartStage.DONE),
+        skipped=tuple(worker for worker in intent.workers if stages[worker] is RestartStage.SKIPPED),
         undrained=tuple(left if differ is not None else ()),
-        returning=tuple(worker for worker in intent.workers if stages[worker] is Stage.STARTING),
+        returning=tuple(worker for worker in intent.workers if stages[worker] is RestartStage.STARTING),
         differ=differ,
     )
 
 
 def _stage(
     worker: WorkerId, intent: RollingRestart, row: NodeWindow | None, execution: Execution, snapshot: Snapshot
-) -> Stage:
+) -> RestartStage:
     scaling = execution.scalings.get(worker)
     if scaling is None or scaling.at < intent.at:
         if scaling is not None and scaling.stopped and row is not None and row.absence is Absence.STOPPED:
-            return Stage.STARTING  # dated by a fast clock: it was stopped for this restart, and must not stay off
+            return (
+                RestartStage.STARTING
+            )  # dated by a fast clock: it was stopped for this restart, and must not stay off
         known = row is not None and (row.declared != intent.app or row.app not in (None, intent.app))
-        return Stage.SKIPPED if known else Stage.TO_DO
+        return RestartStage.SKIPPED if known else RestartStage.TO_DO
     if scaling.of_app is not None and scaling.command.kind is CommandKind.STOP:
-        return Stage.SKIPPED  # it has left, so that the app is smaller
+        return RestartStage.SKIPPED  # it has left, so that the app is smaller
     if scaling.command.kind is CommandKind.STOP:
-        return Stage.STARTING if scaling.phase is ScalingPhase.DONE else Stage.STOPPING
+        return RestartStage.STARTING if scaling.phase is ScalingPhase.DONE else RestartStage.STOPPING
     seen_since = snapshot.start_ms / 1000.0 >= scaling.at
-    return Stage.DONE if scaling.phase is ScalingPhase.DONE and _is_back(row) and seen_since else Stage.STARTING
+    return (
+        RestartStage.DONE
+        if scaling.phase is ScalingPhase.DONE and _is_back(row) and seen_since
+        else RestartStage.STARTING
+    )
 
 
 def _is_back(row: NodeWindow | None) -> bool:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from trimtab_controller.decider.decision import Scaled
 from trimtab_controller.decider.drained import patience_s
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.fixed import is_of_differing
 from trimtab_controller.decider.observing.view import NotReady
 from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.operators.rolling import Restarting, restarts
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.budget import Budget
+from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.state import Execution, ScalingPhase, owned_by
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Intent
@@ -34,11 +34,11 @@ class Allowed:
     """What else decides whether a worker may be stopped."""
 
     plans: PlanSettings
-    budget: Budget
+    budget: PauseBudget
 
 
 def to_stop_undrained(
-    now: float, intents: Iterable[Intent], execution: Execution, known: Known, allowed: Allowed
+    now: float, intents: Iterable[Intent], execution: Execution, known: WindowResult, allowed: Allowed
 ) -> Scaled | None:
     """The next worker of a rolling restart to stop with its key groups; None: there is none, or it has to wait."""
     snapshot = known.snapshot
@@ -53,7 +53,7 @@ def to_stop_undrained(
     return None
 
 
-def waits(now: float, found: Restarting, execution: Execution, known: Known, allowed: Allowed) -> str | None:
+def waits(now: float, found: Restarting, execution: Execution, known: WindowResult, allowed: Allowed) -> str | None:
     """What a rolling restart waits for, and what to do if that does not come; None: it goes on by itself."""
     snapshot = known.snapshot
     if snapshot is None:
@@ -99,7 +99,9 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
     return f"{worker} was not stopped ({scaling.detail or 'no reason is given'}), and is tried again{old}"
 
 
-def _others(found: Restarting, rows: dict[WorkerId, NodeWindow], execution: Execution, known: Known) -> str | None:
+def _others(
+    found: Restarting, rows: dict[WorkerId, NodeWindow], execution: Execution, known: WindowResult
+) -> str | None:
     """Which workers of the app do not run yet: one more would be too many."""
     view = known.views.get(found.app)
     if isinstance(view, NotReady) and view.reason is SkipReason.HOSTS_LOST:

@@ -30,10 +30,16 @@ from trimtab_controller.decider.hosts.resources import with_less_disk
 from trimtab_controller.decider.observing.demand import WorkerDemand
 from trimtab_controller.decider.observing.owned import OwnedTable
 from trimtab_controller.decider.observing.view import AppView, SmoothedView
-from trimtab_controller.decider.orphans.placing import MOST_SCHEDULED, OPERATIONS, Orphaned, Placed, place_orphans
+from trimtab_controller.decider.orphans.placing import (
+    MOST_SCHEDULED,
+    OPERATIONS,
+    Orphaned,
+    PlacedOrphans,
+    place_orphans,
+)
 from trimtab_controller.decider.orphans.restores import what_restores
 from trimtab_controller.decider.orphans.restoring import with_restores
-from trimtab_controller.decider.rules.priority import with_priorities
+from trimtab_controller.decider.rules.moves import with_priorities
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
@@ -72,7 +78,7 @@ class Orphans:
         """The apps whose orphans no worker had room for, until the workers that they lost are back or replaced."""
         return tuple(concern for _, (_, concern) in sorted(self._crowded.items()))
 
-    def see(
+    def observe(
         self,
         snapshot: Snapshot,
         views: Mapping[AppId, SmoothedView],
@@ -208,7 +214,7 @@ def orphans_of(view: AppView, placement: Placement, here: set[WorkerId], snapsho
     return Orphaned(table=orphans, owners=tuple(sorted(orphans.workers)), inherited=loads, state={})
 
 
-def _plan(view: SmoothedView, orphaned: Orphaned, placed: Placed, sources: Mapping[KeyGroup, WorkerId]) -> Plan:
+def _plan(view: SmoothedView, orphaned: Orphaned, placed: PlacedOrphans, sources: Mapping[KeyGroup, WorkerId]) -> Plan:
     """The plan for these orphans and what they have lost, those with the highest demand first."""
     table = orphaned.table
     found = (table[place] for place in np.argsort(-table.load, kind="stable").tolist())
@@ -246,7 +252,7 @@ def _load_distance(view: SmoothedView, added: Mapping[WorkerId, float]) -> float
     return max(abs(sums[worker.id] / worker.capacity - mean) for worker in kept)
 
 
-def _described(orphaned: Orphaned, placed: Placed) -> str:
+def _described(orphaned: Orphaned, placed: PlacedOrphans) -> str:
     counts = Counter(placed.targets.values())
     given = (f"{worker} {counts[worker]} ({busy:.0f} %)" for worker, busy in sorted(placed.busy_pct.items()))
     left = len(orphaned.table) - len(placed.targets)
@@ -259,7 +265,7 @@ def _described(orphaned: Orphaned, placed: Placed) -> str:
     )
 
 
-def _sooner(placed: Placed) -> str:
+def _sooner(placed: PlacedOrphans) -> str:
     """What DynDL's own targets bring, in words; empty if that is less than a tenth of a second."""
     found = placed.chosen
     if found is None or found.given_s - found.seconds < SOONER_S:
@@ -270,14 +276,14 @@ def _sooner(placed: Placed) -> str:
     )
 
 
-def _crowd(placed: Placed) -> str:
+def _crowd(placed: PlacedOrphans) -> str:
     return (
         f"no worker is light or stays below {HEAVY_FROM:.0f} % with {len(placed.forced)} of them, such as "
         f"{placed.forced[0]}, so they go where they do least harm"
     )
 
 
-def _concern(app: AppId, orphaned: Orphaned, placed: Placed) -> Concern:
+def _concern(app: AppId, orphaned: Orphaned, placed: PlacedOrphans) -> Concern:
     heavy = {worker: busy for worker, busy in placed.busy_pct.items() if level_of(busy) is NodeLevel.HEAVY}
     said = first_few((f"{worker} {busy:.0f} %" for worker, busy in sorted(heavy.items())), len(heavy))
     detail = f"after the loss of {first_few(orphaned.owners)}: {_crowd(placed)}; then used: {said}"

@@ -10,8 +10,7 @@ from trimtab_controller.decider.concerns import FULL_PCT
 from trimtab_controller.decider.hosts.hosts import HostsSeen
 from trimtab_controller.decider.hosts.resources import LINK, free_disks, sums_of_workers
 from trimtab_controller.decider.observing.owned import Floats, OwnedTable
-from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.rule import priorities
+from trimtab_controller.decider.observing.placing import Places, priorities
 from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import Chosen, choose
@@ -35,7 +34,7 @@ all its hand-overs.  More of them are named at once, and restore in no order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class PlacedOrphans:
     """`targets` = the next owner of each orphan.  `forced` = those that no worker had room for, or was light enough.
 
     `busy_pct` = per worker that got some, what is then used of its busiest resource.  `chosen`: what DynDL changed.
@@ -81,7 +80,7 @@ def place_orphans(
     *,
     operations: int,
     restores: Restores | None = None,
-) -> Placed | None:
+) -> PlacedOrphans | None:
     """The next owner of each orphan, or of the MOST_AT_ONCE with the highest demand; None if no worker can take any.
 
     Rules hold for key groups as far as a worker is there that they allow.
@@ -126,7 +125,7 @@ def place_orphans(
         busy = demands.together(np.arange(len(node)), node)
     names = list(table.owners)
     top = busy.max(axis=0)
-    return Placed(
+    return PlacedOrphans(
         targets={name: workers[place].id for name, place in zip(names, node.tolist(), strict=True)},
         forced=tuple(names[item] for item in matched.refused),
         busy_pct={workers[place].id: float(top[place]) for place in sorted(set(node.tolist()))},

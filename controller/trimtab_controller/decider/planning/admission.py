@@ -7,7 +7,7 @@ import numpy as np
 from trimtab_controller.decider.collocation.worth import may_gain
 from trimtab_controller.decider.decision import Skip, SolveWanted, not_ready
 from trimtab_controller.decider.observing.evaluate import Evaluation
-from trimtab_controller.decider.observing.rule import names
+from trimtab_controller.decider.observing.placing import names
 from trimtab_controller.decider.observing.view import AppView, NotReady, PlannableView
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings

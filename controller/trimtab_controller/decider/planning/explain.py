@@ -1,4 +1,4 @@
-"""Why a plan makes its moves, from the view that it was made with."""
+"""Why a plan makes its moves, from the view that it was made with, and plans for moves that no solver has chosen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from trimtab_controller.decider.collocation.worth import loads_foreseen
 from trimtab_controller.decider.hosts.resources import ROUNDING, Filled
 from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_controller.decider.planning.single_moves import SingleMoves
-from trimtab_controller.plan import MoveReason, NextMove, PlanReason, PlanWhy
+from trimtab_controller.plan import Move, MoveReason, NextMove, Plan, PlanReason, PlanWhy
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 CLEARLY_PP = 0.05
@@ -90,3 +90,33 @@ def _for_balance(
     if loads[source] > mean + CLEARLY_PP:
         return MoveReason.OVER_MEAN
     return MoveReason.UNDER_MEAN if loads[target] < mean - CLEARLY_PP else MoveReason.MAKES_ROOM
+
+
+def plan_for(
+    view: PlannableView, moves: Mapping[int, WorkerId], filled: Sequence[Filled], reason: PlanReason, detail: str
+) -> Plan:
+    """The plan that makes these moves (row -> target); `filled` = what they fill of the hosts.
+
+    Nobody has sought a better one, so its bound is 0.
+    """
+    table = view.owned
+    return Plan(
+        app=view.app,
+        reason=reason,
+        detail=detail,
+        moves=tuple(
+            Move(
+                key_group=table[row].key_group,
+                source=table[row].owner,
+                target=target,
+                state_bytes=table[row].state_bytes,
+            )
+            for row, target in moves.items()
+        ),
+        hosts=view.hosts,
+        before=SingleMoves(view).load_distance or 0.0,
+        planned=SingleMoves(view, moves, filled).load_distance or 0.0,
+        lower_bound=0.0,
+        status="feasible",
+        why=why_of(view, moves, reason, filled),
+    )

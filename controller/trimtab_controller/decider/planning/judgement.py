@@ -8,7 +8,7 @@ from trimtab_controller.decider.decision import Decision, Planned, Skip, SolveWa
 from trimtab_controller.decider.describe import collocation_of, method_of
 from trimtab_controller.decider.events import DrainBlocked
 from trimtab_controller.decider.hosts.resources import bottleneck_in, filled_by
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.fixed import refusal
 from trimtab_controller.decider.observing.owned import Owned
 from trimtab_controller.decider.observing.view import AppView, NotReady, PlannableView
@@ -102,7 +102,7 @@ def _named(view: PlannableView, moves: Iterable[tuple[int, int]]) -> Iterator[tu
 def judge_now(
     wanted: SolveWanted,
     answer: Answer,
-    known: Known,
+    known: WindowResult,
     execution: Execution,
     learned: LearnedRestores,
     settings: Settings,

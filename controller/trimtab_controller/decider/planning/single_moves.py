@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_controller.decider.hosts.resources import Filled, Resource, filled_by, resources_of
+from trimtab_controller.decider.hosts.resources import Filled, HostResource, filled_by, resources_of
 from trimtab_controller.decider.observing.owned import Floats, Integers
 from trimtab_controller.decider.observing.view import PlannableView
 from trimtab_protocol.messages.names import HostId, WorkerId
@@ -170,7 +170,7 @@ class _Limits:
     """What is used on each host, and what each key group uses."""
 
     used: Mapping[HostId, list[Filled]] = field(default_factory=dict)
-    resources: Mapping[str, Resource] = field(default_factory=dict)
+    resources: Mapping[str, HostResource] = field(default_factory=dict)
 
     @classmethod
     def of(cls, view: PlannableView, filled: Iterable[Filled]) -> "_Limits":

@@ -22,7 +22,7 @@ from trimtab_controller.decider.hosts.resources import filled_by
 from trimtab_controller.decider.observing.demand_history import Bools
 from trimtab_controller.decider.observing.owned import Integers
 from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.decider.planning.chosen_moves import plan_for
+from trimtab_controller.decider.planning.explain import plan_for
 from trimtab_controller.decider.planning.single_moves import SingleMoves
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Settings

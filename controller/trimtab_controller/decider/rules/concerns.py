@@ -7,8 +7,7 @@ import numpy as np
 
 from trimtab_controller.decider.concerns import Concern, ConcernKind
 from trimtab_controller.decider.observing.owned import OwnedTable
-from trimtab_controller.decider.observing.placing import FREE, Conflict, Places, Site, allowed_by, smallest
-from trimtab_controller.decider.observing.rule import names
+from trimtab_controller.decider.observing.placing import FREE, Conflict, Places, Site, allowed_by, names, smallest
 from trimtab_controller.decider.observing.view import DemandView, NotReady
 from trimtab_controller.decider.rules.known import KnownRule
 from trimtab_protocol.messages.names import AppId

@@ -15,7 +15,7 @@ import numpy as np
 
 from trimtab_controller.decider.concerns import ClusterUse
 from trimtab_controller.decider.decision import PoolWorker
-from trimtab_controller.decider.forecast.ahead import NOTHING_AHEAD, Ahead
+from trimtab_controller.decider.forecast.rounds import NOTHING_AHEAD, Ahead
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats, OwnedTable
 from trimtab_controller.decider.observing.unknown_load import Gaps

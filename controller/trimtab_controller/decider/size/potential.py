@@ -24,14 +24,14 @@ PARTS = (1.0, 0.5, 0.25, 0.125)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Potential:
+class PotentialPlan:
     """A potential plan: `saving` = cores less than now, `loads` = of its parts, in cores."""
 
     saving: float
     loads: Floats
 
 
-def potential_of(view: SmoothedView, room: Sequence[float]) -> Potential | None:
+def potential_of(view: SmoothedView, room: Sequence[float]) -> PotentialPlan | None:
     """The potential plan of an app on workers that may each carry so many cores; None if there is none that saves."""
     if not view.remote_costs or not room or not 0 < len(view.flows) <= MAX_FLOWS:
         return None
@@ -53,7 +53,7 @@ def potential_of(view: SmoothedView, room: Sequence[float]) -> Potential | None:
         loads = np.bincount(part, np.maximum(0.0, after)).astype(np.float64)
         saving = -float((change * (sending + receiving)).sum())
         if saving > 0.0 and can_be_spread(loads, room):
-            return Potential(saving=saving, loads=loads)
+            return PotentialPlan(saving=saving, loads=loads)
     return None
 
 

@@ -47,7 +47,7 @@ class ResourceNeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Demand:
+class ResourceDemand:
     """What items need of a resource; `pieces` (J, I) = of each of its amounts, such as received and sent.
 
     An item is a key group, or a standby of one.  `missing` = what is not measured of it.
@@ -59,14 +59,14 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class WorkerParts:
     """What a worker has of a resource, of each of its amounts; None = unknown, and `missing` says why."""
 
     rooms: tuple[float, ...] | None
     missing: str = ""
 
 
-def demands_of(view: SmoothedView, rate: float, state: float) -> list[Demand]:
+def demands_of(view: SmoothedView, rate: float, state: float) -> list[ResourceDemand]:
     """What all key groups and their standbys need at `rate` times the input and `state` times the state."""
     table = view.owned
     copies = 1 + (view.standbys or 0)
@@ -78,9 +78,9 @@ def demands_of(view: SmoothedView, rate: float, state: float) -> list[Demand]:
     traffic[:, : len(table)] = rate * table.assumed_traffic
     lacking = _named(table, np.logical_or.reduce(np.isnan(table.traffic)), "traffic")
     return [
-        Demand(resource=MEMORY, pieces=size[None], missing=unknown),
-        Demand(resource=DISK, pieces=size[None], missing=unknown),
-        Demand(resource=LINK, pieces=traffic, missing=lacking),
+        ResourceDemand(resource=MEMORY, pieces=size[None], missing=unknown),
+        ResourceDemand(resource=DISK, pieces=size[None], missing=unknown),
+        ResourceDemand(resource=LINK, pieces=traffic, missing=lacking),
     ]
 
 
@@ -100,7 +100,7 @@ def parts_of(
     *,
     max_disk: float,
     max_link: float,
-) -> dict[str, Parts]:
+) -> dict[str, WorkerParts]:
     """What a worker has on hosts with so many `workers` of the app; `followed` = bytes that each follows, if known."""
     table = view.owned
     of_worker = sums_of_workers(table, [table.assumed_state_bytes, *table.assumed_traffic])
@@ -133,16 +133,16 @@ def _rooms(
     }
 
 
-def _least(resource: str, rooms: Sequence[tuple[float, ...] | None], unfollowed: bool) -> Parts:
+def _least(resource: str, rooms: Sequence[tuple[float, ...] | None], unfollowed: bool) -> WorkerParts:
     known = [room for room in rooms if room is not None]
     if known:
-        return Parts(rooms=tuple(map(min, zip(*known, strict=True))))
+        return WorkerParts(rooms=tuple(map(min, zip(*known, strict=True))))
     if unfollowed and resource in (MEMORY, DISK):
-        return Parts(rooms=None, missing="what standbys hold is not known")
-    return Parts(rooms=None, missing=f"no host of the type reports its {resource}")
+        return WorkerParts(rooms=None, missing="what standbys hold is not known")
+    return WorkerParts(rooms=None, missing=f"no host of the type reports its {resource}")
 
 
-def need_of(view: SmoothedView, demand: Demand, parts: Parts) -> ResourceNeed:
+def need_of(view: SmoothedView, demand: ResourceDemand, parts: WorkerParts) -> ResourceNeed:
     """How many workers a resource needs by itself."""
     missing = "; ".join(filter(None, [demand.missing, parts.missing]))
     if parts.rooms is None or (demand.missing and not demand.pieces.any()):
@@ -208,7 +208,7 @@ def _takes(shares: Floats, order: Sequence[int], workers: int) -> bool:
     return True
 
 
-def shares_of(demands: Sequence[Demand], parts: Mapping[str, Parts]) -> Iterator[Floats]:
+def shares_of(demands: Sequence[ResourceDemand], parts: Mapping[str, WorkerParts]) -> Iterator[Floats]:
     """(I,) per amount of each known resource, what items take of a worker's part."""
     for demand in demands:
         for amounts, room in zip(demand.pieces, parts[demand.resource].rooms or (), strict=False):

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from trimtab_controller.decider.concerns import ClusterUse, Concern, ConcernKind
-from trimtab_controller.decider.decision import Direction, PoolWorker, Resized, SizeVerdict
+from trimtab_controller.decider.decision import PoolWorker, Resized, SizeDirection, SizeVerdict
 from trimtab_controller.decider.forecast.rounds import Forecasts, Times
 from trimtab_controller.decider.hosts.hosts import HostTracker
-from trimtab_controller.decider.known import Known
+from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.observing.evaluate import Evaluation
 from trimtab_controller.decider.observing.unknown_load import Gaps
 from trimtab_controller.decider.observing.view import AppView, NotReady, SmoothedView
@@ -18,18 +19,67 @@ from trimtab_controller.decider.size.facts import SizeFacts, demand_of, facts_of
 from trimtab_controller.decider.size.pool import restartable, with_gains
 from trimtab_controller.decider.size.potential import potential_of
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
-from trimtab_controller.decider.size.starts import Starts
-from trimtab_controller.decider.size.verdict import Need, judge
-from trimtab_controller.execution.state import AppSize, Execution, Scaling, ScalingPhase, SizeChange
+from trimtab_controller.decider.size.verdict import LastingNeed, judge
+from trimtab_controller.execution.state import AppSize, Execution, ScalingPhase, SizeChange, WorkerScaling
 from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import AppId, CommandId, WorkerId
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.wording import counted, first_few
 
 START_RETRY_S = 300.0
 """How long a worker whose start has failed comes after all others of the pool, and is not tried again."""
+KEPT = 10
+"""Starts of an app that count, the newest."""
+LONGEST_S = 900.0
+"""A start counts with so much at most: Flink's `restart.time-tracking.limit`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starts:
+    """How long started workers took until they ran, as seen in this run of the controller.
+
+    As in Flink's autoscaler (`restart.time-tracking`), the longest of the last starts counts, and the configured
+    `restart_s` stands in until one was seen.
+
+    `took` = seconds from START until the end of the window in which the worker runs, per app, the newest last.
+
+    `counted` = the commands among the present ones that are in it.  `since_s` = end of the first window (epoch
+    seconds): of what was started before, it is not known how long it took.
+    """
+
+    took: Mapping[AppId, tuple[float, ...]] = field(default_factory=dict)
+    counted: frozenset[CommandId] = frozenset()
+    since_s: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "took", MappingProxyType(dict(self.took)))
+
+    def measured_s(self, app: AppId) -> float | None:
+        """The longest of the last starts; None while none was seen."""
+        return max(self.took.get(app, ()), default=None)
+
+    def after(self, snapshot: Snapshot, scalings: Mapping[WorkerId, WorkerScaling]) -> "Starts":
+        """What is known after a further window."""
+        end_s = snapshot.end_ms / 1000.0
+        since_s = end_s if self.since_s is None else self.since_s
+        took = dict(self.took)
+        counted = {scaling.command.id for scaling in scalings.values()} & self.counted
+        for row in snapshot.nodes:
+            scaling = scalings.get(row.worker)
+            if scaling is None or row.app is None or row.state is not WorkerState.RUNNING:
+                continue
+            command = scaling.command
+            if command.kind is not CommandKind.START or scaling.phase is not ScalingPhase.DONE:
+                continue
+            if command.id in counted or not since_s <= command.issued_at < end_s:
+                continue
+            counted.add(command.id)
+            seconds = min(LONGEST_S, end_s - command.issued_at)
+            took[row.app] = (*took.get(row.app, ()), seconds)[-KEPT:]
+        return Starts(took=took, counted=frozenset(counted), since_s=since_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +120,10 @@ class SizeRounds:
     waiting: set[AppId] = field(default_factory=set)
     failures: dict[AppId, str] = field(default_factory=dict)
     held: dict[AppId, str] = field(default_factory=dict)
-    _needs: dict[AppId, Need] = field(default_factory=dict)
+    _needs: dict[AppId, LastingNeed] = field(default_factory=dict)
     _settled: Collection[AppId] = ()
 
-    def see(
+    def observe(
         self, seen: SeenApps, execution: Execution, intents: Sequence[Intent], settled: Collection[AppId] = ()
     ) -> None:
         """Judge the sizes after a window.  `settled` = apps for which a plan was last sought in vain."""
@@ -107,14 +157,14 @@ class SizeRounds:
             settings = self.settings.of(app)
             lead_s = self._restart_s(app) + settings.scale_up_delay_s
             times[app] = Times(lead_s=lead_s, hold_s=settings.scale_down_delay_s)
-        self.forecasts.see(seen.snapshot.start_ms / 1000.0, seen.snapshot.end_ms / 1000.0, demands, times)
+        self.forecasts.observe(seen.snapshot.start_ms / 1000.0, seen.snapshot.end_ms / 1000.0, demands, times)
 
     def _restart_s(self, app: AppId) -> float:
         """How long a started worker takes until it runs: as measured, or as configured."""
         measured_s = self.starts.measured_s(app)
         return self.settings.of(app).restart_s if measured_s is None else measured_s
 
-    def correct(self, execution: Execution, intents: Sequence[Intent], known: Known) -> Resized | None:
+    def correct(self, execution: Execution, intents: Sequence[Intent], known: WindowResult) -> Resized | None:
         """Give up drains of the controller that an operator does not want, or that have ended by themselves."""
         if not self.acting:
             return None
@@ -144,7 +194,7 @@ class SizeRounds:
         verdict = self.verdicts.get(app)
         if verdict is None or not verdict.due or not self._acts(verdict) or app in self.waiting:
             return None
-        hook = self.settings.of(app).hook if verdict.direction is Direction.OUT and verdict.short else ()
+        hook = self.settings.of(app).hook if verdict.direction is SizeDirection.OUT and verdict.short else ()
         if not (verdict.keep or verdict.start or verdict.drain or hook):
             return None
         assert verdict.workers is not None
@@ -172,7 +222,7 @@ class SizeRounds:
             self.failures[app] = failure
 
     @property
-    def told(self) -> dict[AppId, SizeVerdict]:
+    def reported(self) -> dict[AppId, SizeVerdict]:
         """The verdicts, with what becomes of them in their words."""
         return {app: replace(verdict, detail=self._text(app, verdict)) for app, verdict in self.verdicts.items()}
 
@@ -292,6 +342,6 @@ def _starting(
     )
 
 
-def _is_for(scaling: Scaling, app: AppId, declared: Collection[WorkerId]) -> bool:
+def _is_for(scaling: WorkerScaling, app: AppId, declared: Collection[WorkerId]) -> bool:
     """Whether it changes the size of this app, or follows the drain of a worker that its agent runs for this app."""
     return scaling.of_app == app or (scaling.of_app is None and scaling.command.worker in declared)

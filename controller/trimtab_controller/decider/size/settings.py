@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from trimtab_controller.decider.operators.periods import BadPeriod, Period
+from trimtab_controller.decider.operators.periods import BadPeriod, CronPeriod
 from trimtab_protocol.messages.decode import BadMessage, Fault, Fields, check_text
 from trimtab_protocol.messages.intents import MAX_WORKERS
 from trimtab_protocol.messages.names import AppId
@@ -35,7 +35,7 @@ class ScalingSettings:
     `max_utilisation` the size changes so that the app is at most at `target_utilisation`, once it was outside for
     `scale_up_delay_s` or `scale_down_delay_s` without a break.  A step adds at most `scale_up_max_factor` of the
     workers, and removes at most `scale_down_max_factor` of them, but one in any case.  `restart_s`: how long a started
-    worker takes until it runs, until one was seen to start (`starts.py`); it is waited for at least so long.
+    worker takes until it runs, until one was seen to start (`Starts`); it is waited for at least so long.
     `max_utilisation_after_loss`: the highest utilisation that the loss of one host may lead to after a scale-in.
     `hook` = command line of a program that adds workers from outside; empty: there is none.
 
@@ -69,9 +69,9 @@ class ScalingSettings:
             raise ValueError(f"min_workers {self.min_workers} is above max_workers {self.max_workers}")
         self.freezes()
 
-    def freezes(self) -> tuple[Period, ...]:
+    def freezes(self) -> tuple[CronPeriod, ...]:
         """The times in which the size does not change by itself.  Raises BadPeriod."""
-        return tuple(Period(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
+        return tuple(CronPeriod(expression=each, timezone=self.freeze_timezone) for each in self.freeze)
 
     def of(self, app: AppId) -> "ScalingSettings":
         """The settings of an app: the general ones, with its own in place of them."""

@@ -19,7 +19,7 @@ import numpy as np
 from trimtab_controller.decider.decision import PoolWorker
 from trimtab_controller.decider.hosts.headroom import Capacity, times_placed
 from trimtab_controller.decider.hosts.resources import CPU
-from trimtab_controller.decider.hosts.speeds import Cost, TypeName
+from trimtab_controller.decider.hosts.speeds import OperatorCost, TypeName
 from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, Floats
 from trimtab_controller.decider.observing.view import SmoothedView
 from trimtab_controller.decider.size.resources import (
@@ -55,7 +55,7 @@ class WorkerType:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class WorkerNeed:
     """What an app needs if all its workers are of one type: how many `workers`, None = no number is enough, `why`.
 
     `utilisation` = mean share of their capacity that they then use; `present` = workers of this type that run now,
@@ -88,7 +88,7 @@ class Sizing:
     standbys: int | None
     target: float
     present: int
-    needs: tuple[Need, ...]
+    needs: tuple[WorkerNeed, ...]
     fixed: tuple[WorkerId, ...] = ()
 
 
@@ -151,14 +151,14 @@ def _whole(view: SmoothedView, capacity: Capacity) -> SmoothedView:
 
 
 def _with_resources(
-    need: Need,
+    need: WorkerNeed,
     view: SmoothedView,
     capacity: Capacity,
     problem: SizingProblem,
     hosts: Mapping[HostId, int],
     followed: Mapping[WorkerId, float] | None,
     wanted: Wanted,
-) -> Need:
+) -> WorkerNeed:
     """The need, by the memory, disks and links of these hosts too; so many workers of the app are on each."""
     demands = demands_of(view, wanted.rate, wanted.state)
     limits = {"max_disk": wanted.max_disk, "max_link": wanted.max_link}
@@ -246,7 +246,7 @@ def _problem(view: SmoothedView, capacity: Capacity, its: WorkerType, present: t
     )
 
 
-def _fixed(cost: Cost | None, speed: float) -> float:
+def _fixed(cost: OperatorCost | None, speed: float) -> float:
     return 0.0 if cost is None else speed * cost.fixed
 
 
@@ -258,7 +258,7 @@ def _need(
     target: float,
     running: int,
     startable: int,
-) -> Need:
+) -> WorkerNeed:
     fixed, room = _fixed_pct(problem), _room(problem, target)
     load = _percent(view, its, rate)
     heaviest = int(load.argmax())
@@ -272,7 +272,7 @@ def _need(
         workers = _enough(problem, load, room, rate, target)
         why = "" if workers else f"more than {MAX_WORKERS} workers would be needed"
     used = None if workers is None else (float(load.sum()) / workers + fixed) / 100.0
-    return Need(type=its, workers=workers, utilisation=used, present=running, pool=startable, why=why)
+    return WorkerNeed(type=its, workers=workers, utilisation=used, present=running, pool=startable, why=why)
 
 
 def _fixed_pct(problem: SizingProblem) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from trimtab_controller.decider.decision import Direction, PoolWorker, SizeVerdict
+from trimtab_controller.decider.decision import PoolWorker, SizeDirection, SizeVerdict
 from trimtab_controller.decider.size.facts import SizeFacts
 from trimtab_controller.decider.size.pool import helps
 from trimtab_controller.decider.size.settings import Mode, ScalingSettings
@@ -30,10 +30,10 @@ BEHIND = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class LastingNeed:
     """A need without a break since the window that began at `since`; `seen` = end of the last such window."""
 
-    direction: Direction
+    direction: SizeDirection
     since: float
     seen: float
 
@@ -52,17 +52,17 @@ def judge(
     facts: SizeFacts,
     settings: ScalingSettings,
     *,
-    need: Need | None = None,
+    need: LastingNeed | None = None,
     changes: Sequence[SizeChange] = (),
     word: Scale | None = None,
-) -> tuple[SizeVerdict, Need | None]:
+) -> tuple[SizeVerdict, LastingNeed | None]:
     """The verdict after this window, and the need that it leaves."""
     present = len(facts.staying)
     aim = _by_word(facts, word) if word is not None else _by_demand(facts, settings)
     change = aim.wanted - present
-    direction = Direction.OUT if change > 0 else Direction.IN if change < 0 else Direction.STAY
+    direction = SizeDirection.OUT if change > 0 else SizeDirection.IN if change < 0 else SizeDirection.STAY
     now = _continued(need, direction, facts)
-    vain = word is None and direction is Direction.OUT and _in_vain(facts, settings, changes)
+    vain = word is None and direction is SizeDirection.OUT and _in_vain(facts, settings, changes)
     asked = facts if word is not None else facts.expected()
     obstacle = "" if now is None else _obstacle(asked, settings, now, changes, by_word=word is not None, vain=vain)
     due = now is not None and not obstacle
@@ -171,19 +171,19 @@ def _patience(facts: SizeFacts, settings: ScalingSettings) -> float:
     return max(settings.restart_s, facts.restart_s)
 
 
-def _continued(need: Need | None, direction: Direction, facts: SizeFacts) -> Need | None:
+def _continued(need: LastingNeed | None, direction: SizeDirection, facts: SizeFacts) -> LastingNeed | None:
     """The need after this window."""
-    if direction is Direction.STAY:
+    if direction is SizeDirection.STAY:
         return None
     unbroken = need is not None and need.direction is direction and facts.start_s - need.seen <= GAP_S
     since = need.since if need is not None and unbroken else facts.start_s
-    return Need(direction=direction, since=since, seen=facts.end_s)
+    return LastingNeed(direction=direction, since=since, seen=facts.end_s)
 
 
 def _obstacle(
     facts: SizeFacts,
     settings: ScalingSettings,
-    need: Need,
+    need: LastingNeed,
     changes: Sequence[SizeChange],
     *,
     by_word: bool,
@@ -192,18 +192,18 @@ def _obstacle(
     """What a wanted change waits for; empty if for nothing."""
     if facts.starting:
         return f"waiting for {first_few(facts.starting)} to run"
-    if need.direction is Direction.IN and facts.leaving:
+    if need.direction is SizeDirection.IN and facts.leaving:
         return f"waiting until {first_few(facts.leaving)} {'is' if len(facts.leaving) == 1 else 'are'} drained"
     last = changes[-1] if changes else None
     if settings.hook and last is not None and len(facts.staying) < last.after:
         left_s = last.at + _patience(facts, settings) - facts.end_s
-        if need.direction is Direction.OUT and left_s > 0.0:
+        if need.direction is SizeDirection.OUT and left_s > 0.0:
             return f"waiting for what the hook adds, {left_s:.0f} s at most"
     if by_word:
         return ""
-    delay_s = settings.scale_up_delay_s if need.direction is Direction.OUT else settings.scale_down_delay_s
+    delay_s = settings.scale_up_delay_s if need.direction is SizeDirection.OUT else settings.scale_down_delay_s
     held_s = facts.end_s - need.since
-    if need.direction is Direction.OUT and _collocation_will_do(facts, settings):
+    if need.direction is SizeDirection.OUT and _collocation_will_do(facts, settings):
         return f"waiting for collocation, which saves {facts.saving:.2f} cores in the potential plan"
     if vain:
         return "but the last scale-out did not raise the rate"
@@ -259,7 +259,7 @@ def _head(facts: SizeFacts) -> str:
     return f"{counted(count, 'worker')}, demand {facts.asked:.2f} of {facts.capacity:.2f} cores{share}"
 
 
-def _tail(aim: _Aim, need: Need | None, obstacle: str, facts: SizeFacts) -> str:
+def _tail(aim: _Aim, need: LastingNeed | None, obstacle: str, facts: SizeFacts) -> str:
     leaving = f"; {first_few(facts.leaving)} leave{'s' if len(facts.leaving) == 1 else ''}" if facts.leaving else ""
     if need is None:
         return f", {aim.why}{leaving}"

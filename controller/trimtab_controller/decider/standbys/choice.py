@@ -11,7 +11,7 @@ host (or worker, if there is only one host) the survivors stay balanced (N-1).
 
 A key group is followed only by workers that rules allow for it.
 
-Following a key group counts as a share of its load: as measured (`following_cost.py`), FOLLOWING_SHARE until then.
+Following a key group counts as a share of its load: as measured (`FollowingCosts`), FOLLOWING_SHARE until then.
 """
 
 from collections import Counter
@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from trimtab_controller.decider.hosts.resources import free_disks
 from trimtab_controller.decider.observing.owned import Floats, Integers, OwnedTable
-from trimtab_controller.decider.observing.placing import Places
-from trimtab_controller.decider.observing.rule import spreads
+from trimtab_controller.decider.observing.placing import Places, spreads
 from trimtab_controller.decider.observing.view import SmoothedView, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_models.standbys import (

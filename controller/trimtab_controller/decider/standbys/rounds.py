@@ -7,8 +7,9 @@ replaced: where the loss of a host then leads to a load that is lower by about T
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 from types import MappingProxyType
 
 import numpy as np
@@ -16,17 +17,17 @@ import numpy as np
 from trimtab_controller.decider.concerns import FULL_PCT, WINDOWS, Concern, ConcernKind
 from trimtab_controller.decider.decision import Adopted, Planned, StandbysPlaced
 from trimtab_controller.decider.hosts.resources import brought_by, free_disks, may_fill, with_less_disk
-from trimtab_controller.decider.observing.owned import OwnedTable
+from trimtab_controller.decider.observing.owned import PERCENT_PER_CORE, OwnedTable
 from trimtab_controller.decider.observing.view import FixedWorker, NotReady, SmoothedView, Worker
 from trimtab_controller.decider.standbys.choice import Following, StandbyRows, Survival
 from trimtab_controller.decider.standbys.copies import copies_of, state_held
-from trimtab_controller.decider.standbys.following_cost import FollowingCosts
 from trimtab_controller.execution.events import Lacking
 from trimtab_controller.solver.answer import Copies
 from trimtab_models.standbys import StandbyBudget
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
 from trimtab_protocol.messages.placement import Placement
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot
 from trimtab_protocol.wording import counted
 
@@ -48,6 +49,60 @@ WRITTEN_S = 600.0
 """How long what new standbys will write counts as not yet measured: they are restored by then, and nobody says when."""
 MORE_ROOM = 1.1
 """By how much more a disk must have free than when no gap could be filled, for it to be tried again."""
+SAMPLES = 30
+"""Windows that are remembered of an app."""
+SAMPLES_NEEDED = 3
+"""Windows from which the measured share counts."""
+LEAST_LOAD = 1.0
+"""Percent of a core that the followed key groups must ask for: what polling takes does not depend on them."""
+MOST = 1.0
+"""Following is never taken for more work than the work itself."""
+
+
+class FollowingCosts:
+    """Learns per app which share of a key group's load it takes to follow it.
+
+    Plug-ins report how much CPU their worker needs to read and apply changelogs.  In a window, what the workers of an
+    app need for that is compared with the load of the key groups that they follow.  The median of the last windows
+    counts: while new standbys restore, they read whole changelogs, which is not what following costs.
+
+    One number per app, because key groups of an app do alike work: what differs is how much.
+    """
+
+    def __init__(self) -> None:
+        self._samples: dict[AppId, deque[float]] = {}
+
+    def observe(
+        self,
+        app: AppId,
+        followed: Mapping[WorkerId, float],
+        nodes: Iterable[NodeWindow],
+        speeds: Mapping[HostId, float],
+    ) -> None:
+        """Learn from a window of an app.
+
+        `followed` = load of the key groups that each worker follows, in percent of a reference core; `speeds` = how
+        fast hosts are.
+        """
+        took = load = 0.0
+        for row in nodes:
+            its = followed.get(row.worker, 0.0)
+            if row.app != app or row.state is not WorkerState.RUNNING or row.following is None or not its > 0.0:
+                continue
+            took += PERCENT_PER_CORE * row.following * speeds.get(row.host, 1.0)
+            load += its
+        if load >= LEAST_LOAD:
+            self._samples.setdefault(app, deque(maxlen=SAMPLES)).append(took / load)
+
+    def of(self, app: AppId) -> float | None:
+        """The share; None = not measured yet."""
+        found = self._samples.get(app, ())
+        return min(MOST, median(found)) if len(found) >= SAMPLES_NEEDED else None
+
+    def keep(self, apps: Iterable[AppId]) -> None:
+        """Forget all other apps."""
+        known = set(apps)
+        self._samples = {app: found for app, found in self._samples.items() if app in known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +208,7 @@ class StandbyRounds:
             if known.survival is not None and known.overloads >= WINDOWS
         )
 
-    def see(
+    def observe(
         self,
         views: Mapping[AppId, SmoothedView | NotReady],
         placements: Mapping[AppId, Placement],
@@ -167,7 +222,7 @@ class StandbyRounds:
             if known is None or not isinstance(view, SmoothedView):
                 continue
             self.missing[app] = known.missing
-            self.costs.see(app, known.following.load_followed(view), nodes, speeds)
+            self.costs.observe(app, known.following.load_followed(view), nodes, speeds)
             tightly = len(view.all_workers) * len(views) <= TIGHTLY_BOUND
             wanted = known.situation.wanted
             known.survival = found = known.following.survival(view, wanted, peaks=tightly)

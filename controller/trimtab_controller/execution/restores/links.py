@@ -25,7 +25,7 @@ FOREGROUND = 95.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class HostLink:
     """A link of a known speed: what may be filled of it, and the p95 of what the foreground takes (bytes/s)."""
 
     limit_bytes_s: float
@@ -49,14 +49,14 @@ class Links:
         self.cores: dict[HostId, float] = {}
         self._limits: dict[HostId, float] = {}
         self._received: dict[HostId, deque[float]] = {}
-        self._links: dict[HostId, Link] = {}
+        self._links: dict[HostId, HostLink] = {}
         self._restored_until: dict[HostId, float] = {}
 
     def restored(self, host: HostId, until: float) -> None:
         """A restore ran on the host until then (epoch seconds)."""
         self._restored_until[host] = max(until, self._restored_until.get(host, until))
 
-    def see(self, start_s: float, hosts: Mapping[HostId, HostReport], restoring: Collection[HostId]) -> None:
+    def observe(self, start_s: float, hosts: Mapping[HostId, HostReport], restoring: Collection[HostId]) -> None:
         """Take a window that began at `start_s`; `restoring` = the hosts that restore now."""
         self.cores = {host: row.cores for host, row in hosts.items() if row.cores}
         self._limits = {host: row.link_bytes_s for host, row in hosts.items() if row.link_bytes_s}
@@ -67,16 +67,16 @@ class Links:
             if row.received_bytes_s is not None and host not in self._restored_until and host not in restoring:
                 self._received.setdefault(host, deque(maxlen=KEPT)).append(row.received_bytes_s)
         self._links = {
-            host: Link(limit_bytes_s=limit, foreground_bytes_s=float(np.percentile(received, FOREGROUND)))
+            host: HostLink(limit_bytes_s=limit, foreground_bytes_s=float(np.percentile(received, FOREGROUND)))
             for host, limit in self._limits.items()
             if len(received := self._received.get(host, ())) >= FEW
         }
 
-    def of(self, host: HostId | None) -> Link | None:
+    def of(self, host: HostId | None) -> HostLink | None:
         """The link of a host; None if its speed or its use is unknown."""
         return None if host is None else self._links.get(host)
 
     @property
-    def known(self) -> Mapping[HostId, Link]:
+    def known(self) -> Mapping[HostId, HostLink]:
         """The links of known speed and use."""
         return self._links

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trimtab_controller.execution import handovers
-from trimtab_controller.execution.budget import Gate
-from trimtab_controller.execution.events import HostReport, Limits, RestoreEnded
-from trimtab_controller.execution.pace import Pace
+from trimtab_controller.execution.budget import BudgetGate
+from trimtab_controller.execution.events import ExecutionLimits, HostReport, RestoreEnded
+from trimtab_controller.execution.pace import PlanPace
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restores.costs import LearnedRestores, RestoreCosts
 from trimtab_controller.execution.restores.of_standbys import StandbyRestores
-from trimtab_controller.execution.restores.order import Room, schedule
+from trimtab_controller.execution.restores.order import RestoreRoom, schedule
 from trimtab_controller.execution.restores.rate import RestoreRate
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round
 from trimtab_controller.execution.step import Step
@@ -27,7 +27,7 @@ class HandoverRestores:
     `standbys` = the restores beside them; `costs` = what restores have cost.
     """
 
-    def __init__(self, limits: Limits, state: Execution, releases: Releases, pace: Pace) -> None:
+    def __init__(self, limits: ExecutionLimits, state: Execution, releases: Releases, pace: PlanPace) -> None:
         """`releases` knows which targets are warm: these restore no more."""
         self._limits = limits
         self._is_warm = releases.is_warm
@@ -75,10 +75,10 @@ class HandoverRestores:
         )
         return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
 
-    def start_waiting(self, step: Step, gate: Gate) -> None:
+    def start_waiting(self, step: Step, gate: BudgetGate) -> None:
         """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
         building = {host: len(left) for host, left in self.standbys.running(step.now).items()}
-        room = Room(
+        room = RestoreRoom(
             step.execution,
             self._limits,
             self._is_warm,
@@ -103,7 +103,7 @@ class HandoverRestores:
 
     def see_hosts(self, now: float, execution: Execution, start_s: float, hosts: Mapping[HostId, HostReport]) -> None:
         """Learn from a window what the links of the hosts bear, beside the restores there."""
-        self.costs.links.see(start_s, hosts, {*self.running_on(execution), *self.standbys.running(now)})
+        self.costs.links.observe(start_s, hosts, {*self.running_on(execution), *self.standbys.running(now)})
 
     def ended(self, step: Step, handover: Handover, running: Sequence[Handover]) -> RestoreEnded:
         """A restore has ended: learn from it, and note that its round has got so far; `running` = it and others."""

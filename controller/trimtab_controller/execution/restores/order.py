@@ -12,9 +12,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from trimtab_controller.execution.budget import Gate
-from trimtab_controller.execution.events import Limits
-from trimtab_controller.execution.pace import Pace, share_of_host, slow_start_s
+from trimtab_controller.execution.budget import BudgetGate
+from trimtab_controller.execution.events import ExecutionLimits
+from trimtab_controller.execution.pace import PlanPace, share_of_host, slow_start_s
 from trimtab_controller.execution.restores.costs import RestoreCosts, slots_of
 from trimtab_controller.execution.restores.rate import RestoreRate, limited_s
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
@@ -38,7 +38,7 @@ def schedule(
     handovers: Sequence[Handover],
     restoring: Sequence[Handover],
     cores: Mapping[HostId, float],
-    limits: Limits,
+    limits: ExecutionLimits,
     costs: RestoreCosts,
     building: Mapping[HostId, Sequence[float]] = MappingProxyType({}),
     *,
@@ -107,7 +107,7 @@ def _waiting(
     slots: Ints,
     costs: Sequence[RemoteCost],
     handovers: Sequence[Handover],
-    limits: Limits,
+    limits: ExecutionLimits,
 ) -> float:
     """How long the hand-overs take at least because of the limits of their app and of their sources' hosts, in units.
 
@@ -123,7 +123,12 @@ def _waiting(
 
 
 def _slow_start_s(
-    problem: GivenProblem, slots: Ints, costs: Sequence[RemoteCost], unit_s: float, limits: Limits, window_s: float
+    problem: GivenProblem,
+    slots: Ints,
+    costs: Sequence[RemoteCost],
+    unit_s: float,
+    limits: ExecutionLimits,
+    window_s: float,
 ) -> float:
     """How much longer the restores take because the plan begins slowly."""
     hosts = np.unique(problem.server[~problem.local]).tolist()
@@ -156,7 +161,7 @@ def _running(
     return [max(0.0, size - (now - each.since) / costs.unit_s) for size, each in zip(sizes, here, strict=True)]
 
 
-class Room:
+class RestoreRoom:
     """How many more hand-overs may begin: within the limits, and within the slots that their round gives the target.
 
     New standbys that restore already hold slots too, but never the last one of a host.  While an app may have fewer
@@ -166,12 +171,12 @@ class Room:
     def __init__(
         self,
         execution: Execution,
-        limits: Limits,
+        limits: ExecutionLimits,
         is_warm: Callable[[Handover], bool],
         building: Mapping[HostId, int] = MappingProxyType({}),
         *,
-        pace: Pace,
-        gate: Gate | None = None,
+        pace: PlanPace,
+        gate: BudgetGate | None = None,
         rate: RestoreRate,
         now: float,
     ) -> None:

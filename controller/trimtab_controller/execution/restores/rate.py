@@ -11,7 +11,7 @@ restores when it begins.
 
 from collections.abc import Iterable, Mapping
 
-from trimtab_controller.execution.events import Limits
+from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import Handover, HandoverPhase, Round
 from trimtab_protocol.messages.names import HostId
 
@@ -19,7 +19,7 @@ from trimtab_protocol.messages.names import HostId
 class RestoreRate:
     """When restores may begin, by what began before."""
 
-    def __init__(self, limits: Limits, taken_over: Iterable[Round] = ()) -> None:
+    def __init__(self, limits: ExecutionLimits, taken_over: Iterable[Round] = ()) -> None:
         """`taken_over` = plans in flight that another leader began."""
         self._of_host, self._of_cluster = limits.restore_host_bytes_s, limits.restore_cluster_bytes_s
         self._free_at: dict[HostId, float] = {}
@@ -56,7 +56,7 @@ class RestoreRate:
         return self.free_at([handover.target_host]) > now
 
 
-def limited_s(limits: Limits, lacking: Mapping[HostId, Iterable[int]], *, all_of_it: bool) -> float:
+def limited_s(limits: ExecutionLimits, lacking: Mapping[HostId, Iterable[int]], *, all_of_it: bool) -> float:
     """Seconds that restores of these bytes take at least because of the limits; on each host they begin one by one.
 
     `all_of_it` False: without the largest, which may be the last one to begin, for a bound.

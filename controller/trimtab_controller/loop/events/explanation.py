@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from trimtab_controller.decider.decision import Outcome
-from trimtab_controller.loop.events.of_proposals import WAITS
+from trimtab_controller.decider.decision import ProposalOutcome
+from trimtab_controller.loop.events.of_plan import WAITS
 from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 M = TypeVar("M", EventMove, PlannedMove)
 
-PROPOSAL_ENDS = frozenset(str(each) for each in Outcome)
+PROPOSAL_ENDS = frozenset(str(each) for each in ProposalOutcome)
 """Phases of a plan that has waited for approval in vain."""
 WARM = {"standby": "was a standby of it", "copy": "had a copy of its state"}
 

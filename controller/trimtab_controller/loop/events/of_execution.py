@@ -10,8 +10,8 @@ from trimtab_controller.execution.state import (
     Handover,
     HandoverPhase,
     Round,
-    Scaling,
     ScalingPhase,
+    WorkerScaling,
 )
 from trimtab_controller.loop.events.of_plan import moves_of_round, plan_fields
 from trimtab_controller.loop.status_builder import describe_end
@@ -119,7 +119,7 @@ def _failed(about: Event, handover: Handover) -> Event:
     )
 
 
-def _of_scaling(now: float, cluster: str, scaling: Scaling) -> Event:
+def _of_scaling(now: float, cluster: str, scaling: WorkerScaling) -> Event:
     command = scaling.command
     phase = PHASES[scaling.phase]
     why = f": {scaling.detail}" if scaling.detail else ""

@@ -1,17 +1,33 @@
-"""What an event tells of a plan: its moves with their reasons, the loads of workers, what one more move would bring."""
+"""What an event tells of a plan: its moves with their reasons, the loads of workers, what one more move would bring.
 
-from collections.abc import Mapping, Sequence
+Also the events of plans that wait for an operator's approval.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trimtab_controller.decider.decision import ProposalEnded, ProposalOutcome
+from trimtab_controller.decider.describe import describe_plan
 from trimtab_controller.decider.events import MeasuredMove
-from trimtab_controller.execution.state import Round
+from trimtab_controller.execution.state import Execution, Proposal, Round
 from trimtab_controller.plan import Move, Plan, PlanWhy
-from trimtab_protocol.messages.events import MAX_LOADS, MAX_MOVES, EventLoad, EventMove, EventNext
-from trimtab_protocol.messages.names import WorkerId
+from trimtab_protocol.messages.events import (
+    MAX_LOADS,
+    MAX_MOVES,
+    MAX_TEXT,
+    Event,
+    EventKind,
+    EventLoad,
+    EventMove,
+    EventNext,
+)
+from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.placement import Placement
 
 CHANGED_PP = 0.01
+WAITS = "waits for approval: "
+"""How the text of a plan that waits begins."""
 
 
 def plan_fields(plan: Plan, placement: Placement | None) -> dict[str, Any]:
@@ -103,3 +119,53 @@ def moves_of_round(row: Round, *, ended: bool) -> dict[str, Any]:
 
 def _rounded(value: float) -> float:
     return max(0.0, round(value, 3))
+
+
+def proposals_of_step(
+    now: float,
+    cluster: str,
+    before: Execution,
+    after: Execution,
+    plans: Mapping[AppId, Plan],
+    ended: Mapping[str, ProposalEnded],
+) -> list[Event]:
+    """What has changed from one published state to the next; `plans` = those just decided, `ended` by plan.
+
+    The events have no ids yet.
+    """
+    return [*_begun(now, cluster, before, after, plans), *_ended(now, cluster, before, after, ended)]
+
+
+def _event(now: float, cluster: str, row: Proposal, phase: str, text: str) -> Event:
+    text = text[:MAX_TEXT]
+    return Event(id="", cluster=cluster, at=now, kind=EventKind.PLAN, phase=phase, text=text, app=row.app, plan=row.id)
+
+
+def _begun(
+    now: float, cluster: str, before: Execution, after: Execution, plans: Mapping[AppId, Plan]
+) -> Iterator[Event]:
+    for app, row in after.proposals.items():
+        known = before.proposals.get(app)
+        if known is None or known.id != row.id:
+            plan = plans.get(app, row.plan)
+            yield replace(
+                _event(now, cluster, row, "proposed", f"{WAITS}{describe_plan(plan)}"),
+                before=plan.before,
+                planned=plan.planned,
+                lower_bound=plan.lower_bound,
+                **plan_fields(plan, after.placements.get(app)),
+            )
+
+
+def _ended(
+    now: float, cluster: str, before: Execution, after: Execution, ended: Mapping[str, ProposalEnded]
+) -> Iterator[Event]:
+    for app, row in before.proposals.items():
+        now_row = after.proposals.get(app)
+        kept = now_row if now_row is not None and now_row.id == row.id else None
+        if not row.waits or (kept is not None and kept.waits):
+            continue
+        if kept is not None and kept.rejected is not None:
+            yield _event(now, cluster, row, str(ProposalOutcome.REJECTED), kept.rejected)
+        elif (found := ended.get(row.id)) is not None:
+            yield _event(now, cluster, row, str(found.outcome), found.detail)

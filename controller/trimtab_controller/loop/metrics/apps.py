@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator, Mapping
 
 from trimtab_controller.decider.collocation.worth import Together
 from trimtab_controller.decider.decision import SizeVerdict
-from trimtab_controller.decider.forecast.rounds import ForecastTold
-from trimtab_controller.decider.known import Known
-from trimtab_controller.loop.metrics.shown import Shown, Values, of_apps, ratio
+from trimtab_controller.decider.forecast.rounds import ForecastReport
+from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.loop.metrics.shown import Values, WindowGauge, of_apps, ratio
 from trimtab_models.albic.fit import TupleCost
 from trimtab_protocol.messages.names import AppId
 
 APP = ("app",)
 
 
-def _app(name: str, text: str, values: Callable[[Known], Values]) -> Shown:
-    return Shown(name=name, text=text, labels=APP, values=values)
+def _app(name: str, text: str, values: Callable[[WindowResult], Values]) -> WindowGauge:
+    return WindowGauge(name=name, text=text, labels=APP, values=values)
 
 
 def _costs(together: Mapping[AppId, Together]) -> Iterator[tuple[tuple[str, str, str], TupleCost]]:
@@ -26,15 +26,15 @@ def _costs(together: Mapping[AppId, Together]) -> Iterator[tuple[tuple[str, str,
                     yield (app, str(operator), end), cost
 
 
-def _sizes(known: Known) -> dict[AppId, SizeVerdict]:
+def _sizes(known: WindowResult) -> dict[AppId, SizeVerdict]:
     return {app: row for app, row in known.sizes.items() if row.desired is not None}
 
 
-def _tested(known: Known) -> dict[AppId, ForecastTold]:
+def _tested(known: WindowResult) -> dict[AppId, ForecastReport]:
     return {app: row for app, row in known.forecasts.items() if row.near is not None}
 
 
-def _errors(known: Known) -> Values:
+def _errors(known: WindowResult) -> Values:
     return {
         (app, method): error.mae
         for app, row in known.forecasts.items()
@@ -119,13 +119,13 @@ APPS = (
         "Share of the workers' CPU that the fitted costs predict; absent while unknown.",
         lambda known: of_apps(known.capacity.accuracies, lambda found: found),
     ),
-    Shown(
+    WindowGauge(
         name="remote_tuple_cpu_seconds",
         text="CPU seconds that a tuple costs more because it goes to another worker, at its end (sending, receiving).",
         labels=("app", "operator", "end"),
         values=lambda known: {labels: cost.value for labels, cost in _costs(known.together)},
     ),
-    Shown(
+    WindowGauge(
         name="remote_tuple_cpu_error_seconds",
         text="Standard error of trimtab_controller_remote_tuple_cpu_seconds.",
         labels=("app", "operator", "end"),
@@ -156,7 +156,7 @@ APPS = (
         "1 while the number of workers follows the forecast, else 0; absent without a forecast.",
         lambda known: of_apps(_tested(known), lambda row: float(row.used)),
     ),
-    Shown(
+    WindowGauge(
         name="forecast_error_cores",
         text="Mean absolute error that far ahead: of the forecast, the last value, the value one period before.",
         labels=("app", "method"),

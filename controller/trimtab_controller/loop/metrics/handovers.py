@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trimtab_controller.execution.budget import BudgetUse
 from trimtab_controller.execution.disruption import Cause
 from trimtab_controller.execution.state import ENDED, Handover, HandoverPhase, Round
-from trimtab_controller.loop.metrics.declare import Declare
-from trimtab_controller.loop.metrics.shown import show
+from trimtab_controller.loop.metrics.shown import Declare, show
 from trimtab_process.metrics_port import from_zero
 from trimtab_protocol.messages.names import AppId
 

@@ -5,52 +5,52 @@ from collections.abc import Callable
 
 from trimtab_controller.decider.concerns import WorkerUse
 from trimtab_controller.decider.hosts.hosts import Host
-from trimtab_controller.decider.known import Known
-from trimtab_controller.loop.metrics.shown import Shown, Values, ratio
+from trimtab_controller.decider.known import WindowResult
+from trimtab_controller.loop.metrics.shown import Values, WindowGauge, ratio
 from trimtab_models.elastic import NodeLevel
 from trimtab_protocol.messages.snapshot import HostWindow
 
 
-def _worker(name: str, text: str, value: Callable[[WorkerUse], float | None]) -> Shown:
-    def values(known: Known) -> Values:
+def _worker(name: str, text: str, value: Callable[[WorkerUse], float | None]) -> WindowGauge:
+    def values(known: WindowResult) -> Values:
         return {(use.app or "", worker): value(use) for worker, use in known.use.workers.items()}
 
-    return Shown(name=name, text=text, labels=("app", "worker"), values=values)
+    return WindowGauge(name=name, text=text, labels=("app", "worker"), values=values)
 
 
-def _window(name: str, text: str, value: Callable[[HostWindow], float | None]) -> Shown:
-    def values(known: Known) -> Values:
+def _window(name: str, text: str, value: Callable[[HostWindow], float | None]) -> WindowGauge:
+    def values(known: WindowResult) -> Values:
         return {} if known.snapshot is None else {(row.host,): value(row) for row in known.snapshot.hosts}
 
-    return Shown(name=name, text=text, labels=("host",), values=values)
+    return WindowGauge(name=name, text=text, labels=("host",), values=values)
 
 
-def _host(name: str, text: str, value: Callable[[Host], float | None]) -> Shown:
-    def values(known: Known) -> Values:
+def _host(name: str, text: str, value: Callable[[Host], float | None]) -> WindowGauge:
+    def values(known: WindowResult) -> Values:
         return {(host,): value(row) for host, row in known.capacity.seen.hosts.items()}
 
-    return Shown(name=name, text=text, labels=("host",), values=values)
+    return WindowGauge(name=name, text=text, labels=("host",), values=values)
 
 
-def _worker_levels(known: Known) -> Values:
+def _worker_levels(known: WindowResult) -> Values:
     workers = known.use.workers
     apps = {workers[worker].app or "" for worker in known.levels.workers}
     counts = Tally((workers[worker].app or "", level) for worker, level in known.levels.workers.items())
     return {(app, level.value): float(counts[app, level]) for app in apps for level in NodeLevel}
 
 
-def _host_levels(known: Known) -> Values:
+def _host_levels(known: WindowResult) -> Values:
     levels = known.levels.hosts
     counts = Tally(levels.values())
     return {(level.value,): float(counts[level]) for level in NodeLevel if levels}
 
 
-def _worker_memory(known: Known) -> Values:
+def _worker_memory(known: WindowResult) -> Values:
     rows = () if known.snapshot is None else known.snapshot.nodes
     return {(row.app or "", row.worker): row.memory_bytes for row in rows}
 
 
-def _links(known: Known) -> Values:
+def _links(known: WindowResult) -> Values:
     rows = () if known.snapshot is None else known.snapshot.hosts
     return {
         (row.host, way): rate
@@ -80,19 +80,19 @@ WORKERS_AND_HOSTS = (
         "Inputs in Kafka that no agent of the worker has begun at the end of the last window; absent while unknown.",
         lambda use: None if use.backlog is None else float(use.backlog.now),
     ),
-    Shown(
+    WindowGauge(
         name="workers_at_level",
         text="Workers of the app by how busy they are: light below 40 % of their capacity, heavy from 80 % on.",
         labels=("app", "level"),
         values=_worker_levels,
     ),
-    Shown(
+    WindowGauge(
         name="hosts_at_level",
         text="Hosts by how busy their bottleneck is: light below 40 %, heavy from 80 % on.",
         labels=("level",),
         values=_host_levels,
     ),
-    Shown(
+    WindowGauge(
         name="worker_memory_bytes",
         text="Memory of the worker's process.",
         labels=("app", "worker"),
@@ -121,7 +121,7 @@ WORKERS_AND_HOSTS = (
         lambda row: row.disk_free_bytes,
     ),
     _window("host_disk_total_bytes", "Used and free on that disk.", lambda row: row.disk_total_bytes),
-    Shown(
+    WindowGauge(
         name="host_link_bytes_per_second",
         text="Bytes per second on the host's link, by direction (received, sent).",
         labels=("host", "direction"),
