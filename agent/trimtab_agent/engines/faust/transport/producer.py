@@ -201,8 +201,28 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                     f"{_what(record)}: found {size} bytes, expected at most {self.max_request_size} "
                     "(producer_max_request_size)"
                 )
-        self.transport.guard.let_pass(fut)
+        if not self.transport.guard.let_pass(fut):
+            self._check_output(record)
         super().send_soon(fut)
+
+    def _check_output(self, record: Any) -> None:
+        """Raise what the client would raise of a record for which the app has chosen where, when and how to send it."""
+        channel, partition = record.channel, record.partition
+        topic = channel if isinstance(channel, str) else channel.get_topic_name()  # raises if it has several names
+        if record.key is None and record.value is None:
+            raise ImpossibleRecord(f"a record of {topic} has neither a key nor a value")
+        known = None if self._producer is None else self._producer.client.cluster.partitions_for_topic(topic)
+        if partition is not None and (partition < 0 or (known and partition not in known)):
+            raise ImpossibleRecord(f"{_what(record)}: found partition {partition}, expected one of {len(known or ())}")
+        if record.headers or record.timestamp:
+            headers = record.headers or ()
+            pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+            try:
+                at_ms = int(record.timestamp * 1000.0) if record.timestamp else None
+                trial = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 0)
+                trial.append(0, at_ms, record.key, record.value, pairs)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ImpossibleRecord(f"{_what(record)}: its headers or its timestamp: {error}") from error
 
     def _end(self, error: Exception) -> None:
         """End the worker without a commit."""

@@ -206,10 +206,13 @@ def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes
     assert asyncio.run(write()) == [1, 1]
 
 
-def buffered(key: object, value: object) -> list[Any]:
+def buffered(key: object, value: object, **how: Any) -> list[Any]:
     """What a producer buffers of a record that some event sends."""
     producer = made()
-    future: Any = SimpleNamespace(message=SimpleNamespace(channel="out", key=key, value=value, headers={"h": b"1"}))
+    cluster = SimpleNamespace(partitions_for_topic={"out": {0, 1}}.get)
+    producer._producer = SimpleNamespace(client=SimpleNamespace(cluster=cluster))  # type: ignore[assignment]
+    given = {"channel": "out", "partition": None, "timestamp": None, "headers": {"h": b"1"}} | how
+    future: Any = SimpleNamespace(message=SimpleNamespace(key=key, value=value, **given))
     kept: list[Any] = []
     producer.buffer.put = kept.append  # type: ignore[method-assign]
     producer.send_soon(future)
@@ -235,6 +238,33 @@ def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_o
     else:
         with pytest.raises(ImpossibleRecord, match=complaint):
             buffered(key, value)
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({"partition": 1, "timestamp": 1.7e9, "headers": [("h", None)]}, None),
+        ({"channel": "not seen yet", "partition": 7}, None),
+        ({"partition": 2}, "found partition 2, expected one of 2"),
+        ({"partition": -1}, "found partition -1"),
+        ({"headers": {"h": "text"}}, "Expected bytes, got str"),
+        ({"headers": [(b"h", b"1")]}, "Expected str, got bytes"),
+        ({"timestamp": float("nan")}, "cannot convert float NaN"),
+        ({"timestamp": 1e18}, "too large"),
+        ({"key": None, "value": None}, "neither a key nor a value"),
+        ({"channel": faust.App("ks", web_enabled=False).topic("in", "out")}, "multiple topic names"),
+    ],
+)
+def test_what_the_app_chooses_wrongly_for_an_output_is_an_error_of_the_event(
+    how: dict[str, Any], complaint: str | None
+) -> None:
+    """Faust's buffer would end, and with it each worker that processes the event."""
+    record = {"key": b"k", "value": b"v"} | how
+    if complaint is None:
+        assert len(buffered(**record)) == 1
+    else:
+        with pytest.raises(ValueError, match=complaint):
+            buffered(**record)
 
 
 def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:
