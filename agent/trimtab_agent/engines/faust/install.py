@@ -33,7 +33,7 @@ from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstr
 from trimtab_agent.engines.faust.transport.flow import keep_what_waits
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 from trimtab_process.trust_file import TrustFile
-from trimtab_protocol.messages.decode import NAME_PATTERN
+from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.signing.keys import BadKey
 
@@ -120,6 +120,8 @@ def install(
 def unfit(app: Any) -> Iterator[str]:
     """The app's settings that make steering impossible, each with the reason."""
     conf = app.conf
+    if not NAME_PATTERN.fullmatch(conf.id):
+        yield f"id={conf.id!r}: expected letters, digits, '.', '_', '-', first a letter or digit, at most {MAX_NAME}"
     if conf.processing_guarantee.value != "at_least_once":
         yield "processing_guarantee: exactly_once derives transactional ids from partitions, which move independently"
     if conf.stream_publish_on_commit:

@@ -89,9 +89,20 @@ def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
     assert states == [WorkerState.RUNNING, WorkerState.RECOVERING, WorkerState.REBALANCING]
 
 
+@pytest.mark.parametrize(
+    ("id_", "fits"), [("Orders.eu-1_v", True), ("_orders", False), ("x" * 201, False), ("ä", False)]
+)
+def test_an_id_that_no_message_can_hold_is_named(id_: str, *, fits: bool) -> None:
+    found = list(unfit(faust.App(id_, store="rocksdb://", web_enabled=False)))
+    assert [reason.split(":")[0] for reason in found] == ([] if fits else [f"id={id_!r}"])
+
+
 def test_the_guide_names_every_condition() -> None:
     guide = (ROOT / "docs" / "guides" / "steer-your-own-app.md").read_text()
-    wrong = app(
+    wrong = faust.App(
+        "_ks",
+        store="rocksdb://",
+        web_enabled=False,
         processing_guarantee="exactly_once",
         stream_publish_on_commit=True,
         producer_threaded=True,
@@ -103,7 +114,7 @@ def test_the_guide_names_every_condition() -> None:
 
     reasons = list(unfit(wrong))
 
-    assert len(reasons) == 7
+    assert len(reasons) == 8
     assert [reason for reason in reasons if f"`{re.split('[:= ]', reason)[0]}`" not in guide] == []
 
 

@@ -11,6 +11,8 @@ from trimtab_protocol.messages.decode import printable
 log = logging.getLogger(__name__)
 
 EVERY_S = 60.0
+LARGEST_S = 2.0e11
+"""Beyond the year 8000: microseconds that were taken for milliseconds, for example.  Python has no such dates."""
 TOLD_S = 3600.0
 """How long a trouble is told after it was last seen."""
 
@@ -81,5 +83,7 @@ class Repeated:
 
 
 def minute(at: float) -> str:
-    """A time (epoch seconds) as operators read it."""
+    """A time (epoch seconds) as operators read it.  That of a record is what some client has written."""
+    if not -1.0 <= at < LARGEST_S:
+        return "an impossible time"
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
