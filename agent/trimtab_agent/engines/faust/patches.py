@@ -68,6 +68,10 @@ addresses, it tries the old ones for ever. | When none of them answers, it asks 
 `transport/client.py` |
 | `brokers-awaited` | A worker that starts before Kafka ends with a traceback. | It waits, and says so. | \
 `transport/producer.py` |
+| `rights-awaited` | A commit that Kafka does not let the app do ends the worker, and so does a group that it may not \
+use, or that has members which are no Faust. | It tries again. | `transport/thread.py`, `transport/consumer.py` |
+| `deleted-topic-not-awaited` | A commit with an offset of a topic that has been deleted is repeated without end, and \
+nothing else is committed. | That offset is left out. | `transport/thread.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -119,6 +123,8 @@ class Patch(StrEnum):
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
     AWAITED = "brokers-awaited"
+    RIGHTS = "rights-awaited"
+    DELETED = "deleted-topic-not-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     AS_STORED = "restored-as-stored"

@@ -331,7 +331,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(FetchRequest, (Patch.NOT_ABORTED,), "", ("_isolation_level", "topics")),
     Private(
         COORDINATOR,
-        (Patch.FENCE, Patch.TOPICS_KNOWN),
+        (Patch.FENCE, Patch.RIGHTS, Patch.DELETED, Patch.TOPICS_KNOWN),
         "commits that prove membership; offsets that a worker has committed told apart from those that a tool has set",
         ("_closing", "generation", "group_id"),
         (
@@ -339,6 +339,7 @@ PRIVATES: tuple[Private, ...] = (
             ("_send_req", ("request",)),
             ("reset_generation", ()),
             ("request_rejoin", ()),
+            ("_push_error_to_user", ("exc",)),
             ("commit_offsets", ("assignment", "offsets")),
             ("_do_fetch_commit_offsets", ("partitions",)),
         ),

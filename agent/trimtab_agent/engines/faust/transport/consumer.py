@@ -411,6 +411,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for tp in self._held.keys() & offsets.keys():
             offsets[tp] = max(min(offsets[tp], self._held[tp]), self._committed_offset[tp] or 0)
         committed: bool = await super()._commit(offsets)
+        if not committed:  # Faust counts it as committed all the same
+            self._behind |= offsets.keys()
+            offsets.update({tp: self._committed_offset[tp] or 0 for tp in offsets})
         return committed
 
     # ---- single partitions, inside a generation

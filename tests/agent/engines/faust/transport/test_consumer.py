@@ -96,6 +96,26 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
     assert consumer._new_offset(ONE) == 14
 
 
+def test_what_was_not_committed_is_committed_later_also_without_new_events(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = iter([False, True]), list[dict[TP, int]]()
+
+    async def commit(offsets: dict[TP, int]) -> bool:
+        asked.append(dict(offsets))
+        return next(answers)
+
+    async def flush() -> None: ...
+
+    monkeypatch.setattr(consumer, "_thread", SimpleNamespace(commit=commit, assignment=lambda: {ONE}))
+    monkeypatch.setattr(consumer.app, "producer", SimpleNamespace(flush=flush))
+    give(consumer, ONE, 10)
+    finish(consumer, ONE, 10)
+    run = asyncio.get_event_loop().run_until_complete
+    assert [run(consumer.force_commit()) for _ in range(3)] == [False, True, False]
+    assert asked == [{ONE: 11}, {ONE: 11}]
+
+
 def test_holes_in_the_log_hold_nothing_up(consumer: SteeredConsumer) -> None:
     give(consumer, ONE, 15, 40)
     finish(consumer, ONE, 15)
