@@ -71,7 +71,8 @@ addresses, it tries the old ones for ever. | When none of them answers, it asks 
 | `rights-awaited` | A commit that Kafka does not let the app do ends the worker, and so does a group that it may not \
 use, or that has members which are no Faust. | It tries again. | `transport/thread.py`, `transport/consumer.py` |
 | `deleted-topic-not-awaited` | A commit with an offset of a topic that has been deleted is repeated without end, and \
-nothing else is committed. | That offset is left out. | `transport/thread.py` |
+nothing else is committed. Records for it are kept for 20 minutes, and a flush waits for them. | The offset is left \
+out, and the records are given up. | `transport/thread.py`, `transport/producer.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |

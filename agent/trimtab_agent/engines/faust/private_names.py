@@ -12,6 +12,7 @@ from typing import Any
 
 import aiokafka
 import aiokafka.client
+import aiokafka.cluster
 import aiokafka.consumer.fetcher
 import aiokafka.consumer.group_coordinator
 import aiokafka.consumer.subscription_state
@@ -28,6 +29,7 @@ import faust.transport.drivers.aiokafka
 import faust.transport.producer
 import mode.utils.queues
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.produce import ProduceRequest
@@ -270,6 +272,9 @@ PRIVATES: tuple[Private, ...] = (
         (),
         (("_on_published", ("fut", "message", "producer", "state")),),
     ),
+    Private(MessageAccumulator, (Patch.DELETED,), "", ("_batches", "drain_by_nodes")),
+    Private(MessageBatch, (Patch.DELETED,), "", ("_ttl", "record_count"), (("expired", ()),)),
+    Private(aiokafka.cluster.ClusterMetadata, (Patch.DELETED,), "", ("_partitions", "_last_successful_refresh_ms")),
     Private(ProduceRequest, (Patch.AFTER_REFUSAL,), "", ("_topics",)),
     Private(TransactionManager, (Patch.AFTER_REFUSAL,), "", ("_sequence_numbers",)),
     Private(
@@ -281,9 +286,9 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.AIOKafkaProducer,
-        (Patch.AFTER_REFUSAL,),
+        (Patch.AFTER_REFUSAL, Patch.DELETED),
         "the partition of direct events",
-        ("_metadata", "_txn_manager"),
+        ("_metadata", "_txn_manager", "_message_accumulator"),
         (("_partition", ("topic", "partition", "key", "value", "serialized_key", "serialized_value")),),
     ),
     Private(

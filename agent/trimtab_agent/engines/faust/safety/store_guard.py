@@ -185,7 +185,8 @@ class StoreGuard:
         """The broker has refused records; what is no changelog's is lost, as without the plug-in."""
         if topic not in self._app.tables.changelog_topics:
             where = topic if partition is None else f"{topic}/{partition}"
-            detail = f"Kafka refuses {where} ({refusal(error)}), first key {next(iter(keys), None)!r:.40}"
+            why = refusal(error) or "the topic is not there"
+            detail = f"Kafka refuses {where} ({why}), first key {next(iter(keys), None)!r:.40}"
             self._lost_outputs.seen("outputs are lost", detail, len(keys))
 
     def _published_or_end(self, table: Any, on_published: Callable[..., None]) -> Callable[..., None]:

@@ -9,12 +9,13 @@ patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awai
 import asyncio
 import logging
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import aiokafka
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 POLL_S = 0.001
 RETRY_S = 3.0
 """Pause between two attempts to reach a broker."""
+GONE_S = 20.0
+"""How long an output waits for a topic that is not there, and all commits and hand-overs with it."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
@@ -50,10 +53,13 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         fence: Fence,
         on_fatal: Callable[[KafkaError], None],
         on_refused: Callable[[str, int, KafkaError, list[bytes | None]], None],
+        is_output: Callable[[str], bool] = lambda _: False,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.fence = fence
+        self._is_output = is_output
+        """Whether a topic may be given up: it is no changelog."""
         self._on_refused = on_refused
         self.condemned = False
         self._on_fatal = on_fatal
@@ -90,8 +96,21 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         async def tracked(topic: str) -> Any:
             """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
             self.client._topics.add(topic)
-            return await known(topic)
+            while True:
+                try:
+                    async with asyncio.timeout(GONE_S if is_output(topic) else None):
+                        return await known(topic)
+                except TimeoutError:
+                    if time.time() - self.client.cluster._last_successful_refresh_ms / 1e3 < GONE_S / 2:
+                        raise UnknownTopicOrPartitionError(topic) from None  # a broker has said so
 
+        drain = self._message_accumulator.drain_by_nodes
+
+        def drain_what_is_there(*arguments: Any, **options: Any) -> Any:
+            self._give_up()
+            return drain(*arguments, **options)
+
+        self._message_accumulator.drain_by_nodes = drain_what_is_there
         self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
 
     async def start(self) -> None:
@@ -103,6 +122,15 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             except KafkaConnectionError as error:
                 log.warning("waiting for Kafka, the next attempt is in %g s: %s", RETRY_S, error)
                 await asyncio.sleep(RETRY_S)
+
+    def _give_up(self) -> None:
+        """Let outputs expire whose topic has been deleted (patch deleted-topic-not-awaited)."""
+        there = self.client.cluster._partitions
+        for tp, batches in self._message_accumulator._batches.items():
+            if tp.topic not in there and self._is_output(tp.topic):
+                batches[0]._ttl = GONE_S
+                if batches[0].expired():
+                    self._on_refused(*tp, UnknownTopicOrPartitionError(), [None] * batches[0].record_count)
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())
@@ -170,7 +198,8 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                 await publish(message)
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
-                if refusal(error) is not None:  # the client knows already what the broker would say
+                gone = isinstance(error.__cause__, UnknownTopicOrPartitionError) and self._is_output(record.channel)
+                if gone or refusal(error) is not None:  # the client knows already what the broker would say
                     self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
                     sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     sent.set_exception(error.__cause__ or error)
@@ -232,7 +261,11 @@ class SteeredProducer(Producer):  # type: ignore[misc]
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"
         settings = {**self._settings_default(), **self._settings_auth(), **self._settings_extra()}
-        return FencedProducer(self.transport.fence, self._end, self.transport.guard.outputs_lost, **settings)
+        told = {"on_fatal": self._end, "on_refused": self.transport.guard.outputs_lost, "is_output": self._is_output}
+        return FencedProducer(self.transport.fence, **told, **settings)
+
+    def _is_output(self, topic: Any) -> bool:
+        return str(topic) not in self.transport.app.tables.changelog_topics
 
     def _settings_extra(self) -> Mapping[str, Any]:
         """Settings of an idempotent producer: a retry after a broker restart writes no record twice."""

@@ -7,7 +7,7 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
@@ -204,6 +204,60 @@ def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes
         return [client.cluster.leader_for_partition(TopicPartition(topic, 0)) for topic in ("out", MADE_LATER)]
 
     assert asyncio.run(write()) == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["an output", "a changelog"])
+def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush waits for it, and so do all commits, rebalances and hand-overs."""
+    monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.01)
+
+    async def write() -> tuple[list[Any], bool]:
+        told: list[Any] = []
+        lost, is_output = lambda *row: told.append(row), lambda _: kind == "an output"
+        producer = FencedProducer(Fence(10.0), lambda _: None, lost, is_output, bootstrap_servers="127.0.0.1:1")
+        tp, accumulator = TopicPartition("out", 0), producer._message_accumulator
+        producer.client.cluster.update_metadata(metadata("out"))
+        sent = await accumulator.add_message(tp, b"k", b"v", 1200.0)
+        producer.client.cluster.update_metadata(metadata("other"))
+        await asyncio.sleep(0.05)
+        accumulator.drain_by_nodes(set())
+        if sent.done():
+            sent.exception()
+        return [row[:2] for row in told], sent.done()
+
+    assert asyncio.run(write()) == (([("out", 0)], True) if kind == "an output" else ([], False))
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_event_waits_for_the_broker_and_not_for_a_topic_that_is_not_there(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 1.0)
+
+    async def send() -> str:
+        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+        client = producer.client
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            if answers:
+                cluster.update_metadata(metadata("other"))
+            return answers
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        try:
+            await asyncio.wait_for(client._wait_on_metadata("gone"), 60.0 if answers else 2.5)
+        except UnknownTopicOrPartitionError:
+            return "given up"
+        except TimeoutError:
+            return "waits"
+        finally:
+            following.cancel()
+        return "sent"
+
+    assert asyncio.run(send()) == ("given up" if answers else "waits")
 
 
 def buffered(key: object, value: object, **how: Any) -> list[Any]:
