@@ -176,7 +176,7 @@ def test_a_key_group_does_not_stand_still_while_kafka_takes_no_outputs() -> None
     worker.app.producer.flush = asyncio.Event().wait
     worker.handover._settings = SteeringSettings(commit_limit_s=0.01)
 
-    with pytest.raises(Denied, match="Kafka has not taken what this worker has written within 0.01 s"):
+    with pytest.raises(Denied, match="Kafka has not taken what this worker has written"):
         asyncio.run(worker.handover.release([MOVED], GENERATION))
 
     assert worker.told == ["pause", "drain", "app: revoked", "drain", "app: assigned", "attach"]
