@@ -130,7 +130,8 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             if tp.topic not in there and self._is_output(tp.topic):
                 batches[0]._ttl = GONE_S
                 if batches[0].expired():
-                    self._on_refused(*tp, UnknownTopicOrPartitionError(), [None] * batches[0].record_count)
+                    gone: list[bytes | None] = [None] * batches[0].record_count
+                    self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())
@@ -291,6 +292,7 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             fresh = self._new_producer()
             await fresh.start()
             self._producer = fresh
+            old._message_accumulator.fail_all(Fenced("the worker has rejoined"))  # or it would wait for their leaders
             await old.stop()
 
 

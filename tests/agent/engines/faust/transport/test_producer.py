@@ -14,7 +14,7 @@ from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence, Fenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
@@ -228,6 +228,28 @@ def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
         return [row[:2] for row in told], sent.done()
 
     assert asyncio.run(write()) == (([("out", 0)], True) if kind == "an output" else ([], False))
+
+
+def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(FencedProducer):
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None:
+            await self._message_accumulator.flush()  # as it does while its sender runs
+
+    async def rejoin() -> BaseException | None:
+        producer = made()
+        renewed = [Stopped(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1") for _ in range(2)]
+        monkeypatch.setattr(producer, "_new_producer", renewed.pop)
+        producer._producer = old = renewed.pop()
+        old.condemned = True
+        sent = await old._message_accumulator.add_message(TopicPartition("no leader", 0), b"k", b"v", 1200.0)
+        await asyncio.wait_for(producer.renew_if_condemned(), 60.0)
+        assert producer._producer is not old
+        error: BaseException | None = sent.exception()
+        return error
+
+    assert isinstance(asyncio.run(rejoin()), Fenced)
 
 
 @pytest.mark.parametrize("answers", [True, False])
