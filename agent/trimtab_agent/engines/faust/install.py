@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.assignor.partition_assignor import PartitionAssignor
 from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
@@ -134,6 +135,8 @@ def unfit(app: Any) -> Iterator[str]:
         yield f"consumer_auto_offset_reset={conf.consumer_auto_offset_reset!r}: uncommitted events would be lost"
     if conf.consumer_group_instance_id:
         yield "consumer_group_instance_id: a static member keeps its key groups while it is away"
+    if conf.PartitionAssignor is not PartitionAssignor:
+        yield "PartitionAssignor: the plug-in assigns by the placement, not by one of the app's own"
     if conf.broker_consumer[0].scheme not in ("kafka", "aiokafka"):
         yield f"broker driver {conf.broker_consumer[0].scheme!r}: expected kafka:// (aiokafka)"
 

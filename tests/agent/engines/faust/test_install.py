@@ -7,6 +7,7 @@ from typing import Any
 
 import faust
 import pytest
+from faust.assignor.partition_assignor import PartitionAssignor
 
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
@@ -27,6 +28,10 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRIMTAB_WORKER", "w0")
     monkeypatch.delenv("TRIMTAB_SOCKET", raising=False)
     monkeypatch.delenv("TRIMTAB_TRUST", raising=False)
+
+
+class OwnAssignor(PartitionAssignor):  # type: ignore[misc]
+    """What an app may have, to keep customers of one country on one worker."""
 
 
 def app(**options: Any) -> Any:
@@ -55,6 +60,7 @@ def test_a_fit_app_is_steered_whether_its_agents_are_defined_before_or_after() -
         ({"stream_wait_empty": False}, "stream_wait_empty"),
         ({"consumer_auto_offset_reset": "latest"}, "consumer_auto_offset_reset='latest'"),
         ({"consumer_group_instance_id": "w0"}, "consumer_group_instance_id"),
+        ({"PartitionAssignor": OwnAssignor}, "PartitionAssignor"),
         ({"broker": "confluent://localhost"}, "broker driver 'confluent'"),
     ],
 )
@@ -109,12 +115,13 @@ def test_the_guide_names_every_condition() -> None:
         stream_wait_empty=False,
         consumer_auto_offset_reset="latest",
         consumer_group_instance_id="w0",
+        PartitionAssignor=OwnAssignor,
         broker="confluent://localhost",
     )
 
     reasons = list(unfit(wrong))
 
-    assert len(reasons) == 8
+    assert len(reasons) == 9
     assert [reason for reason in reasons if f"`{re.split('[:= ]', reason)[0]}`" not in guide] == []
 
 
