@@ -30,6 +30,8 @@ class Trouble(StrEnum):
     """Records of a changelog were deleted that a table here has not seen."""
     OUTPUTS_LOST = "outputs_lost"
     """Kafka has refused records that the app has sent, other than those of its tables."""
+    UNACKNOWLEDGED = "unacknowledged"
+    """An event is not acknowledged for so long that it may never be: nothing after it is committed."""
     MAY_READ_AGAIN = "may_read_again"
     """Inputs begin at the first records that their topics have: read again, or what was before them was deleted."""
     LATE_WRITE = "late_write"

@@ -15,6 +15,7 @@ from faust.types import TP
 from mode import Service
 
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport import log_ends, look_ahead
 from trimtab_agent.engines.faust.transport.density import Density
@@ -27,6 +28,8 @@ from trimtab_agent.engines.faust.transport.watcher import Watcher
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
+UNACKNOWLEDGED_S = 300.0
+"""How long an event may hold up the commits of later ones that are done before it is told."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
 COMMITS_WAIT = "its commits do not get through to the broker of its group"
@@ -74,6 +77,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offset before which all is delivered: behind markers of transactions, which are no records, too."""
         self._passed_at = 0.0
         self.in_work = EventsInWork()
+        self._gaps: dict[TP, tuple[int, float]] = {}
+        """The first event of each partition that is not acknowledged while later ones are, and since when (epoch)."""
         self._restored: dict[TP, int] = {}
         """The last record of each changelog that was given to Faust's recovery in this generation."""
         self.from_start: dict[TP, range] = {}
@@ -616,7 +621,30 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         while not self.should_stop:
             await self.sleep(log_ends.INTERVAL_S)
             self.in_work.see(self._all_begun(), time.monotonic())
+            self.tell_of_gaps(time.time())
             await self._ends.refresh(self._thread, list(self._position))
+
+    def tell_of_gaps(self, now: float) -> None:
+        """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.
+
+        An agent that acknowledges by hand, and fails before it does, never comes back to it.
+        """
+        seen = self._gaps
+        firsts = {tp: offsets[0] for tp, offsets in self._delivered.items() if offsets and self._acked_index.get(tp)}
+        gaps = {tp: first for tp, first in firsts.items() if first not in self._acked_index[tp]}
+        self._gaps = {
+            tp: seen[tp] if tp in seen and seen[tp][0] == first else (first, now) for tp, first in gaps.items()
+        }
+        old = {tp: (first, since) for tp, (first, since) in self._gaps.items() if now - since > UNACKNOWLEDGED_S}
+        if old:
+            tp = min(old, key=lambda tp: (old[tp][1], tp))
+            self.watcher.tell(
+                Trouble.UNACKNOWLEDGED,
+                f"{tp.topic}/{tp.partition} offset {old[tp][0]} is not acknowledged since {minute(old[tp][1])}: "
+                "nothing after it is committed, and a restart does all of that again",
+            )
+        elif seen:
+            self.watcher.tell(Trouble.UNACKNOWLEDGED, None)
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _look_ahead(self) -> None:

@@ -15,8 +15,9 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
-from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, SteeredConsumer
+from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, UNACKNOWLEDGED_S, SteeredConsumer
 from trimtab_agent.engines.faust.transport.steered import SteeredTransport
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
@@ -94,6 +95,32 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
 
     finish(consumer, ONE, 12)
     assert consumer._new_offset(ONE) == 14
+
+
+def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
+    """`noack()`, and the agent fails: the event is nowhere, and what comes after it is done and not committed."""
+    told: list[tuple[Trouble, str | None]] = []
+    consumer.watcher = SimpleNamespace(tell=lambda *what: told.append(what))  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11, 12)
+    consumer.tell_of_gaps(1_000.0)
+    finish(consumer, ONE, 11, 12)
+    consumer.tell_of_gaps(2_000.0)
+    consumer.tell_of_gaps(2_000.0 + UNACKNOWLEDGED_S)
+    assert told == []
+
+    consumer.tell_of_gaps(2_001.0 + UNACKNOWLEDGED_S)
+    consumer.tell_of_gaps(2_100.0 + UNACKNOWLEDGED_S)
+    text = (
+        "in/1 offset 10 is not acknowledged since 1970-01-01 00:33 UTC: nothing after it is committed, and a restart "
+        "does all of that again"
+    )
+    assert told == [(Trouble.UNACKNOWLEDGED, text)] * 2  # a report whose text changes makes the worker reconnect
+    assert len(text) < 200
+
+    finish(consumer, ONE, 10)
+    assert consumer._new_offset(ONE) == 13
+    consumer.tell_of_gaps(3_000.0)
+    assert told[-1] == (Trouble.UNACKNOWLEDGED, None)
 
 
 def test_what_was_not_committed_is_committed_later_also_without_new_events(
