@@ -79,6 +79,7 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self.in_work = EventsInWork()
         self._gaps: dict[TP, tuple[int, float]] = {}
         """The first event of each partition that is not acknowledged while later ones are, and since when (epoch)."""
+        self._gaps_told = False
         self._restored: dict[TP, int] = {}
         """The last record of each changelog that was given to Faust's recovery in this generation."""
         self.from_start: dict[TP, range] = {}
@@ -643,8 +644,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
                 f"{tp.topic}/{tp.partition} offset {old[tp][0]} is not acknowledged since {minute(old[tp][1])}: "
                 "nothing after it is committed, and a restart does all of that again",
             )
-        elif seen:
+        elif self._gaps_told:
             self.watcher.tell(Trouble.UNACKNOWLEDGED, None)
+        self._gaps_told = bool(old)
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _look_ahead(self) -> None:
