@@ -60,6 +60,9 @@ messages are never acknowledged, and a rebalance waits for them without end. | I
 | `asking-not-waited-for` | A rebalance waits for an agent that asks another one. During a rebalance no question is \
 read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
 `transport/consumer.py` |
+| `failed-event-done` | An agent that acknowledges by hand (`noack`) and fails never acknowledges its event. Commits \
+skip it, but each later rebalance waits for it without end. | It counts as done, like that of any agent that fails. | \
+`transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
 it writes old state. | The queue is emptied once for each assignment, before anything is read. | `transport/flow.py` |
@@ -121,6 +124,7 @@ class Patch(StrEnum):
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     REPLIES = "replies-acknowledged"
     ASKING = "asking-not-waited-for"
+    FAILED_DONE = "failed-event-done"
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
     AWAITED = "brokers-awaited"

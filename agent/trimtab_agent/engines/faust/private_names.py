@@ -226,11 +226,12 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.Agent,
-        (Patch.FENCE,),
+        (Patch.FENCE, Patch.FAILED_DONE),
         "CPU metering of its coroutine; the messages that an agent works on; agents that cannot be steered",
-        ("_actors", "isolated_partitions"),
+        ("_actors", "_on_error", "isolated_partitions"),
         (("_execute_actor", ("coro", "aref")),),
     ),
+    Private(faust.Stream, (Patch.FAILED_DONE,), "", ("_processors", "enable_acks", "current_event")),
     Private(
         ReplyConsumer,
         (Patch.REPLIES, Patch.ASKING),

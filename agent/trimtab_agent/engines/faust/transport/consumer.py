@@ -91,6 +91,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._finishing = False
         super().__init__(transport, *args, **options)
         self._follow_replies(self.app._reply_consumer)
+        for agent in self.app.agents.values():
+            agent._on_error = self._let_go_at_error(agent, agent._on_error)
         leader = self.app._leader_assignor
         is_leader = leader.is_leader
         leader.is_leader = lambda: not self.fence.closed_now() and is_leader()  # (patch fence-after-session)
@@ -106,6 +108,33 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         replies._reply_topic = lambda name: aiter(reply_topic(name))  # (patch replies-acknowledged)
         replies.add = note_and_add
+
+    def _let_go_at_error(self, agent: Any, on_error: Any) -> Any:
+        """Let the events of a failing agent count as done also if it acknowledges by hand (patch failed-event-done)."""
+
+        async def let_go(*arguments: Any) -> None:
+            task = asyncio.current_task()
+            for actor in [actor for actor in agent._actors if actor.actor_task is task]:
+                stream = actor.stream.get_active_stream()
+                if not (stream.enable_acks or self.fence.broken):
+                    in_batch = any(getattr(each, "__name__", "") == "add_to_buffer" for each in stream._processors)
+                    self._let_go_of(stream, all_of_topics=in_batch and agent.concurrency == 1)
+            if on_error is not None:
+                await on_error(*arguments)
+
+        return let_go
+
+    def _let_go_of(self, stream: Any, *, all_of_topics: bool) -> None:
+        """Acknowledge what this stream alone has begun: its event, or all of its topics, if they are its batch.
+
+        Others may be in the hands of tasks that will acknowledge them.
+        """
+        current = stream.current_event
+        topics = getattr(stream.channel, "topics", ()) if all_of_topics else ()
+        for message in list(self._unacked_messages):
+            mine = message.topic in topics or (current is not None and message is current.message)
+            if mine and message.refcount == 1:
+                message.ack(self)
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)

@@ -12,6 +12,7 @@ import pytest
 from aiokafka.errors import TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
@@ -95,6 +96,63 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
 
     finish(consumer, ONE, 12)
     assert consumer._new_offset(ONE) == 14
+
+
+async def by_hand(stream: Any) -> None:
+    async for event in stream.noack().events():
+        assert event.value != 2
+        event.ack()
+
+
+async def in_batches(stream: Any) -> None:
+    async for batch in stream.noack_take(2, within=0.05):
+        assert all(event.value != 2 for event in batch)
+        for event in batch:
+            event.ack()
+
+
+async def one_by_one(stream: Any) -> None:
+    async for value in stream:
+        assert value != 2
+
+
+@pytest.mark.parametrize("work", [by_hand, in_batches, one_by_one])
+def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
+    work: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faust goes on to commit what comes after it, and each rebalance waits for it without end."""
+
+    async def play() -> tuple[int | None, list[Any]]:
+        app = faust.App("ks", web_enabled=False)
+        app.loop = asyncio.get_running_loop()
+        agent = app.agent(app.topic(ONE.topic, value_type=int), name="work")(work)
+        transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
+
+        async def nothing(*_: Any) -> None: ...
+
+        consumer = app._consumer = transport.create_consumer(
+            callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
+        )
+        consumer.start_at({ONE: 0})
+        app.flow_control.resume()
+        app.topics._acking_topics.add(ONE.topic)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        app.topics._update_tp_index({ONE})
+        give_message = app.topics._build_handler(ONE, app.topics._tp_index[ONE])
+        for offset in range(6):
+            consumer._note_delivery(ONE, offset)
+            message = ConsumerMessage(*ONE, offset, 1.0, 0, None, b"k", b"%d" % offset, None, tp=ONE)
+            message.generation_id = app.consumer_generation_id
+            await give_message(message)
+        for _ in range(600):
+            await asyncio.sleep(0.05)  # Faust starts a failed agent again after a while
+            if len(consumer._acked_index[ONE]) == 6:
+                break
+        await agent.stop()
+        return consumer._new_offset(ONE), [m for m in consumer._unacked_messages if not m.acked]
+
+    assert asyncio.run(play()) == (6, [])
 
 
 def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
