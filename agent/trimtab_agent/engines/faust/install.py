@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import faust
+from faust.assignor.partition_assignor import PartitionAssignor
 from faust.exceptions import AlreadyConfiguredWarning
 from faust.tables.wrappers import WindowWrapper
 from faust.transport.drivers.aiokafka import credentials_to_aiokafka_auth, server_list
@@ -29,7 +30,7 @@ from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport, keep_what_waits
 from trimtab_process.trust_file import TrustFile
-from trimtab_protocol.messages.decode import NAME_PATTERN
+from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
 from trimtab_protocol.signing.keys import BadKey
 
@@ -116,6 +117,8 @@ def install(
 def unfit(app: Any) -> Iterator[str]:
     """The app's settings that make steering impossible, each with the reason."""
     conf = app.conf
+    if not NAME_PATTERN.fullmatch(conf.id):
+        yield f"id={conf.id!r}: expected letters, digits, '.', '_', '-', first a letter or digit, at most {MAX_NAME}"
     if conf.processing_guarantee.value != "at_least_once":
         yield "processing_guarantee: exactly_once derives transactional ids from partitions, which move independently"
     if conf.stream_publish_on_commit:
@@ -128,6 +131,8 @@ def unfit(app: Any) -> Iterator[str]:
         yield f"consumer_auto_offset_reset={conf.consumer_auto_offset_reset!r}: uncommitted events would be lost"
     if conf.consumer_group_instance_id:
         yield "consumer_group_instance_id: a static member keeps its key groups while it is away"
+    if conf.PartitionAssignor is not PartitionAssignor:
+        yield "PartitionAssignor: the plug-in assigns by the placement, not by one of the app's own"
     if conf.broker_consumer[0].scheme not in ("kafka", "aiokafka"):
         yield f"broker driver {conf.broker_consumer[0].scheme!r}: expected kafka:// (aiokafka)"
 

@@ -60,6 +60,9 @@ messages are never acknowledged, and a rebalance waits for them without end. | I
 | `asking-not-waited-for` | A rebalance waits for an agent that asks another one. During a rebalance no question is \
 read and no answer: it waits without end. | It goes on, and the event is read again after it. | \
 `transport/consumer.py` |
+| `failed-event-done` | An agent that acknowledges by hand (`noack`) and fails never acknowledges its event. Commits \
+skip it, but each later rebalance waits for it without end. | It counts as done, like that of any agent that fails. | \
+`transport/consumer.py` |
 | `standby-records-kept` | The queue of changelog records is emptied once more when the sources open. By then it has \
 records of standbys in it, and those after them are applied: the standby lacks some changes, and whoever restores from \
 it writes old state. | The queue is emptied once for each assignment, before anything is read. | `transport/flow.py` |
@@ -68,6 +71,11 @@ addresses, it tries the old ones for ever. | When none of them answers, it asks 
 `transport/client.py` |
 | `brokers-awaited` | A worker that starts before Kafka ends with a traceback. | It waits, and says so. | \
 `transport/producer.py` |
+| `rights-awaited` | A commit that Kafka does not let the app do ends the worker, and so does a group that it may not \
+use, or that has members which are no Faust. | It tries again. | `transport/thread.py`, `transport/consumer.py` |
+| `deleted-topic-not-awaited` | A commit with an offset of a topic that has been deleted is repeated without end, and \
+nothing else is committed. Records for it are kept for 20 minutes, and a flush waits for them. | The offset is left \
+out, and the records are given up. | `transport/thread.py`, `transport/producer.py` |
 | `topics-known-before-assignment` | The leader leaves topics unassigned that its client does not know yet. Agents \
 fail on tables whose changelog is unknown, and those events count as done. | Leader and joining worker wait for the \
 broker's metadata. | `transport/metadata.py` |
@@ -116,9 +124,12 @@ class Patch(StrEnum):
     END_WITHOUT_BROKER = "end-while-the-broker-is-away"
     REPLIES = "replies-acknowledged"
     ASKING = "asking-not-waited-for"
+    FAILED_DONE = "failed-event-done"
     STANDBY_KEPT = "standby-records-kept"
     REBOOTSTRAP = "bootstrap-again"
     AWAITED = "brokers-awaited"
+    RIGHTS = "rights-awaited"
+    DELETED = "deleted-topic-not-awaited"
     TOPICS_KNOWN = "topics-known-before-assignment"
     ENDS_AT_POSITION = "recovery-ends-at-position"
     AS_STORED = "restored-as-stored"

@@ -12,6 +12,7 @@ from typing import Any
 
 import aiokafka
 import aiokafka.client
+import aiokafka.cluster
 import aiokafka.consumer.fetcher
 import aiokafka.consumer.group_coordinator
 import aiokafka.consumer.subscription_state
@@ -28,6 +29,7 @@ import faust.transport.drivers.aiokafka
 import faust.transport.producer
 import mode.utils.queues
 from aiokafka.conn import AIOKafkaConnection
+from aiokafka.producer.message_accumulator import MessageAccumulator, MessageBatch
 from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.produce import ProduceRequest
@@ -224,11 +226,12 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         faust.Agent,
-        (Patch.FENCE,),
+        (Patch.FENCE, Patch.FAILED_DONE),
         "CPU metering of its coroutine; the messages that an agent works on; agents that cannot be steered",
-        ("_actors", "isolated_partitions"),
+        ("_actors", "_on_error", "isolated_partitions"),
         (("_execute_actor", ("coro", "aref")),),
     ),
+    Private(faust.Stream, (Patch.FAILED_DONE,), "", ("_processors", "enable_acks", "current_event")),
     Private(
         ReplyConsumer,
         (Patch.REPLIES, Patch.ASKING),
@@ -270,6 +273,15 @@ PRIVATES: tuple[Private, ...] = (
         (),
         (("_on_published", ("fut", "message", "producer", "state")),),
     ),
+    Private(
+        MessageAccumulator,
+        (Patch.FENCE, Patch.DELETED),
+        "",
+        ("_batches", "drain_by_nodes"),
+        (("fail_all", ("exception",)),),
+    ),
+    Private(MessageBatch, (Patch.DELETED,), "", ("_ttl", "record_count"), (("expired", ()),)),
+    Private(aiokafka.cluster.ClusterMetadata, (Patch.DELETED,), "", ("_partitions", "_last_successful_refresh_ms")),
     Private(ProduceRequest, (Patch.AFTER_REFUSAL,), "", ("_topics",)),
     Private(TransactionManager, (Patch.AFTER_REFUSAL,), "", ("_sequence_numbers",)),
     Private(
@@ -281,9 +293,9 @@ PRIVATES: tuple[Private, ...] = (
     ),
     Private(
         aiokafka.AIOKafkaProducer,
-        (Patch.AFTER_REFUSAL,),
+        (Patch.AFTER_REFUSAL, Patch.DELETED),
         "the partition of direct events",
-        ("_metadata", "_txn_manager"),
+        ("_metadata", "_txn_manager", "_message_accumulator"),
         (("_partition", ("topic", "partition", "key", "value", "serialized_key", "serialized_value")),),
     ),
     Private(
@@ -331,7 +343,7 @@ PRIVATES: tuple[Private, ...] = (
     Private(FetchRequest, (Patch.NOT_ABORTED,), "", ("_isolation_level", "topics")),
     Private(
         COORDINATOR,
-        (Patch.FENCE, Patch.TOPICS_KNOWN),
+        (Patch.FENCE, Patch.RIGHTS, Patch.DELETED, Patch.TOPICS_KNOWN),
         "commits that prove membership; offsets that a worker has committed told apart from those that a tool has set",
         ("_closing", "generation", "group_id"),
         (
@@ -339,6 +351,7 @@ PRIVATES: tuple[Private, ...] = (
             ("_send_req", ("request",)),
             ("reset_generation", ()),
             ("request_rejoin", ()),
+            ("_push_error_to_user", ("exc",)),
             ("commit_offsets", ("assignment", "offsets")),
             ("_do_fetch_commit_offsets", ("partitions",)),
         ),

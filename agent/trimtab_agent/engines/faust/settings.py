@@ -34,7 +34,7 @@ class SteeringSettings:
     drain_limit_s: float = 10.0
     """How long begun events of released key groups may take to finish."""
     commit_limit_s: float = 5.0
-    """How long the commit that proves membership may take."""
+    """How long the commit that proves membership may take, and before it the writing of all outputs and state."""
     catch_up_limit_s: float = 2.5
     """How long the target may take to apply the changelog's last records; less than `took_limit_s`, since it gives the
     key groups back after that."""

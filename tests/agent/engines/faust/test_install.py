@@ -7,6 +7,7 @@ from typing import Any
 
 import faust
 import pytest
+from faust.assignor.partition_assignor import PartitionAssignor
 
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
@@ -26,6 +27,10 @@ def _environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRIMTAB_WORKER", "w0")
     monkeypatch.delenv("TRIMTAB_SOCKET", raising=False)
     monkeypatch.delenv("TRIMTAB_TRUST", raising=False)
+
+
+class OwnAssignor(PartitionAssignor):  # type: ignore[misc]
+    """What an app may have, to keep customers of one country on one worker."""
 
 
 def app(**options: Any) -> Any:
@@ -54,6 +59,7 @@ def test_a_fit_app_is_steered_whether_its_agents_are_defined_before_or_after() -
         ({"stream_wait_empty": False}, "stream_wait_empty"),
         ({"consumer_auto_offset_reset": "latest"}, "consumer_auto_offset_reset='latest'"),
         ({"consumer_group_instance_id": "w0"}, "consumer_group_instance_id"),
+        ({"PartitionAssignor": OwnAssignor}, "PartitionAssignor"),
         ({"broker": "confluent://localhost"}, "broker driver 'confluent'"),
     ],
 )
@@ -88,21 +94,33 @@ def test_a_worker_that_keeps_fausts_own_consumer_is_measured() -> None:
     assert states == [WorkerState.RUNNING, WorkerState.RECOVERING, WorkerState.REBALANCING]
 
 
+@pytest.mark.parametrize(
+    ("id_", "fits"), [("Orders.eu-1_v", True), ("_orders", False), ("x" * 201, False), ("ä", False)]
+)
+def test_an_id_that_no_message_can_hold_is_named(id_: str, *, fits: bool) -> None:
+    found = list(unfit(faust.App(id_, store="rocksdb://", web_enabled=False)))
+    assert [reason.split(":")[0] for reason in found] == ([] if fits else [f"id={id_!r}"])
+
+
 def test_the_guide_names_every_condition() -> None:
     guide = (ROOT / "docs" / "guides" / "steer-your-own-app.md").read_text()
-    wrong = app(
+    wrong = faust.App(
+        "_ks",
+        store="rocksdb://",
+        web_enabled=False,
         processing_guarantee="exactly_once",
         stream_publish_on_commit=True,
         producer_threaded=True,
         stream_wait_empty=False,
         consumer_auto_offset_reset="latest",
         consumer_group_instance_id="w0",
+        PartitionAssignor=OwnAssignor,
         broker="confluent://localhost",
     )
 
     reasons = list(unfit(wrong))
 
-    assert len(reasons) == 7
+    assert len(reasons) == 9
     assert [reason for reason in reasons if f"`{re.split('[:= ]', reason)[0]}`" not in guide] == []
 
 

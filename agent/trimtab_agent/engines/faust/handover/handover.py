@@ -175,7 +175,12 @@ class KeyGroupHandover:
         await self._tell_app(self._app.on_partitions_revoked.send(sources | changelogs))
         self.check(generation)
         drained = time.monotonic()
-        await self._app.producer.flush()  # outputs and changelog records of these key groups
+        try:
+            async with asyncio.timeout(settings.commit_limit_s):
+                await self._app.producer.flush()  # outputs and changelog records of these key groups
+        except TimeoutError:
+            limit = f"within {settings.commit_limit_s:g} s"
+            raise Denied(Refusal.FAILED, f"Kafka has not taken what this worker has written {limit}") from None
         self.check(generation)
         flushed = time.monotonic()
         consumer.withheld |= sources  # a periodic commit must not overwrite the new owner's first commit

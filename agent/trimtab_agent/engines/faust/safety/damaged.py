@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 DAMAGED = "Corruption: "
 """How RocksDB begins what it says of a database with missing or broken files.  One that is in use is none of them."""
+MISSING = "IO error: No such file or directory"
+"""How it begins where the list of its files is gone: somebody tidies up old files, or was killed while deleting."""
 UNREADABLE = "IO error: "
 """How RocksDB begins what it says of a disk that does not give back what was written."""
 MARK = "restore-me"
@@ -46,7 +48,8 @@ def replace_damaged(store: Any) -> None:
         try:
             return open_for_partition(partition)
         except Exception as fault:  # rocksdict raises Exception itself
-            if not str(fault).startswith(DAMAGED):
+            incomplete = str(fault).startswith(MISSING) and (path / "CURRENT").exists()
+            if not (incomplete or str(fault).startswith(DAMAGED)):
                 raise
             log.warning("%s is damaged: it is deleted and restored from its changelog (%s)", path.name, fault)
             shutil.rmtree(path)

@@ -44,6 +44,8 @@ SOON_S = 1.0
 """After how long a refused record is sent again for the first time: alone, as others of its batch may be at fault."""
 LATER_S = 30.0
 """The longest time between two tries; it doubles from one to the next."""
+LONGEST_NAME = 200
+"""Characters of a topic in the name of a file, which may have 255; topics may have 249."""
 LOOK_S = 0.5
 """How often the file is looked for with which an operator gives a record up."""
 
@@ -198,7 +200,8 @@ class RefusedRecords:
 
     def _file(self, found: RefusedRecord) -> Path:
         assert found.tp is not None
-        return found.database.parent / f"give-up-{found.tp.topic}-{found.tp.partition}-{found.offset}"
+        topic = found.tp.topic[-LONGEST_NAME:]
+        return found.database.parent / f"give-up-{topic}-{found.tp.partition}-{found.offset}"
 
     def _say(self) -> None:
         """Tell what stands, and log it when it is new."""

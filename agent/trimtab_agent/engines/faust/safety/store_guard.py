@@ -135,15 +135,15 @@ class StoreGuard:
 
     # ---- what the app writes
 
-    def let_pass(self, future: Any) -> None:
-        """Look at a record before it is buffered, and before the local table is written, if it is a changelog's.
+    def let_pass(self, future: Any) -> bool:
+        """Look at a record before it is buffered, and before the local table is written; whether it is a changelog's.
 
         Raises LateWrite, TypeError for a key None that no table can have, Fenced, and StateBreach, after which the
         worker ends.
         """
         record = future.message
         if (table := self._tables.get(record.channel)) is None:
-            return
+            return False
         event = current_event()
         message = future.cause = None if event is None else event.message
         tp = TP(table.changelog_topic_name, record.partition)
@@ -155,6 +155,7 @@ class StoreGuard:
             record = future.message = record._replace(key=table.data._encode_key(None))
         if self.refused.waiting:
             self.refused.written(tp, record.key)
+        return True
 
     def _refuse_late(self, table: Any, message: Any, key: Any) -> None:
         """Raises LateWrite if the event's key group has left."""
@@ -183,7 +184,8 @@ class StoreGuard:
         """The broker has refused records; what is no changelog's is lost, as without the plug-in."""
         if topic not in self._app.tables.changelog_topics:
             where = topic if partition is None else f"{topic}/{partition}"
-            detail = f"Kafka refuses {where} ({refusal(error)}), first key {next(iter(keys), None)!r:.40}"
+            why = refusal(error) or "the topic is not there"
+            detail = f"Kafka refuses {where} ({why}), first key {next(iter(keys), None)!r:.40}"
             self._lost_outputs.seen("outputs are lost", detail, len(keys))
 
     def _published_or_end(self, table: Any, on_published: Callable[..., None]) -> Callable[..., None]:

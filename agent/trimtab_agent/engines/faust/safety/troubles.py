@@ -11,6 +11,8 @@ from trimtab_protocol.messages.decode import printable
 log = logging.getLogger(__name__)
 
 EVERY_S = 60.0
+LARGEST_S = 2.0e11
+"""Beyond the year 8000: microseconds that were taken for milliseconds, for example.  Python has no such dates."""
 TOLD_S = 3600.0
 """How long a trouble is told after it was last seen."""
 
@@ -28,6 +30,8 @@ class Trouble(StrEnum):
     """Records of a changelog were deleted that a table here has not seen."""
     OUTPUTS_LOST = "outputs_lost"
     """Kafka has refused records that the app has sent, other than those of its tables."""
+    UNACKNOWLEDGED = "unacknowledged"
+    """An event is not acknowledged for so long that it may never be: nothing after it is committed."""
     MAY_READ_AGAIN = "may_read_again"
     """Inputs begin at the first records that their topics have: read again, or what was before them was deleted."""
     LATE_WRITE = "late_write"
@@ -81,5 +85,7 @@ class Repeated:
 
 
 def minute(at: float) -> str:
-    """A time (epoch seconds) as operators read it."""
+    """A time (epoch seconds) as operators read it.  That of a record is what some client has written."""
+    if not -1.0 <= at < LARGEST_S:
+        return "an impossible time"
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"

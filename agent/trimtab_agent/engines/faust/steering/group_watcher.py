@@ -5,11 +5,13 @@ import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from pathlib import Path
 
 from faust.types import TP
 
 from trimtab_agent.engines.faust.group.member_data import read_member
 from trimtab_agent.engines.faust.group.operators import Layout, MixedPartitions
+from trimtab_agent.engines.faust.safety import own_folder
 from trimtab_agent.engines.faust.safety.open_files import TooFewFiles, files_doubt, open_files_limit
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.steering.lost_offsets import Again, OwnCommits, done_again, set_back, tell_of_reset
@@ -71,6 +73,9 @@ class GroupWatcher:
             self._withdraw(str(error))
             return
         if shared.refusal is not None or self._parts.side.started:  # the app may subscribe again, to new topics
+            return
+        if app.tables and not await own_folder.hold(folder := Path(app.conf.tabledir)):
+            self._withdraw(f"datadir: another worker uses {folder.resolve()}, and each needs a folder of its own")
             return
         # Faust runs the garbage collector for every table at every rebalance, while everything is stopped.  Objects
         # loaded so far never become garbage.  Freezing them cuts a collection from tenths of a second to milliseconds.

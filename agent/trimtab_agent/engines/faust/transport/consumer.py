@@ -22,7 +22,7 @@ from mode import Service, get_logger
 
 from trimtab_agent.engines.faust.safety.fence import Fence
 from trimtab_agent.engines.faust.safety.store_guard import StoreGuard
-from trimtab_agent.engines.faust.safety.troubles import Trouble
+from trimtab_agent.engines.faust.safety.troubles import Trouble, minute
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.transport.density import Density
 from trimtab_agent.engines.faust.transport.in_work import EventsInWork, InWork, oldest_of
@@ -39,6 +39,8 @@ ENDS_LIMIT_S = 5.0
 IDLE_S = 0.1
 FETCH_LIMIT_S = 5.0
 """How long one fetch from the broker may take."""
+UNACKNOWLEDGED_S = 300.0
+"""How long an event may hold up the commits of later ones that are done before it is told."""
 FORBIDDEN_S = 5.0
 """How long after a refusal to read a topic it is told."""
 COMMITS_WAIT = "its commits do not get through to the broker of its group"
@@ -142,6 +144,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         """Offset before which all is delivered: behind markers of transactions, which are no records, too."""
         self._passed_at = 0.0
         self.in_work = EventsInWork()
+        self._gaps: dict[TP, tuple[int, float]] = {}
+        """The first event of each partition that is not acknowledged while later ones are, and since when (epoch)."""
+        self._gaps_told = False
         self._restored: dict[TP, int] = {}
         """The last record of each changelog that was given to Faust's recovery in this generation."""
         self.from_start: dict[TP, range] = {}
@@ -153,6 +158,8 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         self._finishing = False
         super().__init__(transport, *args, **options)
         self._follow_replies(self.app._reply_consumer)
+        for agent in self.app.agents.values():
+            agent._on_error = self._let_go_at_error(agent, agent._on_error)
         leader = self.app._leader_assignor
         is_leader = leader.is_leader
         leader.is_leader = lambda: not self.fence.closed_now() and is_leader()  # (patch fence-after-session)
@@ -168,6 +175,33 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
         replies._reply_topic = lambda name: aiter(reply_topic(name))  # (patch replies-acknowledged)
         replies.add = note_and_add
+
+    def _let_go_at_error(self, agent: Any, on_error: Any) -> Any:
+        """Let the events of a failing agent count as done also if it acknowledges by hand (patch failed-event-done)."""
+
+        async def let_go(*arguments: Any) -> None:
+            task = asyncio.current_task()
+            for actor in [actor for actor in agent._actors if actor.actor_task is task]:
+                stream = actor.stream.get_active_stream()
+                if not (stream.enable_acks or self.fence.broken):
+                    in_batch = any(getattr(each, "__name__", "") == "add_to_buffer" for each in stream._processors)
+                    self._let_go_of(stream, all_of_topics=in_batch and agent.concurrency == 1)
+            if on_error is not None:
+                await on_error(*arguments)
+
+        return let_go
+
+    def _let_go_of(self, stream: Any, *, all_of_topics: bool) -> None:
+        """Acknowledge what this stream alone has begun: its event, or all of its topics, if they are its batch.
+
+        Others may be in the hands of tasks that will acknowledge them.
+        """
+        current = stream.current_event
+        topics = getattr(stream.channel, "topics", ()) if all_of_topics else ()
+        for message in list(self._unacked_messages):
+            mine = message.topic in topics or (current is not None and message is current.message)
+            if mine and message.refcount == 1:
+                message.ack(self)
 
     def _new_consumer_thread(self) -> SteeredThread:
         return SteeredThread(self, loop=self.loop, beacon=self.beacon)
@@ -479,6 +513,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         for tp in self._held.keys() & offsets.keys():
             offsets[tp] = max(min(offsets[tp], self._held[tp]), self._committed_offset[tp] or 0)
         committed: bool = await super()._commit(offsets)
+        if not committed:  # Faust counts it as committed all the same
+            self._behind |= offsets.keys()
+            offsets.update({tp: self._committed_offset[tp] or 0 for tp in offsets})
         return committed
 
     # ---- single partitions, inside a generation
@@ -681,7 +718,31 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         while not self.should_stop:
             await self.sleep(ENDS_INTERVAL_S)
             self.in_work.see(self._all_begun(), time.monotonic())
+            self.tell_of_gaps(time.time())
             await self._ends.refresh(self._thread, list(self._position))
+
+    def tell_of_gaps(self, now: float) -> None:
+        """Tell of an event that holds up all commits of its partition; `now` in epoch seconds.
+
+        An agent that acknowledges by hand, and fails before it does, never comes back to it.
+        """
+        seen = self._gaps
+        firsts = {tp: offsets[0] for tp, offsets in self._delivered.items() if offsets and self._acked_index.get(tp)}
+        gaps = {tp: first for tp, first in firsts.items() if first not in self._acked_index[tp]}
+        self._gaps = {
+            tp: seen[tp] if tp in seen and seen[tp][0] == first else (first, now) for tp, first in gaps.items()
+        }
+        old = {tp: (first, since) for tp, (first, since) in self._gaps.items() if now - since > UNACKNOWLEDGED_S}
+        if old:
+            tp = min(old, key=lambda tp: (old[tp][1], tp))
+            self.watcher.tell(
+                Trouble.UNACKNOWLEDGED,
+                f"{tp.topic}/{tp.partition} offset {old[tp][0]} is not acknowledged since {minute(old[tp][1])}: "
+                "nothing after it is committed, and a restart does all of that again",
+            )
+        elif self._gaps_told:
+            self.watcher.tell(Trouble.UNACKNOWLEDGED, None)
+        self._gaps_told = bool(old)
 
     @Service.task  # type: ignore[untyped-decorator]
     async def _look_ahead(self) -> None:

@@ -9,13 +9,14 @@ patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awai
 import asyncio
 import logging
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import aiokafka
 from aiokafka.conn import AIOKafkaConnection
-from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
+from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, UnknownTopicOrPartitionError, for_code
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 3.0
 """Pause between two attempts to reach a broker."""
+GONE_S = 20.0
+"""How long an output waits for a topic that is not there, and all commits and hand-overs with it."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
@@ -49,10 +52,13 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         fence: Fence,
         on_fatal: Callable[[KafkaError], None],
         on_refused: Callable[[str, int, KafkaError, list[bytes | None]], None],
+        is_output: Callable[[str], bool] = lambda _: False,
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
         self.fence = fence
+        self._is_output = is_output
+        """Whether a topic may be given up: it is no changelog."""
         self._on_refused = on_refused
         self.condemned = False
         self._on_fatal = on_fatal
@@ -89,8 +95,21 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         async def tracked(topic: str) -> Any:
             """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
             self.client._topics.add(topic)
-            return await known(topic)
+            while True:
+                try:
+                    async with asyncio.timeout(GONE_S if is_output(topic) else None):
+                        return await known(topic)
+                except TimeoutError:
+                    if time.time() - self.client.cluster._last_successful_refresh_ms / 1e3 < GONE_S / 2:
+                        raise UnknownTopicOrPartitionError(topic) from None  # a broker has said so
 
+        drain = self._message_accumulator.drain_by_nodes
+
+        def drain_what_is_there(*arguments: Any, **options: Any) -> Any:
+            self._give_up()
+            return drain(*arguments, **options)
+
+        self._message_accumulator.drain_by_nodes = drain_what_is_there
         self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
 
     async def start(self) -> None:
@@ -102,6 +121,16 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
             except KafkaConnectionError as error:
                 log.warning("waiting for Kafka, the next attempt is in %g s: %s", RETRY_S, error)
                 await asyncio.sleep(RETRY_S)
+
+    def _give_up(self) -> None:
+        """Let outputs expire whose topic has been deleted (patch deleted-topic-not-awaited)."""
+        there = self.client.cluster._partitions
+        for tp, batches in self._message_accumulator._batches.items():
+            if tp.topic not in there and self._is_output(tp.topic):
+                batches[0]._ttl = GONE_S
+                if batches[0].expired():
+                    gone: list[bytes | None] = [None] * batches[0].record_count
+                    self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())
@@ -169,7 +198,8 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                 await publish(message)
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
-                if refusal(error) is not None:  # the client knows already what the broker would say
+                gone = isinstance(error.__cause__, UnknownTopicOrPartitionError) and self._is_output(record.channel)
+                if gone or refusal(error) is not None:  # the client knows already what the broker would say
                     self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
                     sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     sent.set_exception(error.__cause__ or error)
@@ -200,8 +230,28 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                     f"{_what(record)}: found {size} bytes, expected at most {self.max_request_size} "
                     "(producer_max_request_size)"
                 )
-        self.transport.guard.let_pass(fut)
+        if not self.transport.guard.let_pass(fut):
+            self._check_output(record)
         super().send_soon(fut)
+
+    def _check_output(self, record: Any) -> None:
+        """Raise what the client would raise of a record for which the app has chosen where, when and how to send it."""
+        channel, partition = record.channel, record.partition
+        topic = channel if isinstance(channel, str) else channel.get_topic_name()  # raises if it has several names
+        if record.key is None and record.value is None:
+            raise ImpossibleRecord(f"a record of {topic} has neither a key nor a value")
+        known = None if self._producer is None else self._producer.client.cluster.partitions_for_topic(topic)
+        if partition is not None and (partition < 0 or (known and partition not in known)):
+            raise ImpossibleRecord(f"{_what(record)}: found partition {partition}, expected one of {len(known or ())}")
+        if record.headers or record.timestamp:
+            headers = record.headers or ()
+            pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+            try:
+                at_ms = int(record.timestamp * 1000.0) if record.timestamp else None
+                trial = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 0)
+                trial.append(0, at_ms, record.key, record.value, pairs)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ImpossibleRecord(f"{_what(record)}: its headers or its timestamp: {error}") from error
 
     def _end(self, error: Exception) -> None:
         """End the worker without a commit."""
@@ -211,7 +261,11 @@ class SteeredProducer(Producer):  # type: ignore[misc]
     def _new_producer(self, transactional_id: str | None = None) -> FencedProducer:
         assert transactional_id is None, "exactly_once is refused"
         settings = {**self._settings_default(), **self._settings_auth(), **self._settings_extra()}
-        return FencedProducer(self.transport.fence, self._end, self.transport.guard.outputs_lost, **settings)
+        told = {"on_fatal": self._end, "on_refused": self.transport.guard.outputs_lost, "is_output": self._is_output}
+        return FencedProducer(self.transport.fence, **told, **settings)
+
+    def _is_output(self, topic: Any) -> bool:
+        return str(topic) not in self.transport.app.tables.changelog_topics
 
     def _settings_extra(self) -> Mapping[str, Any]:
         """Settings of an idempotent producer: a retry after a broker restart writes no record twice."""
@@ -237,6 +291,9 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             fresh = self._new_producer()
             await fresh.start()
             self._producer = fresh
+            old._message_accumulator.fail_all(
+                WorkerFenced("the worker has rejoined")
+            )  # or it would wait for their leaders
             await old.stop()
 
 

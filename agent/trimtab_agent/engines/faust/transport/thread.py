@@ -16,7 +16,9 @@ from aiokafka.consumer.group_coordinator import OffsetCommitRequest
 from aiokafka.consumer.subscription_state import SubscriptionState, TopicPartitionState
 from aiokafka.coordinator.protocol import ConsumerProtocol
 from aiokafka.errors import (
+    GroupAuthorizationFailedError,
     IllegalGenerationError,
+    InconsistentGroupProtocolError,
     KafkaError,
     NoError,
     NotLeaderForPartitionError,
@@ -44,6 +46,10 @@ NO_LEADER = -1
 """In the metadata of a partition whose brokers are all away."""
 COMMITTED_HERE = "trimtab"
 """Metadata of each offset that a worker commits.  Whoever sets offsets by a tool of Kafka writes other metadata."""
+RETRY_S = 3.0
+"""Pause between two attempts to join a group that does not take this worker."""
+COMPLAIN_S = 60.0
+"""Pause between two lines in the log that say so, or that a commit was refused."""
 GOOD = (NoError.errno, RebalanceInProgressError.errno)
 """Error codes of a heartbeat response that confirm membership and extend the session."""
 LOOK_INTERVAL_S = 5.0
@@ -77,6 +83,9 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
     _topics: TopicMetadata | None = None
     _committing_since: float | None = None
+    _denied: KafkaError | None = None
+    """Why the broker has not taken the last commit, which another one may follow."""
+    _complained_at = float("-inf")
     committed_here: frozenset[TP] = frozenset()
     """Partitions whose offset a worker had committed, when this worker was told the offsets last."""
 
@@ -106,6 +115,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
         send, reset = coordinator._send_req, coordinator.reset_generation
         perform_assignment = coordinator._perform_assignment
         self._mark_commits(coordinator)
+        self._note_denials(self._consumer)
+        self._join_again(coordinator)
 
         async def send_req(request: Any) -> Any:
             if isinstance(request, OffsetCommitRequest) and coordinator.generation == NO_GENERATION:
@@ -116,6 +127,8 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
                 self.fence.heard(sent_at)
                 if self.fence.tripped:  # still a member, but events have been dropped from the queues
                     coordinator.request_rejoin()
+            if isinstance(request, OffsetCommitRequest):
+                self._leave_out_deleted(response)
             return response
 
         def reset_generation() -> None:
@@ -149,6 +162,45 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         coordinator.commit_offsets = commit_marked
         coordinator._do_fetch_commit_offsets = fetch_and_see_marks
+
+    def _leave_out_deleted(self, response: Any) -> None:
+        """Count offsets of deleted topics as committed (patch deleted-topic-not-awaited)."""
+        known, gone = self._ensure_consumer()._client.cluster.topics(), UnknownTopicOrPartitionError.errno
+        response.topics = [
+            (topic, [(at, NoError.errno if code == gone and topic not in known else code) for at, code in rows])
+            for topic, rows in response.topics
+        ]
+
+    def _note_denials(self, consumer: Any) -> None:
+        """Let a commit wait for the right to it (patch rights-awaited)."""
+        commit = consumer.commit
+
+        async def commit_or_note(offsets: Any = None) -> None:
+            try:
+                await commit(offsets)
+            except (TopicAuthorizationFailedError, GroupAuthorizationFailedError) as error:
+                self._denied = error  # raised, it would end the worker
+
+        consumer.commit = commit_or_note
+
+    def _join_again(self, coordinator: Any) -> None:
+        """Wait for the right to the group, or for the end of members that are no Faust (patch rights-awaited)."""
+        give_up = coordinator._push_error_to_user
+
+        async def wait_or_give_up(error: KafkaError) -> None:
+            if not isinstance(error, GroupAuthorizationFailedError | InconsistentGroupProtocolError):
+                await give_up(error)
+                return
+            self._complain("the consumer group does not take this worker, which tries again: %r", error)
+            await asyncio.wait([coordinator._closing], timeout=RETRY_S)
+            coordinator.request_rejoin()
+
+        coordinator._push_error_to_user = wait_or_give_up
+
+    def _complain(self, text: str, error: KafkaError) -> None:
+        if time.monotonic() - self._complained_at > COMPLAIN_S:
+            self._complained_at = time.monotonic()
+            log.error(text, error)
 
     def _restore_committed(self, fetcher: Any) -> None:
         """Restore tables without the records of aborted transactions (patch no-aborted-state).
@@ -186,13 +238,13 @@ class SteeredThread(AIOKafkaConsumerThread):  # type: ignore[misc]
 
         (patch end-when-state-fails)
         """
-        self._committing_since = uptime()
+        self._committing_since, self._denied = uptime(), None
         try:
             committed: bool = not self.fence.broken and await super().commit(offsets)
+            if self._denied is not None:
+                self._complain("not committed, because Kafka does not let the app: %r", self._denied)
+                return False
             return committed
-        except TopicAuthorizationFailedError as error:
-            log.warning("not committed, because Kafka does not let the app read %s", error)
-            return False
         finally:
             self._committing_since = None
 

@@ -170,6 +170,18 @@ def test_an_owner_that_keeps_the_key_group_tells_its_app_that_it_has_it_again() 
     ]
 
 
+def test_a_key_group_does_not_stand_still_while_kafka_takes_no_outputs() -> None:
+    """A partition of any output has no leader, for example: the flush would wait for 20 minutes."""
+    worker = Worker()
+    worker.app.producer.flush = asyncio.Event().wait
+    worker.handover._settings = SteeringSettings(commit_limit_s=0.01)
+
+    with pytest.raises(Denied, match="Kafka has not taken what this worker has written"):
+        asyncio.run(worker.handover.release([MOVED], GENERATION))
+
+    assert worker.told == ["pause", "drain", "app: revoked", "drain", "app: assigned", "attach"]
+
+
 def test_a_worker_whose_app_cannot_let_go_ends_as_in_a_rebalance() -> None:
     worker = Worker(revoked=RuntimeError("no room"))
 

@@ -46,16 +46,24 @@ def lose_data(path: Path) -> None:
         each.unlink()
 
 
-@pytest.mark.parametrize("damage", [lose_current, lose_data])
+def lose_manifest(path: Path) -> None:
+    (manifest,) = path.glob("MANIFEST-*")
+    manifest.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [(lose_current, "Corruption: "), (lose_data, "Corruption: "), (lose_manifest, "IO error: No such file")],
+)
 def test_a_damaged_database_is_begun_anew(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None]
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None], why: str
 ) -> None:
     damage(with_state(tmp_path))
     store = a_store(tmp_path)
 
     assert store.persisted_offset(LOG) is None
     assert store._db_for_partition(0).get(b"key") is None
-    assert "sums-0.db is damaged: it is deleted and restored from its changelog (Corruption: " in caplog.text
+    assert f"sums-0.db is damaged: it is deleted and restored from its changelog ({why}" in caplog.text
     store._dbs.pop(0).close()
 
 

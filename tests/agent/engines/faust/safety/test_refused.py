@@ -16,7 +16,7 @@ from faust.types import TP
 from tests.agent.engines.faust.safety.test_store_guard import OWN, SOURCE, SUMS, Event, Sent, within, writing
 from trimtab_agent.engines.faust.safety import refused
 from trimtab_agent.engines.faust.safety.damaged import MARK
-from trimtab_agent.engines.faust.safety.refused import refusal
+from trimtab_agent.engines.faust.safety.refused import RefusedRecord, refusal
 from trimtab_agent.engines.faust.safety.troubles import Trouble
 
 INVALID = for_code(87)()
@@ -235,3 +235,14 @@ def test_a_hand_over_does_not_take_a_partition_that_stands(tmp_path: Path) -> No
         assert SOURCE in rig.consumer.blocked
 
     asyncio.run(play())
+
+
+def test_a_record_of_a_topic_with_a_long_name_can_be_given_up(tmp_path: Path) -> None:
+    async def name() -> bool:
+        rig = Rig(tmp_path)
+        found = RefusedRecord(
+            record=None, database=rig.database, tp=TP("x" * 249, 10_000), offset=2**63 - 1, why="it is too large"
+        )
+        return rig.consumer.transport.guard.refused._file(found).exists()
+
+    assert not asyncio.run(name())

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -481,3 +482,25 @@ def test_an_app_that_turns_out_to_be_unfit_is_measured_but_neither_steered_nor_k
     assert [layout.sources for layout in learnt] == [frozenset({"in"})]
     assert worker.parts.app.assignor.replicas == worker.shared.faust_standbys
     assert worker.hears(release()) == [CommandRefused(refusal=Refusal.NOT_STEERING, detail="table lost: in memory")]
+
+
+def test_a_worker_with_the_data_folder_of_another_one_is_not_steered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its databases are open there: no hand-over between the two would succeed."""
+    worker, folders = Worker(), list[Path]()
+    worker.parts.app._assignor = SimpleNamespace(replicas=0)
+    worker.parts.app.Table("sums")
+    side: Any = SimpleNamespace(started=False)
+    parts = replace(worker.parts, side=side)
+    watcher = GroupWatcher(parts, named_topics=dict, unfit_parts=list, is_empty=has_state)
+
+    async def taken(folder: Path) -> bool:
+        folders.append(folder)
+        return False
+
+    monkeypatch.setattr("trimtab_agent.engines.faust.safety.own_folder.hold", taken)
+
+    asyncio.run(watcher.before_join(frozenset({"in"})))
+
+    assert folders == [Path(worker.parts.app.conf.tabledir)]
+    told = f"datadir: another worker uses {folders[0].resolve()}, and each needs a folder of its own"
+    assert worker.status.refusal == told

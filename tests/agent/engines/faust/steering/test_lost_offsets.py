@@ -154,6 +154,16 @@ def test_offsets_that_were_set_to_the_start_are_told() -> None:
     )
 
 
+def test_a_record_that_was_dated_in_microseconds_is_told_as_well() -> None:
+    firsts = {ORDERS: FirstRecord(offset=50, at_s=1.7e12)}
+    broker = Broker(firsts, {SUMS: 1.8e12})
+    told: list[Again] = []
+
+    asyncio.run(tell_of_reset(an_owner(), broker, {ORDERS: 50}, ALL, told.append, lambda: NOW))
+
+    assert "its first record, of an impossible time" in told[0].short
+
+
 def test_a_worker_says_for_an_hour_that_it_began_at_the_start_with_state(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

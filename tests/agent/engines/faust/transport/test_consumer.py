@@ -12,11 +12,18 @@ import pytest
 from aiokafka.errors import TopicAuthorizationFailedError
 from faust.agents.replies import ReplyPromise
 from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport import consumer as consumer_module
-from trimtab_agent.engines.faust.transport.consumer import COMMITS_WAIT, SteeredConsumer, SteeredTransport
+from trimtab_agent.engines.faust.transport.consumer import (
+    COMMITS_WAIT,
+    UNACKNOWLEDGED_S,
+    SteeredConsumer,
+    SteeredTransport,
+)
 
 ONE, OTHER = TP("in", 1), TP("in", 2)
 
@@ -93,6 +100,109 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
 
     finish(consumer, ONE, 12)
     assert consumer._new_offset(ONE) == 14
+
+
+async def by_hand(stream: Any) -> None:
+    async for event in stream.noack().events():
+        assert event.value != 2
+        event.ack()
+
+
+async def in_batches(stream: Any) -> None:
+    async for batch in stream.noack_take(2, within=0.05):
+        assert all(event.value != 2 for event in batch)
+        for event in batch:
+            event.ack()
+
+
+async def one_by_one(stream: Any) -> None:
+    async for value in stream:
+        assert value != 2
+
+
+@pytest.mark.parametrize("work", [by_hand, in_batches, one_by_one])
+def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
+    work: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faust goes on to commit what comes after it, and each rebalance waits for it without end."""
+
+    async def play() -> tuple[int | None, list[Any]]:
+        app = faust.App("ks", web_enabled=False)
+        app.loop = asyncio.get_running_loop()
+        agent = app.agent(app.topic(ONE.topic, value_type=int), name="work")(work)
+        transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
+
+        async def nothing(*_: Any) -> None: ...
+
+        consumer = app._consumer = transport.create_consumer(
+            callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
+        )
+        consumer.start_at({ONE: 0})
+        app.flow_control.resume()
+        app.topics._acking_topics.add(ONE.topic)
+        await agent.start()
+        await asyncio.sleep(0.1)
+        app.topics._update_tp_index({ONE})
+        give_message = app.topics._build_handler(ONE, app.topics._tp_index[ONE])
+        for offset in range(6):
+            consumer._note_delivery(ONE, offset)
+            message = ConsumerMessage(*ONE, offset, 1.0, 0, None, b"k", b"%d" % offset, None, tp=ONE)
+            message.generation_id = app.consumer_generation_id
+            await give_message(message)
+        for _ in range(600):
+            await asyncio.sleep(0.05)  # Faust starts a failed agent again after a while
+            if len(consumer._acked_index[ONE]) == 6:
+                break
+        await agent.stop()
+        return consumer._new_offset(ONE), [m for m in consumer._unacked_messages if not m.acked]
+
+    assert asyncio.run(play()) == (6, [])
+
+
+def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
+    """`noack()`, and the agent fails: the event is nowhere, and what comes after it is done and not committed."""
+    told: list[tuple[Trouble, str | None]] = []
+    consumer.watcher = SimpleNamespace(tell=lambda *what: told.append(what))  # type: ignore[assignment]
+    give(consumer, ONE, 10, 11, 12)
+    consumer.tell_of_gaps(1_000.0)
+    finish(consumer, ONE, 11, 12)
+    consumer.tell_of_gaps(2_000.0)
+    consumer.tell_of_gaps(2_000.0 + UNACKNOWLEDGED_S)
+    assert told == []
+
+    consumer.tell_of_gaps(2_001.0 + UNACKNOWLEDGED_S)
+    consumer.tell_of_gaps(2_100.0 + UNACKNOWLEDGED_S)
+    text = (
+        "in/1 offset 10 is not acknowledged since 1970-01-01 00:33 UTC: nothing after it is committed, and a restart "
+        "does all of that again"
+    )
+    assert told == [(Trouble.UNACKNOWLEDGED, text)] * 2  # a report whose text changes makes the worker reconnect
+    assert len(text) < 200
+
+    finish(consumer, ONE, 10)
+    assert consumer._new_offset(ONE) == 13
+    consumer.tell_of_gaps(3_000.0)
+    assert told[-1] == (Trouble.UNACKNOWLEDGED, None)
+
+
+def test_what_was_not_committed_is_committed_later_also_without_new_events(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = iter([False, True]), list[dict[TP, int]]()
+
+    async def commit(offsets: dict[TP, int]) -> bool:
+        asked.append(dict(offsets))
+        return next(answers)
+
+    async def flush() -> None: ...
+
+    monkeypatch.setattr(consumer, "_thread", SimpleNamespace(commit=commit, assignment=lambda: {ONE}))
+    monkeypatch.setattr(consumer.app, "producer", SimpleNamespace(flush=flush))
+    give(consumer, ONE, 10)
+    finish(consumer, ONE, 10)
+    run = asyncio.get_event_loop().run_until_complete
+    assert [run(consumer.force_commit()) for _ in range(3)] == [False, True, False]
+    assert asked == [{ONE: 11}, {ONE: 11}]
 
 
 def test_holes_in_the_log_hold_nothing_up(consumer: SteeredConsumer) -> None:

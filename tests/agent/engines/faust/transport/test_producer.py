@@ -7,14 +7,14 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError
+from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
 from faust.exceptions import ProducerSendError
 
 from trimtab_agent.engines.faust import SteeringSettings
-from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
@@ -206,10 +206,89 @@ def test_a_new_topic_makes_the_producer_forget_no_leader_of_those_that_it_writes
     assert asyncio.run(write()) == [1, 1]
 
 
-def buffered(key: object, value: object) -> list[Any]:
+@pytest.mark.parametrize("kind", ["an output", "a changelog"])
+def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush waits for it, and so do all commits, rebalances and hand-overs."""
+    monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.01)
+
+    async def write() -> tuple[list[Any], bool]:
+        told: list[Any] = []
+        lost, is_output = lambda *row: told.append(row), lambda _: kind == "an output"
+        producer = FencedProducer(Fence(10.0), lambda _: None, lost, is_output, bootstrap_servers="127.0.0.1:1")
+        tp, accumulator = TopicPartition("out", 0), producer._message_accumulator
+        producer.client.cluster.update_metadata(metadata("out"))
+        sent = await accumulator.add_message(tp, b"k", b"v", 1200.0)
+        producer.client.cluster.update_metadata(metadata("other"))
+        await asyncio.sleep(0.05)
+        accumulator.drain_by_nodes(set())
+        if sent.done():
+            sent.exception()
+        return [row[:2] for row in told], sent.done()
+
+    assert asyncio.run(write()) == (([("out", 0)], True) if kind == "an output" else ([], False))
+
+
+def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(FencedProducer):
+        async def start(self) -> None: ...
+
+        async def stop(self) -> None:
+            await self._message_accumulator.flush()  # as it does while its sender runs
+
+    async def rejoin() -> BaseException | None:
+        producer = made()
+        renewed = [Stopped(Fence(10.0), print, print, bootstrap_servers="127.0.0.1:1") for _ in range(2)]
+        monkeypatch.setattr(producer, "_new_producer", renewed.pop)
+        producer._producer = old = renewed.pop()
+        old.condemned = True
+        sent = await old._message_accumulator.add_message(TopicPartition("no leader", 0), b"k", b"v", 1200.0)
+        await asyncio.wait_for(producer.renew_if_condemned(), 60.0)
+        assert producer._producer is not old
+        error: BaseException | None = sent.exception()
+        return error
+
+    assert isinstance(asyncio.run(rejoin()), WorkerFenced)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_an_event_waits_for_the_broker_and_not_for_a_topic_that_is_not_there(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 1.0)
+
+    async def send() -> str:
+        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+        client = producer.client
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            if answers:
+                cluster.update_metadata(metadata("other"))
+            return answers
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        try:
+            await asyncio.wait_for(client._wait_on_metadata("gone"), 60.0 if answers else 2.5)
+        except UnknownTopicOrPartitionError:
+            return "given up"
+        except TimeoutError:
+            return "waits"
+        finally:
+            following.cancel()
+        return "sent"
+
+    assert asyncio.run(send()) == ("given up" if answers else "waits")
+
+
+def buffered(key: object, value: object, **how: Any) -> list[Any]:
     """What a producer buffers of a record that some event sends."""
     producer = made()
-    future: Any = SimpleNamespace(message=SimpleNamespace(channel="out", key=key, value=value, headers={"h": b"1"}))
+    cluster = SimpleNamespace(partitions_for_topic={"out": {0, 1}}.get)
+    producer._producer = SimpleNamespace(client=SimpleNamespace(cluster=cluster))  # type: ignore[assignment]
+    given = {"channel": "out", "partition": None, "timestamp": None, "headers": {"h": b"1"}} | how
+    future: Any = SimpleNamespace(message=SimpleNamespace(key=key, value=value, **given))
     kept: list[Any] = []
     producer.buffer.put = kept.append  # type: ignore[method-assign]
     producer.send_soon(future)
@@ -235,6 +314,33 @@ def test_what_the_client_would_refuse_is_an_error_of_the_event_and_not_the_end_o
     else:
         with pytest.raises(ImpossibleRecord, match=complaint):
             buffered(key, value)
+
+
+@pytest.mark.parametrize(
+    ("how", "complaint"),
+    [
+        ({"partition": 1, "timestamp": 1.7e9, "headers": [("h", None)]}, None),
+        ({"channel": "not seen yet", "partition": 7}, None),
+        ({"partition": 2}, "found partition 2, expected one of 2"),
+        ({"partition": -1}, "found partition -1"),
+        ({"headers": {"h": "text"}}, "Expected bytes, got str"),
+        ({"headers": [(b"h", b"1")]}, "Expected str, got bytes"),
+        ({"timestamp": float("nan")}, "cannot convert float NaN"),
+        ({"timestamp": 1e18}, "too large"),
+        ({"key": None, "value": None}, "neither a key nor a value"),
+        ({"channel": faust.App("ks", web_enabled=False).topic("in", "out")}, "multiple topic names"),
+    ],
+)
+def test_what_the_app_chooses_wrongly_for_an_output_is_an_error_of_the_event(
+    how: dict[str, Any], complaint: str | None
+) -> None:
+    """Faust's buffer would end, and with it each worker that processes the event."""
+    record = {"key": b"k", "value": b"v"} | how
+    if complaint is None:
+        assert len(buffered(**record)) == 1
+    else:
+        with pytest.raises(ValueError, match=complaint):
+            buffered(**record)
 
 
 def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:

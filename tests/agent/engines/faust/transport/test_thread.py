@@ -5,10 +5,19 @@ import gc
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+)
+from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.fence import Fence
+from trimtab_agent.engines.faust.transport import thread as thread_module
 from trimtab_agent.engines.faust.transport.thread import COMMIT_LIMIT_S, SteeredThread
 
 
@@ -88,3 +97,85 @@ def test_a_silent_coordinator_is_noticed_also_while_a_flush_before_the_commit_wa
     now += COMMIT_LIMIT_S + 0.1
     thread.fence.heard(now)
     assert thread.commit_waits, "the commit itself"
+
+
+def alone(**known: Any) -> SteeredThread:
+    """A thread that does its steps where it is called."""
+    thread = SteeredThread.__new__(SteeredThread)
+
+    async def call(step: Any, *arguments: Any) -> Any:
+        return await step(*arguments)
+
+    thread.__dict__.update(
+        {"transport": SimpleNamespace(fence=Fence(60.0)), "call_thread": call, "tp_last_committed_at": {}} | known
+    )
+    return thread
+
+
+@pytest.mark.parametrize("denied", [TopicAuthorizationFailedError({"in"}), GroupAuthorizationFailedError("ks")])
+def test_a_commit_that_kafka_does_not_let_the_app_do_ends_no_worker(
+    denied: KafkaError, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Faust's driver catches every other error, and ends the worker."""
+    answers = iter([denied, denied, None])
+    crashes: list[BaseException] = []
+
+    async def commit(offsets: Any) -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    async def crash(error: BaseException) -> None:
+        crashes.append(error)
+
+    consumer = SimpleNamespace(commit=commit)
+    thread = alone(_ensure_consumer=lambda: consumer, assignment=lambda: {TP("in", 0)}, crash=crash)
+    thread._note_denials(consumer)
+
+    async def play() -> list[bool]:
+        return [await thread.commit({TP("in", 0): 7}) for _ in range(3)]
+
+    assert asyncio.run(play()) == [False, False, True]
+    assert crashes == []
+    assert caplog.text.count("not committed, because Kafka does not let the app") == 1
+
+
+def test_a_commit_of_a_deleted_topic_is_not_repeated_without_end() -> None:
+    thread = alone(
+        _ensure_consumer=lambda: SimpleNamespace(
+            _client=SimpleNamespace(cluster=SimpleNamespace(topics=lambda: {"in"}))
+        )
+    )
+    response = SimpleNamespace(topics=[("in", [(0, 0), (1, 3)]), ("gone", [(0, 3), (1, 16)])])
+    thread._leave_out_deleted(response)
+    assert response.topics == [("in", [(0, 0), (1, 3)]), ("gone", [(0, 0), (1, 16)])]
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"),
+    [
+        (GroupAuthorizationFailedError("ks"), True),
+        (InconsistentGroupProtocolError(), True),
+        (KafkaError("else"), False),
+    ],
+)
+def test_a_worker_waits_for_its_group_and_joins_again(
+    error: KafkaError, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_module, "RETRY_S", 0.01)
+
+    async def play() -> list[str]:
+        told: list[str] = []
+
+        async def give_up(_: KafkaError) -> None:
+            told.append("gave up")
+
+        coordinator = SimpleNamespace(
+            _push_error_to_user=give_up,
+            _closing=asyncio.get_running_loop().create_future(),
+            request_rejoin=lambda: told.append("joins again"),
+        )
+        alone()._join_again(coordinator)
+        await coordinator._push_error_to_user(error)
+        return told
+
+    assert asyncio.run(play()) == (["joins again"] if waits else ["gave up"])
