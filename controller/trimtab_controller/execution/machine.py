@@ -23,7 +23,6 @@ from trimtab_controller.execution.events import (
     PlanDecided,
     PlanProposed,
     ProposalDropped,
-    ReadersSeen,
     ResizeWanted,
     Resumed,
     ScalingWanted,
@@ -32,7 +31,6 @@ from trimtab_controller.execution.events import (
     WindowSeen,
 )
 from trimtab_controller.execution.pace import Pace
-from trimtab_controller.execution.placement_forms import PlacementForms, publish_again
 from trimtab_controller.execution.releases import Releases
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.restores.of_handovers import HandoverRestores
@@ -64,7 +62,6 @@ class ExecutionMachine:
         self._pace, self._guard = Pace(limits, state.in_flight), guard.Guard(limits)
         self._restores = HandoverRestores(limits, state, self._releases, self._pace)
         self._standbys = self._restores.standbys
-        self._forms = PlacementForms(limits.key_groups_per_part)
         self.budget = Budget.of(limits)
         self._told: list[Action] = []
         self._restore_at: float | None = None
@@ -112,10 +109,8 @@ class ExecutionMachine:
                 self._forget(step, event)
             case AckSeen(ack=ack):
                 self._hear(step, ack)
-            case ReadersSeen(in_parts=in_parts):
-                self._forms.see_readers(step, in_parts)
             case PlacementsLost():
-                publish_again(step)
+                self._publish_again(step)
             case Resumed(answered=answered):
                 step.answered = answered
                 step.commands = list(self.state.commands_in_flight())
@@ -329,6 +324,11 @@ class ExecutionMachine:
     def _adopt(self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId]) -> None:
         self._check_idle(app)
         previous = self.state.placements.get(app)
-        part_size = self._forms.part_size(self.state, app, len(owners))
-        step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
+        step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous)
         step.changed = True
+
+    def _publish_again(self, step: Step) -> None:
+        """Publish all placements whole, under a new epoch: nothing is known to be on the topic."""
+        step.afresh = step.changed = True
+        for app, placement in self.state.placements.items():
+            step.adopted[app] = replace(placement, epoch=step.epoch)
