@@ -787,7 +787,7 @@ def run_rules(args: argparse.Namespace, target: Target) -> int:
     """Print the rules that the controller knows."""
     status = read_status(target)
     if status is None or status.rules is None:
-        raise CommandError("no controller has told its rules yet: one of 0.2.0 or newer must lead")
+        raise CommandError("no controller has told its rules yet: one must lead, and have seen a window")
     if args.json:
         print_json({"rules": [document(row) for row in status.rules]})
     elif status.rules:

@@ -36,7 +36,7 @@ ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """`asking`: plans wait for an operator.  `standbys`: so many the app asks for; older agents do not say it.
+    """`asking`: plans wait for an operator.  `standbys`: so many the app asks for; None: it is not known.
 
     `part_size` = key groups in one part of a placement.
     """

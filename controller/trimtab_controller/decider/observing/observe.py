@@ -1,7 +1,7 @@
 """Observe: turn snapshot, placement and intents into a view of each app, or a reason why the app is not ready.
 
 The owners come from the reports.  The set of key groups comes from the declarations of the app's workers, or from the
-placement if their agents do not report declarations yet.  A missing host, worker, key group or load is unknown, never
+placement while they have not declared any.  A missing host, worker, key group or load is unknown, never
 idle or zero.  Plans are made around it (`fixed.py`), as long as it is a small part of the app (`unknown_load.py`).
 """
 
@@ -211,7 +211,7 @@ def _wanted_standbys(rows: list[NodeWindow]) -> int | None:
 
 
 def _declared(app: AppId, rows: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
-    """The number of key groups of each operator, as declared by workers that agree; None: an agent is too old.
+    """The number of key groups of each operator, as declared by workers that agree; None: not yet.
 
     A worker that does not run or steer may not know them yet.
     """
