@@ -691,7 +691,7 @@ def _besides(found: DisruptionStatus, now: float) -> str:
         parts.append(f"counted for {time_span(now - found.since)} only")
     if found.unmeasured:
         workers = counted(found.unmeasured, "worker")
-        parts.append(f"unknown how long rebalances pause {workers} with an older plug-in")
+        parts.append(f"unknown how long rebalances pause {workers}")
     return f" ({', '.join(parts)})" if parts else ""
 
 

@@ -25,7 +25,7 @@ class DisruptionStatus:
     many further key groups may be handed over now, `free_at` = when one may again (epoch seconds); None: no limit, or,
     beside `fits` 0, never.  `since` = from when on pauses were counted (epoch seconds); None: not yet.  `causes` = what
     is used, by cause: moves, starts_and_stops, rebalances, losses.  `unmeasured` = running workers that do not say for
-    how long rebalances stop their inputs, which is then unknown; None: an older controller does not say so.
+    how long rebalances stop their inputs, which is then unknown; None: no window is known yet.
     """
 
     used_s: float

@@ -18,7 +18,7 @@ class RestartStatus:
 
     `skipped` = workers that are left out: their agents cannot start them, or they are to stay off.  `differ` = how the
     workers differ, so that they are restarted without a drain; None: they do not.  `waits` = what it waits for, and
-    what to do if that does not come; None: nothing stands in its way, or the controller is too old to say.
+    what to do if that does not come; None: nothing stands in its way.
     """
 
     workers: Workers

@@ -9,7 +9,7 @@ from trimtab_protocol.messages.snapshot import Snapshot
 def local_sends(snapshot: Snapshot) -> dict[AppId, float]:
     """Per app, the share of the tuples between its key groups that skipped the broker in this window.
 
-    An app is missing if there were no such tuples, or if a plug-in or agent that sent some is too old to tell.
+    An app is missing if there were no such tuples, or if a plug-in that sent some does not tell.
     """
     sent: defaultdict[AppId, float] = defaultdict(float)
     direct: defaultdict[AppId, float] = defaultdict(float)
