@@ -15,7 +15,7 @@ from typing import Any
 from trimtab_agent.engines.faust.group.placement_follower import PlacementFollower
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.steering.standby_reconciler import NamedHere
-from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDecided, Publish
+from trimtab_controller.execution.events import AckSeen, PlanDecided, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, Handover
 from trimtab_controller.kafka.publisher import Record, headers_of
@@ -78,13 +78,14 @@ def _ms(seconds: float | None) -> str:
 def cost(size: int, part_size: int | None) -> Cost:
     """Release 4 key groups of an app of `size` key groups."""
     placement = placed(size, part_size)
-    step = prepared(placement)
+    limits = ExecutionLimits(key_groups_per_handover=MOVED, key_groups_per_part=part_size or size)
+    step = prepared(placement, limits)
     machine, topics = step.machine, Topics(CLUSTER)
     before = machine.state.placements[APP]
 
     def publish() -> list[Record]:
         """The whole step of the controller but Kafka's own part."""
-        again = ExecutionMachine(CLUSTER, LIMITS, machine.state)
+        again = ExecutionMachine(CLUSTER, limits, machine.state)
         [action] = [each for each in again.on_event(1.0, step.answer) if isinstance(each, Publish)]
         records = records_of(action, {}, topics, limited=True)
         for record in records:
@@ -120,9 +121,6 @@ def placed(size: int, part_size: int | None) -> Placement:
     return Placement(cluster=CLUSTER, app=APP, epoch=Epoch(1, 1), owners=owners, part_size=part_size)
 
 
-LIMITS = ExecutionLimits(key_groups_per_handover=MOVED)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A hand-over that is prepared, and the answer that leads to its release."""
@@ -131,14 +129,14 @@ class Prepared:
     answer: AckSeen
 
 
-def prepared(placement: Placement) -> Prepared:
+def prepared(placement: Placement, limits: ExecutionLimits) -> Prepared:
     """The key groups that move are far from each other, so all lie in different parts."""
     operators = list(placement.owners)
     count = len(placement.owners[operators[0]])
     chosen = [KeyGroup(APP, operators[0], at * (count // MOVED)) for at in range(MOVED)]
     source, target = WorkerId("source"), WorkerId("target")
     placement = placement.changed(Epoch(1, 1), dict.fromkeys(chosen, (source,)))
-    machine = ExecutionMachine(CLUSTER, LIMITS, Execution(generation=1, number=1, placements={APP: placement}))
+    machine = ExecutionMachine(CLUSTER, limits, Execution(generation=1, number=1, placements={APP: placement}))
     plan = Plan(
         app=APP,
         reason=PlanReason.LOAD_DISTANCE,

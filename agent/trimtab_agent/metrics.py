@@ -80,7 +80,7 @@ class AgentMetrics:
         self.records_lost = self._gauge("worker_records_lost", text, "worker")
         text = (
             "Tuples that the worker sent between key groups: local = skipped the broker, remote = went through it; "
-            "unknown = its plug-in is too old to tell."
+            "unknown = its plug-in does not tell."
         )
         self.worker_sends = self._counter("worker_sends", text, "worker", "way")
         text = "Crashes of workers that the agent started and keeps running."

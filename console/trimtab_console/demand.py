@@ -16,7 +16,7 @@ MAX_APPS = 100
 """Apps whose records are kept."""
 MINUTE_S = 60.0
 HOUR_S = 3_600.0
-OFF = "none: the `[forecast] mode` of the controller is off, which is the default, or it is of before 0.2.0"
+OFF = "none: the `[forecast] mode` of the controller is off, which is the default"
 
 Days = Mapping[AppId, Mapping[int, DemandRecord]]
 """Records of an app by day."""

@@ -27,7 +27,7 @@ LOOK_BACK_S = 300.0
 CONTROLLERS_EVERY_S = 10.0
 """How often the broker is asked who is in the group of controllers."""
 LOOK_AGAIN_S = 60.0
-"""How often events and keys of hosts are looked for while their topic is missing: an older controller has none."""
+"""How often events and keys of hosts are looked for while their topic is missing or may not be read."""
 AT_ONCE = 500
 """Most messages to take in between two looks at whether the process should end."""
 

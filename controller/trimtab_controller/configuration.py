@@ -104,7 +104,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
         kafka=read_kafka(kafka, read_private),
         stream=stream,
         balance=balance,
-        needs=replace(needs, in_parts=execution.key_groups_per_part > 0),
+        needs=needs,
         solver_time_limit_s=solver_time_limit_s,
         execution=execution,
         scaling=read_scaling(_section(fields, "scaling")),
@@ -203,7 +203,7 @@ def _read_execution(fields: Fields, guard: GuardSettings) -> ExecutionLimits:
             default.key_groups_per_part,
             fields,
             "key_groups_per_part",
-            lambda name: fields.integer(name, high=MAX_PART_SIZE),
+            lambda name: fields.integer(name, low=1, high=MAX_PART_SIZE),
         ),
     )
     fields.done()

@@ -122,7 +122,7 @@ class Flow:
     """What an operator sends to another one of its app, per second, in the last window; `pairs` = of key groups.
 
     `collocation` = share of the tuples that stay within a worker, of those whose key groups both have a known owner;
-    `local_sends` = share that skipped the broker, None if a plug-in that sent some is too old to tell.  0 to 1.
+    `local_sends` = share that skipped the broker, None if a plug-in that sent some does not tell.  0 to 1.
     """
 
     source: str

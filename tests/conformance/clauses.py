@@ -22,6 +22,7 @@ class Clause:
 CLAUSES: tuple[Clause, ...] = (
     Clause(name="hello", check=reporting.hello),
     Clause(name="first-placement", check=steering.first_placement),
+    Clause(name="placement-in-parts", check=steering.placement_in_parts),
     Clause(name="statistics", check=reporting.statistics),
     Clause(name="load", check=reporting.load),
     Clause(name="bad-frames", check=reporting.bad_frames),

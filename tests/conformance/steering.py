@@ -9,6 +9,7 @@ from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 from trimtab_protocol.messages.handover import HandoverKind, HandoverRecord, encode_handover
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.placement import encode_placement
+from trimtab_protocol.messages.placement_parts import records_of
 
 
 async def first_placement(bench: Bench) -> None:
@@ -17,6 +18,19 @@ async def first_placement(bench: Bench) -> None:
     for worker in WORKERS:
         found = await bench.fresh(worker)
         expect(found.epoch == bench.epoch, f"{worker} works under epoch {found.epoch}, expected {bench.epoch}")
+
+
+async def placement_in_parts(bench: Bench) -> None:
+    """A placement in parts is followed like one in one record."""
+    await bench.settled()
+    bench.number += 1
+    placement = dataclasses.replace(bench.placement(bench.rows, bench.epoch), part_size=PARTITIONS // 2)
+    for key, value in records_of(placement, None):
+        await asyncio.to_thread(bench.kafka.write_placement, value or b"", key=key)
+    for worker in WORKERS:
+        found = await bench.fresh(worker)
+        expect(found.epoch == bench.epoch, f"{worker} knows epoch {found.epoch}, expected {bench.epoch}")
+    await bench.settled()
 
 
 async def refused_commands(bench: Bench) -> None:

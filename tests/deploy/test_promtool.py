@@ -49,10 +49,10 @@ def for_all_clusters(rule: dict[str, Any]) -> None:
 
 DEFECTS = {
     "a burst is over before the alert may fire": ("TrimtabBadCommands", for_longer_than_the_burst, "agent"),
-    "a counter appears with its first event": ("TrimtabBadCommands", without_first_event, "agent"),
+    "a counter appears with its first event": ("TrimtabStateBreach", without_first_event, "state_breach"),
     "another cluster has a leader": ("TrimtabNoLeader", for_all_clusters, "no_leader"),
 }
-"""What kept alerts of 0.1.0 from firing: the alert, what is changed in it, and the tests that must fail then."""
+"""What can keep alerts from firing: the alert, what is changed in it, and the tests that must fail then."""
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

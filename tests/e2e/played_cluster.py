@@ -64,10 +64,6 @@ class World:
     """Of each key group."""
     standbys: int | None = None
     key_groups_per_part: int = PART_SIZE
-    in_parts: bool = False
-    """Whether workers say that they read placements in parts; controllers of before refuse snapshots with that."""
-    older: set[str] = field(default_factory=set)
-    """Workers with a plug-in of before: they do not read placements in parts."""
     commands: list[Command] = field(default_factory=list)
     placements: list[Placement] = field(default_factory=list)
     keys_written: list[bytes] = field(default_factory=list)
@@ -191,7 +187,6 @@ listen = "127.0.0.1:{metrics_port}"
                     steering=True,
                     operators=self.operators,
                     standbys=self.standbys,
-                    in_parts=self.in_parts and worker not in self.older,
                 )
                 for worker in self.workers
             ),

@@ -29,7 +29,7 @@ def test_a_rebalance_that_plug_ins_measured_uses_the_budget_and_the_journal_has_
     (app,) = status["apps"]
     assert app["disruption"]["used_s"] == 9.0
     assert app["disruption"]["causes"] == [{"cause": "rebalances", "used_s": 9.0}]
-    assert app["disruption"]["unmeasured"] == 3, "the windows after it are those of older plug-ins"
+    assert app["disruption"]["unmeasured"] == 3, "the windows after it say nothing of rebalances"
     assert world.commands == []
     told = world.trimtab("status")
     assert "paused: 9.0 of 5 key-group seconds in the last hour" in told

@@ -1,4 +1,4 @@
-"""Placements in parts on a real broker: compacted, re-created, taken over, and beside workers that do not read them."""
+"""Placements in parts on a real broker: compacted, re-created and taken over."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ PARTS = 3
 @pytest.fixture
 def parted(world: World) -> World:
     """Twelve key groups in three parts."""
-    world.key_groups_per_part, world.in_parts = 12 // PARTS, True
+    world.key_groups_per_part = 12 // PARTS
     world.config.write_text(world.configuration(world.metrics_port, world.folder / "checkpoints"))
     return world
 
@@ -80,21 +80,6 @@ def records(bootstrap: str, topics: Topics) -> Mapping[bytes, bytes]:
         found[message.key()] = message.value()
     consumer.close()
     return {key: value for key, value in found.items() if value is not None}
-
-
-def test_a_worker_with_a_plug_in_of_before_gets_one_record_and_when_it_is_gone_there_are_parts_again(
-    parted: World,
-) -> None:
-    parted.owners = {key_group(p): f"w{p % 3}" for p in range(12)}
-    parted.start()
-    parted.wait("placement", lambda: bool(parted.placements), windows=True)
-    parted.older = {"w2"}
-    parted.wait("one record", lambda: parted.placements[-1].part_size is None, windows=True)
-    assert list(records(parted.bootstrap, parted.topics)) == [b"app"]
-    parted.older = set()
-    parted.wait("parts", lambda: parted.placements[-1].part_size is not None, windows=True)
-    assert len({tuple(placement.owners[OPERATOR]) for placement in parted.placements}) == 1, "the owners stay"
-    parted.check_placements()
 
 
 @pytest.mark.timeout(240)

@@ -125,8 +125,6 @@ class Controller:
                     self.decisions.append(type(decision))
                     if (event := realizing(decision)) is not None:
                         self.execute(event)
-                case executing.ReadersSeen() as seen:
-                    self.execute(seen)
                 case _:
                     pass
 

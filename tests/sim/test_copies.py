@@ -22,7 +22,7 @@ FIRST_PLANS_S, DRAINED_S = 60.0, 90.0
 
 
 def source_first(row: Owners, source: WorkerId, target: WorkerId, sites: rows.Sites) -> Owners:
-    """As until 0.1.0: wherever it is, the source becomes the first standby."""
+    """Wherever it is, the source becomes the first standby."""
     return (target, source, *(each for each in row[1:] if each not in (source, target)))[: max(2, len(row))]
 
 

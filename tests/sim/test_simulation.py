@@ -14,8 +14,8 @@ ROUNDS = 40
 SEEDS = (2, 5, 9, 11, 12), (3, 7, 14, 25, 29)
 """Two halves, because two processes run the fast tests.
 
-Among them are a loss (2), older plug-ins (5, 29), operators who approve and move (9, 25), windows for plans (11), zones
-(12), a budget (3), rules (2, 14), and placements in parts (all odd ones).
+Among them are a loss (2), operators who approve and move (9, 25), windows for plans (11), zones (12), a budget (3),
+rules (2, 14), and placements in parts (all odd ones).
 """
 
 

@@ -180,7 +180,6 @@ def _sample(
         unknown=merged.unknown if merged else None,
         reason=_reason(entry.hello.reason, entry.difference),
         declared=None if entry.other_app else entry.declared,
-        in_parts=entry.hello.in_parts,
         fresh=bool(last and last.fresh),
         copies=last.copies if last else (),
         following_s=_at_most(merged.following_s, cpu_s) if merged else None,

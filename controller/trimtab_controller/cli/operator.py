@@ -144,7 +144,7 @@ def read_intents(target: Target) -> Intents:
 
 
 def events_of(target: Target, now: float) -> tuple[Event, ...]:
-    """All events; none where controllers of before 0.2.0 have made the topics."""
+    """All events; none where there is no such topic, or it may not be read."""
     try:
         return read_events(target.connection, target.topics, now - KEPT_S).events
     except ReadError:

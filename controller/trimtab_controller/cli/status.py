@@ -698,7 +698,7 @@ def _besides(found: DisruptionStatus, now: float) -> str:
         parts.append(f"counted for {time_span(now - found.since)} only")
     if found.unmeasured:
         workers = counted(found.unmeasured, "worker")
-        parts.append(f"unknown how long rebalances pause {workers} with an older plug-in")
+        parts.append(f"unknown how long rebalances pause {workers}")
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -794,7 +794,7 @@ def run_rules(args: argparse.Namespace, target: Target) -> int:
     """Print the rules that the controller knows."""
     status = read_status(target)
     if status is None or status.rules is None:
-        raise CommandError("no controller has told its rules yet: one of 0.2.0 or newer must lead")
+        raise CommandError("no controller has told its rules yet: one must lead, and have seen a window")
     if args.json:
         print_json({"rules": [document(row) for row in status.rules]})
     elif status.rules:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.execution.events import ReadersSeen
 from trimtab_controller.execution.restores.costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -164,4 +163,4 @@ class DrainBlocked:
     obstacle: str
 
 
-Action = Solve | Decided | ReadersSeen | RoundMeasured | DrainBlocked
+Action = Solve | Decided | RoundMeasured | DrainBlocked

@@ -187,11 +187,8 @@ class Decider:
         if previous is not None and snapshot.end_ms <= previous.end_ms:
             return []  # a repetition, or out of order
         measured = self.record(now, snapshot)
-        # First, because a decision may publish a placement.
-        present = self._situation
-        news = present.seen.readers.news(present.execution.placements) if present.acts else []
-        forgotten = self._forgotten(snapshot) if present.acts else []
-        return [*news, *measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]
+        forgotten = self._forgotten(snapshot) if self._situation.acts else []
+        return [*measured, *forgotten, *(self._next(now) if self._wanted is None else self._before_windows(now))]
 
     def _forgotten(self, snapshot: Snapshot) -> list[Decided]:
         """Apps and workers that have been gone for so long that nobody waits for them any more."""

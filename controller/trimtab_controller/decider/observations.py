@@ -32,7 +32,6 @@ from trimtab_controller.decider.observing.evaluate import Histories
 from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.observe import check_cluster, held_apps, observe, parts_of, placed_workers
 from trimtab_controller.decider.observing.placing import in_force
-from trimtab_controller.decider.observing.readers import PlacementReaders
 from trimtab_controller.decider.observing.unknown_load import fill_gaps
 from trimtab_controller.decider.observing.view import (
     AppView,
@@ -87,7 +86,6 @@ class Observations:
         self.liveness = Liveness()
         self.history = Histories(settings.smoothing, stale_limit_s=needs.stale_limit_s, max_age_s=needs.max_age_s)
         self._demand = NO_DEMAND_HISTORY
-        self.readers = PlacementReaders(allowed=needs.in_parts)
         self.hosts = HostTracker(settings.smoothing, max_disk=settings.max_disk, max_link=settings.max_link)
         self.full_hosts = FullHosts(max_disk=settings.max_disk, max_link=settings.max_link)
         self.standbys = StandbyRounds()
@@ -118,7 +116,6 @@ class Observations:
         self._rules = followed(rules)
         self.history.forget_before(snapshot.start_ms / 1000.0)
         self.liveness.observe(snapshot, placed_workers(execution.placements.values()))
-        self.readers.observe(snapshot, execution.placements)
         maintained = in_maintenance(intents)
         missing = check_cluster(snapshot, now, self.liveness, self._needs, maintained)
         if missing is None:
@@ -344,7 +341,6 @@ class Observations:
             liveness=self.liveness,
             needs=self._needs,
             zones=self.liveness.zones,
-            older=None if self.readers.in_parts.get(app) else self.readers.older.get(app, ()),
         )
         if isinstance(view, NotReady):
             return view

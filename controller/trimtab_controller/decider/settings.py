@@ -63,7 +63,6 @@ class Requirements:
 
     `lost_worker_s`: how long a worker may be absent before it counts as gone.  `max_unknown`: the share of an app's
     load that may be unknown.  `stale_limit_s`: how long the last known load of a key group stands in for a missing one.
-    `in_parts`: whether placements may be published in parts.
     """
 
     min_coverage: float = 0.6
@@ -71,7 +70,6 @@ class Requirements:
     lost_worker_s: float = 60.0
     max_unknown: float = 0.05
     stale_limit_s: float = 600.0
-    in_parts: bool = True
 
 
 class First(StrEnum):

@@ -3,7 +3,7 @@
 The unit is the paused key-group second: one key group that nobody processes for a second.  What a hand-over pauses is
 measured by the new owner.  Where no measurement arrives, the time from its release to its end is counted, which is
 longer.  For how long a rebalance of the consumer group stops the inputs of a worker, its plug-in measures, whatever the
-cause is; an older one does not.  Key groups whose owner is away count from its last report to the first one of their
+cause is.  Key groups whose owner is away count from its last report to the first one of their
 next owner, and in between, where a plan restores them, from its begin to the end of each restore: nobody measures that.
 """
 

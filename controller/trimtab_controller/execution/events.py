@@ -35,8 +35,7 @@ class ExecutionLimits:
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.
 
-    A placement of more than `key_groups_per_part` key groups is published in parts of that size, if all workers of the
-    app read such placements; 0: never.
+    A placement of more than `key_groups_per_part` key groups is published in parts of that size.
 
     `disruption` is the configuration's [disruption]: for how long key groups of an app may pause in an hour.
     """
@@ -193,13 +192,6 @@ class AckSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadersSeen:
-    """Whether all workers of each app read placements in parts; an app of which that is not known is left out."""
-
-    in_parts: Mapping[AppId, bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
     """A host in a window; None = unknown.
 
@@ -256,7 +248,6 @@ Event = (
     | ForgetWanted
     | AckSeen
     | WindowSeen
-    | ReadersSeen
     | PlacementsLost
     | Resumed
 )

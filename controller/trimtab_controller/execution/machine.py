@@ -23,7 +23,6 @@ from trimtab_controller.execution.events import (
     PlanDecided,
     PlanProposed,
     ProposalDropped,
-    ReadersSeen,
     ResizeWanted,
     Resumed,
     ScalingWanted,
@@ -63,7 +62,6 @@ class ExecutionMachine:
         self._pace, self._guard = PlanPace(limits, state.in_flight), guard.PlanGuard(limits)
         self._restores = HandoverRestores(limits, state, self._releases, self._pace)
         self._standbys = self._restores.standbys
-        self._forms = PlacementForms(limits.key_groups_per_part)
         self.budget = PauseBudget.of(limits)
         self._told: list[Action] = []
         self._restore_at: float | None = None
@@ -111,8 +109,6 @@ class ExecutionMachine:
                 self._forget(step, event)
             case AckSeen(ack=ack):
                 self._hear(step, ack)
-            case ReadersSeen(in_parts=in_parts):
-                self._forms.see_readers(step, in_parts)
             case PlacementsLost():
                 publish_again(step)
             case Resumed(answered=answered):
@@ -322,37 +318,8 @@ class ExecutionMachine:
     def _adopt(self, step: Step, app: AppId, owners: Mapping[KeyGroup, WorkerId]) -> None:
         self._check_idle(app)
         previous = self.state.placements.get(app)
-        part_size = self._forms.part_size(self.state, app, len(owners))
-        step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous, part_size)
+        step.adopted[app] = placement_of(self._cluster, app, step.epoch, owners, previous)
         step.changed = True
-
-
-# --- forms of placements ----------------------------------------------------------------------------------------------
-
-
-class PlacementForms:
-    """The form of each app's placement.  `key_groups_per_part` = size of a part; 0: none is published in parts."""
-
-    def __init__(self, key_groups_per_part: int) -> None:
-        self._size = key_groups_per_part
-        self._in_parts: dict[AppId, bool] = {}
-
-    def part_size(self, execution: Execution, app: AppId, key_groups: int) -> int | None:
-        """Key groups per part of the app's placement, which has so many; None: it is published in one record."""
-        previous = execution.placements.get(app)
-        in_parts = self._in_parts.get(app, previous is not None and previous.part_size is not None)
-        return self._size if in_parts and self._size and key_groups > self._size else None
-
-    def see_readers(self, step: Step, in_parts: Mapping[AppId, bool]) -> None:
-        """Publish placements again whose workers need another form now.  Owners and standbys stay as they are."""
-        self._in_parts.update(in_parts)
-        placements = step.execution.placements
-        for app in in_parts.keys() & placements.keys():
-            placement = placements[app]
-            part_size = self.part_size(step.execution, app, sum(map(len, placement.owners.values())))
-            if part_size != placement.part_size:
-                step.adopted[app] = replace(placement, epoch=step.epoch, part_size=part_size)
-                step.changed = True
 
 
 def publish_again(step: Step) -> None:

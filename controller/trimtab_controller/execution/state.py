@@ -474,7 +474,6 @@ def placement_of(
     epoch: Epoch,
     owners: Mapping[KeyGroup, WorkerId],
     previous: Placement | None,
-    part_size: int | None = None,
 ) -> Placement:
     """A placement with exactly these owners; the standbys of the previous one are kept."""
     rows: dict[OperatorId, list[Owners]] = {}
@@ -485,7 +484,7 @@ def placement_of(
         standbys = previous.of(key_group.operator, key_group.partition)[1:] if previous else ()
         partitions[key_group.partition] = (owner, *(worker for worker in standbys if worker != owner))
     owners_of = {operator: tuple(each) for operator, each in rows.items()}
-    return Placement(cluster=cluster, app=app, epoch=epoch, owners=owners_of, part_size=part_size)
+    return Placement(cluster=cluster, app=app, epoch=epoch, owners=owners_of)
 
 
 def next_owned(row: Owners, target: WorkerId) -> Owners:

@@ -130,4 +130,10 @@ class Step:
             base = placements.get(app, self.execution.placements.get(app))
             assert base is not None
             placements[app] = base.changed(self.epoch, rows)
-        return tuple(placements.values())
+        return tuple(map(self._in_its_form, placements.values()))
+
+    def _in_its_form(self, placement: Placement) -> Placement:
+        """A placement of at most `key_groups_per_part` key groups is one record, a larger one is in parts."""
+        size = self.limits.key_groups_per_part
+        part_size = size if sum(map(len, placement.owners.values())) > size else None
+        return placement if part_size == placement.part_size else replace(placement, part_size=part_size)

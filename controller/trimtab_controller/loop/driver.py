@@ -271,9 +271,6 @@ class ControlLoop:
                 case deciding.Decided(decision=decision, others=others):
                     self._carry_out(decision)
                     self._telemetry.others_wait(others)
-                case executing.ReadersSeen():
-                    if self._begun:
-                        self._execute(action)
                 case deciding.RoundMeasured():
                     self._telemetry.round_measured(action)
                     if self._events is not None:

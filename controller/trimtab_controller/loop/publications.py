@@ -24,8 +24,7 @@ def records_of(action: Publish, acks_read: Mapping[int, int], topics: Topics, *,
     """The records of one publication: journal entry, placements, commands, and tombstones of answered intents.
 
     `acks_read`: next offset of each partition of the acks topic; it becomes part of the journal entry.  `limited`:
-    whether an app has a disruption budget.  Only then does the entry say what has paused: a controller of 0.1.0 would
-    hold when it takes over such an entry.
+    whether an app has a disruption budget.  Only then does the entry, which becomes larger by it, say what has paused.
     """
     execution = action.execution if limited else replace(action.execution, disruption=Disruption())
     entry = JournalEntry(execution=execution, acks_read=acks_read)

@@ -158,8 +158,6 @@ class Replay:
                 case deciding.Decided(decision=decision):
                     if (event := realizing(decision)) is not None:
                         self._execute(now, event)
-                case executing.ReadersSeen() as seen:
-                    self._execute(now, seen)
                 case _:
                     pass  # told to operators only
 

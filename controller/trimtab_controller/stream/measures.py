@@ -82,8 +82,8 @@ BASES = tuple(Basis)
 ABSENCES = tuple(Absence)
 
 
-STEERS, READS_PARTS, FRESH = 1, 2, 4
-"""What a worker says of itself, added up: it takes commands; it reads placements in parts; its app had no state."""
+STEERS, FRESH = 1, 2
+"""What a worker says of itself, added up: it takes commands; its app had no state."""
 
 
 ENDED = 16
@@ -142,7 +142,7 @@ LEVELS: Mapping[Kind, Mapping[str, str]] = {
     Kind.WORKER: {
         "capacity": "x.cap",
         "state": code("x.s", STATES),
-        "abilities": f"if(x.st, {STEERS}, 0) + if(x.pip, {READS_PARTS}, 0) + if(x.fsh, {FRESH}, 0)",
+        "abilities": f"if(x.st, {STEERS}, 0) + if(x.fsh, {FRESH}, 0)",
         "memory_bytes": "x.mem",
         "epoch_generation": "x.ep[0]",
         "epoch_number": "x.ep[1]",

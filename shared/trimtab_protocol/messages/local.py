@@ -15,7 +15,6 @@ from trimtab_protocol.messages.commands import Ack, Command
 from trimtab_protocol.messages.copies import Copies
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, HostId, OperatorId, WorkerId
-from trimtab_protocol.messages.placement_parts import HEAD_VERSION
 from trimtab_protocol.messages.reason_text import reason_text
 from trimtab_protocol.messages.report import (
     MAX_KEY_GROUPS,
@@ -31,8 +30,6 @@ VERSION = 1
 PROTOCOL = 2
 """Version of this protocol.  A plug-in names its own in `Hello.versions`, an agent in its welcome."""
 PROTOCOL_KEY = "trimtab-protocol"
-PLACEMENT_KEY = "trimtab-placement"
-"""Under this key of `Hello.versions` a plug-in names the newest version of placements that it reads; 2: in parts."""
 MAX_FRAME_BYTES = 8 * 1024 * 1024
 """Size of a frame between plug-in and agent."""
 MAX_FAULTS = 100
@@ -47,8 +44,7 @@ class Hello:
 
     `worker` = its unique name in the cluster; `steering` = whether it takes commands; `reason` = why not, or, while it
     does, what it lacks; `operators` = number of key groups per operator; `versions` = name -> version of what it runs
-    (engine, plug-in), under `trimtab-protocol` the protocol version, and under `trimtab-placement` the newest version
-    of placements that it reads.
+    (engine, plug-in), under `trimtab-protocol` the protocol version.
     """
 
     WIRE: ClassVar = Wire(version=VERSION)
@@ -68,15 +64,7 @@ class Hello:
     @property
     def protocol(self) -> int:
         """Newest protocol version that the plug-in reads; 1 when it names none."""
-        return self._version(PROTOCOL_KEY)
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether the plug-in reads placements that are published in parts."""
-        return self._version(PLACEMENT_KEY) >= HEAD_VERSION
-
-    def _version(self, key: str) -> int:
-        said = self.versions.get(key, "")
+        said = self.versions.get(PROTOCOL_KEY, "")
         return int(said) if re.fullmatch("[1-9][0-9]{0,8}", said) else 1
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from trimtab_protocol.messages.codec import Most, Name, NotSent, Wire, WrittenAs, decoded, encoded
-from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault, encode
+from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.names import MAX_PARTITIONS, AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import PART_SIZE, Owners, OwnerTable
 
@@ -25,8 +25,6 @@ MAX_WANTED_STANDBYS = MAX_STANDBYS - 1
 """Most standbys that an app may ask for.  One place is left for the target of a key group that moves."""
 MAX_MOVING = 1_000
 """Most key groups that one plan moves."""
-MAX_HEAD_BYTES = 600
-"""Space for all but `owners`: two names of 200 characters, an epoch, and the JSON keys."""
 
 Rows = Iterable[Owners]
 
@@ -124,20 +122,6 @@ class Placement:
             owners={**self.owners, **changed},
             part_size=self.part_size,
         )
-
-
-def most_bytes(counts: Mapping[OperatorId, int], longest_name: int, standbys: int = 0) -> int:
-    """Largest size in bytes that a placement in one record can reach.
-
-    `counts` = key groups per operator, `longest_name` = characters of the longest worker name, `standbys` = standbys
-    that the app asks for.  Each key group has an owner and its standbys, but room for at least one: after a move the
-    old owner is listed.  With standbys, the key groups of one plan also list their targets while they move.
-    """
-    names = 1 + max(1, standbys)
-    row = len(encode([[""] * names])) - 1 + names * longest_name  # with its comma, without the outer brackets
-    operators = sum(len(operator) + len('"":[],') + count * row for operator, count in counts.items())
-    moving = min(MAX_MOVING, sum(counts.values())) if standbys else 0
-    return operators + moving * (len(',""') + longest_name) + MAX_HEAD_BYTES
 
 
 def encode_placement(placement: Placement) -> bytes:

@@ -24,9 +24,9 @@ from trimtab_protocol.messages.placement import (
 )
 
 HEAD_VERSION = 2
-"""Readers that know only placements in one record refuse it, instead of following an older record."""
+"""Not that of a placement in one record: a reader that takes the head for one refuses it."""
 MAX_KEY_GROUPS = 1_000_000
-"""Key groups of an app whose placement is published in parts: the size that was measured."""
+"""Key groups of an app: the size that was measured."""
 MAX_PART_SIZE = 4_096
 """Most key groups in one part; with the longest names and all standbys they fit into a message."""
 SEPARATOR = "/"

@@ -123,8 +123,7 @@ class WorkerSample:
     unknown in this interval (None when they are known); `reason` = why it only reports, or, while it steers, what it
     lacks; of an absent worker, how it ended.  `absence` = why a worker that the agent can start is away (None for any
     other, and while it is unknown).  `declared` = the app that the agent can start it for, running or not, if
-    agent.toml says so.  `in_parts` = whether it reads placements that are published in parts; `fresh` = it started a
-    short while ago, and its app had no state then.
+    agent.toml says so.  `fresh` = it started a short while ago, and its app had no state then.
     `copies` = the state on its disk of key groups that it neither owns nor follows; none = unknown.  `following_s` =
     CPU seconds, of `cpu_s`, that it took to keep warm what it follows.  `paused_s` = key-group seconds for which its
     inputs stood still at rebalances of the group that ended in this interval; `paused` = of how many key groups.
@@ -149,7 +148,6 @@ class WorkerSample:
     reason: Annotated[Reason | None, Key("why")] = None
     absence: Annotated[Absence | None, Key("off")] = None
     declared: Annotated[AppId | None, Key("dap")] = None
-    in_parts: Annotated[bool, Key("pip")] = False
     fresh: Annotated[bool, Key("fsh")] = False
     copies: Annotated[tuple[Copy, ...], Columns(("cpo", "cpp", "cpr"), MAX_COPIES, naming=2)] = ()
     following_s: Annotated[float | None, Key("fol")] = None

@@ -555,7 +555,7 @@ class Status:
     hosts seen / expected in it; `decisions` and `rounds` oldest first; `rejected` = refused messages by `topic.fault`.
     `intents` = when each intent in force was written, by record key; None: not known.  `proposals` = plans that wait
     for approval, at most one per app.  `signatures` None: nobody looks at the hosts' signatures.
-    `rules` None: no window is known yet, or an older controller does not tell them.  `refused_hosts` = in whose name
+    `rules` None: no window is known yet.  `refused_hosts` = in whose name
     reports and acks of `rejected` came, as far as they name a host.
     """
 

@@ -108,7 +108,7 @@ def test_levels_of_the_workers_are_a_line_of_the_app() -> None:
     nodes = tuple(node(f"w{place}", level=level) for place, level in enumerate(levels))
     lines = " ".join(" ".join(shown(replace(STATUS, nodes=nodes))).split())
     assert "workers: 2 light, 1 moderate, 2 heavy (w1, w4)" in lines
-    assert "workers:" not in " ".join(shown(STATUS)), "a controller of an older version does not say"
+    assert "workers:" not in " ".join(shown(STATUS)), "no level is known"
 
 
 def test_headroom_is_a_line_of_the_app() -> None:

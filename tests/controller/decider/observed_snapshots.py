@@ -1,6 +1,5 @@
 """Snapshots of an app on two workers, and how they are observed."""
 
-from collections.abc import Collection
 from dataclasses import replace
 
 from trimtab_controller.decider.observing.liveness import Liveness
@@ -89,7 +88,6 @@ def look(
     placement: Placement | None = PLACEMENT,
     draining: frozenset[WorkerId] = frozenset(),
     liveness: Liveness | None = None,
-    older: Collection[WorkerId] | None = None,
 ) -> MeasuredView | NotReady:
     view = observe(
         seen,
@@ -98,7 +96,6 @@ def look(
         draining=draining,
         liveness=liveness or Liveness(),
         needs=NEEDS,
-        older=older,
     )
     if isinstance(view, NotReady):
         return view

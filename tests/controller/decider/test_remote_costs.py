@@ -151,7 +151,7 @@ def test_tuples_that_go_through_the_broker_within_a_worker_too_save_nothing() ->
         costs.observe(replace(snapshot, pairs=pairs), {})
         return costs.by_broker(APP)
 
-    assert see(None) == frozenset(), "a plug-in of before does not say"
+    assert see(None) == frozenset(), "the plug-in does not say"
     assert see(0.0) == {(HEAD, TAIL)}
     view = PlannableView(
         app=APP,

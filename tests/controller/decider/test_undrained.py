@@ -142,8 +142,7 @@ NO_ROOM = Disruption(
             after(scaled(W1, CommandKind.STOP, 1005.0, ScalingPhase.FAILED)),
             mixed(),
             {},
-            "w1 was not stopped (no answer in time), and is tried again; an agent older than 0.2.0 cannot stop a "
-            "worker with key groups: restart it by yourself",
+            "w1 was not stopped (no answer in time), and is tried again",
         ),
         (
             after(),

@@ -20,7 +20,7 @@ from trimtab_controller.execution.events import (
     PlacementsLost,
     PlacementWanted,
     Publish,
-    ReadersSeen,
+    Resumed,
 )
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
@@ -30,14 +30,15 @@ from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import KeyId, SigningKey
 
 PARTS = replace(LIMITS, key_groups_per_part=2)
-ABLE, NOT_ABLE = ReadersSeen(in_parts={APP: True}), ReadersSeen(in_parts={APP: False})
 ALL = [b"app/sums/0", b"app/sums/1", b"app/sums/2", b"app"]
 
 
-def machine(*, able: bool = True) -> ExecutionMachine:
+SAME = PlacementWanted(app=APP, owners={kg(at): W0 for at in range(5)})
+
+
+def machine() -> ExecutionMachine:
     made = started(W0, W0, W0, W0, W0, limits=PARTS)
-    if able:
-        made.on_event(T0, ABLE)
+    made.on_event(T0, SAME)
     return made
 
 
@@ -47,13 +48,12 @@ def keys(publish: Publish) -> list[bytes]:
     return [row.key if row.value is not None else row.key.upper() for row in found]
 
 
-def test_when_all_workers_read_parts_the_placement_is_published_in_parts_once() -> None:
-    made = machine(able=False)
-    publish = published(made.on_event(T0, ABLE))
+def test_a_large_placement_is_published_in_parts() -> None:
+    publish = published(started(W0, W0, W0, W0, W0, limits=PARTS).on_event(T0, SAME))
     assert keys(publish) == ALL
-    assert publish.execution.placements[APP].part_size == 2
-    assert publish.execution.placements[APP].owners == {OPERATOR: ((W0,),) * 5}
-    assert made.on_event(T0, ABLE) == []
+    assert publish.execution.placements[APP] == publish.placements[0]
+    assert publish.placements[0].part_size == 2
+    assert publish.placements[0].owners == {OPERATOR: ((W0,),) * 5}
 
 
 def test_a_step_publishes_the_parts_of_the_key_groups_that_move() -> None:
@@ -66,38 +66,28 @@ def test_a_step_publishes_the_parts_of_the_key_groups_that_move() -> None:
     assert keys(published(made.on_event(T0 + 2, ack(handover(made).prepare, Phase.TOOK, pause_s=0.1)))) == []
 
 
-def test_a_worker_that_needs_one_record_gets_it_also_during_a_round() -> None:
-    made = machine()
-    made.on_event(T0, plan((3, W0, W1)))
-    publish = published(made.on_event(T0 + 1, NOT_ABLE))
-    assert keys(publish) == [b"APP/SUMS/0", b"APP/SUMS/1", b"APP/SUMS/2", b"app"]
-    assert publish.placements[0].of(OPERATOR, 3) == (W0, W1), "the step before counts"
-    assert made.state.in_flight
-
-
-def test_a_change_of_form_and_a_hand_over_that_begins_are_one_step() -> None:
+def test_a_larger_part_in_the_configuration_counts_from_the_next_step_on() -> None:
     made = machine()
     made.on_event(T0, plan((0, W0, W1), (1, W0, W1), (3, W0, W1)))
     waiting = handover(made, 1)
     state = made.state
     # Of a plan that another leader began, half of the limit may be in flight.
-    free = ExecutionMachine("c", replace(PARTS, handovers_in_flight=4), state)
-    publish = published(free.on_event(T0 + 1, NOT_ABLE))
-    assert [command.handover for command in publish.commands] == [waiting.id]
+    free = ExecutionMachine("c", replace(PARTS, handovers_in_flight=4, key_groups_per_part=5), state)
+    publish = published(free.on_event(T0 + 1, Resumed()))
+    assert waiting.id in [command.handover for command in publish.commands]
+    assert keys(publish) == [b"APP/SUMS/0", b"APP/SUMS/1", b"APP/SUMS/2", b"app"]
     [placement] = publish.placements
     assert (placement.part_size, placement.of(OPERATOR, 3)) == (None, (W0, W1))
 
 
-def test_a_small_placement_is_one_record_whatever_its_readers_can() -> None:
-    made = started(W0, W0, limits=PARTS)
-    assert made.on_event(T0, ABLE) == []
-    adopted = made.on_event(T0, PlacementWanted(app=APP, owners={kg(at): W0 for at in range(3)}))
-    assert keys(published(adopted)) == [b"app/sums/0", b"app/sums/1", b"app"]
+def test_a_small_placement_is_one_record() -> None:
+    def adopted(count: int) -> PlacementWanted:
+        return PlacementWanted(app=APP, owners={kg(at): W0 for at in range(count)})
 
-
-def test_zero_means_never_in_parts() -> None:
-    made = started(W0, W0, W0, limits=replace(LIMITS, key_groups_per_part=0))
-    assert made.on_event(T0, ABLE) == []
+    made = started(W0, limits=PARTS)
+    assert keys(published(made.on_event(T0, adopted(2)))) == [b"app"]
+    assert keys(published(made.on_event(T0, adopted(3)))) == [b"app/sums/0", b"app/sums/1", b"app"]
+    assert keys(published(made.on_event(T0, adopted(2)))) == [b"APP/SUMS/0", b"APP/SUMS/1", b"app"]
 
 
 def test_an_adoption_publishes_what_differs_and_deletes_what_is_gone() -> None:
@@ -110,7 +100,7 @@ def test_an_adoption_publishes_what_differs_and_deletes_what_is_gone() -> None:
     ]
 
 
-def test_a_successor_keeps_the_form_until_it_knows_the_readers() -> None:
+def test_a_successor_publishes_only_the_parts_that_change() -> None:
     made = machine()
     successor = ExecutionMachine("c", PARTS, replace(made.state, generation=2))
     assert keys(published(successor.on_event(T0, plan((3, W0, W1))))) == [b"app/sums/1", b"app"]

@@ -239,7 +239,7 @@ def test_a_new_leader_schedules_what_is_left() -> None:
     machine = drained((w1, MB), (w1, 20 * MB), (w2, 5 * MB), (w1, 3 * MB), cores=1.0)
     entry = encode_entry(JournalEntry(execution=machine.state))
     told = decode_entry(entry).execution
-    assert told.rounds[APP].recovery is None, "0.1.0 reads this journal"
+    assert told.rounds[APP].recovery is None, "a new leader schedules what is left"
     successor = ExecutionMachine(CLUSTER, SCHEDULED, replace(told, placements=machine.state.placements, generation=2))
     successor.on_event(T0 + 5, Resumed())
     assert partitions(successor, w1) == partitions(machine, w1) == [1, 3, 0]

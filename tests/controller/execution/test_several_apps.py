@@ -106,14 +106,14 @@ def test_a_successor_goes_on_with_the_plans_of_all_apps() -> None:
     machine = started(W0, W0, apps=BOTH)
     machine.on_event(T0, plan((0, W0, W1)))
     alone = json.loads(encode_entry(JournalEntry(execution=machine.state)))
-    assert "rounds" not in alone, "0.1.0 reads the journal of a cluster with one app"
+    assert "rounds" not in alone, "the only round is not written twice"
     machine.on_event(T0 + 1, plan((1, W0, W1), app=OTHER))
 
     entry = encode_entry(JournalEntry(execution=machine.state))
     found = decode_entry(entry).execution
 
     assert replace(found, placements=machine.state.placements) == machine.state
-    assert json.loads(entry)["round"]["app"] == OTHER, "the newest plan in flight stands where 0.1.0 looks for it"
+    assert json.loads(entry)["round"]["app"] == OTHER, "the newest plan in flight"
     successor = ExecutionMachine(CLUSTER, LIMITS, replace(machine.state, generation=2))
     resumed = published(successor.on_event(T0 + 2, Resumed()))
     assert [command.app for command in resumed.commands] == [APP, OTHER]

@@ -38,7 +38,7 @@ def test_a_worker_declares_what_its_last_report_says() -> None:
     assert known.reason is None, "it steers again"
     assert changed.reason == "exactly_once, global tables"
     undeclared = (silent.operators, silent.standbys, silent.unknown, silent.reason)
-    assert undeclared == (None, None, None, None), "an agent of before"
+    assert undeclared == (None, None, None, None), "not declared yet"
 
 
 def test_why_a_worker_is_away_and_for_which_app_it_can_be_started_is_as_last_reported() -> None:

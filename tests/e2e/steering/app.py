@@ -57,7 +57,7 @@ DISK = SETUP.get("disk", f"{WORKER}-2" if Feature.OTHER_APP in FEATURES else WOR
 # ---- defects that the oracle must find
 
 if "follows what it owns" in SETUP["planted"]:
-    # The defect of 0.1.0, whatever brings it about: a worker takes for a standby what it is writing itself.
+    # A worker takes for a standby what it is writing itself.
     class Blind:
         def __init__(self, ownership: Any) -> None:
             self._ownership = ownership

@@ -111,7 +111,7 @@ REPORT = Report(
         WorkerSample(
             worker=W0, app=APP, state=WorkerState.RUNNING, capacity=0.25, cpu_s=0.1, memory_bytes=9, steering=True,
             epoch=EPOCH, generation=4, marks=(Mark.CLAMPED,), operators={SUMS: 64, OperatorId("x"): 2}, standbys=1,
-            unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", declared=APP, in_parts=True,
+            unknown="parts do not add up: 0.3 of 0.5 s", reason="waits for topics: 2", declared=APP,
             fresh=True,
             copies=(Copy(SUMS, 5, 120), Copy(OperatorId("x"), 1, 7)), following_s=0.01, paused_s=2.5, paused=3,
             waiting=0.25,
@@ -133,7 +133,7 @@ SNAPSHOT = Snapshot(
             worker=W0, host=HOST, app=APP, state=WorkerState.RUNNING, capacity=0.25, covered_s=10.0, cpu=0.1,
             complete=True, steering=True, epoch=EPOCH, generation=4, memory_bytes=3, operators={SUMS: 64}, standbys=1,
             unknown="parts do not add up", reason="waits for topics: 2", also_on=(HostId("h7"),),
-            declared=APP, in_parts=True, fresh=True, copies=(Copy(SUMS, 5, 120),), following=0.02,
+            declared=APP, fresh=True, copies=(Copy(SUMS, 5, 120),), following=0.02,
             paused_s=2.5, paused=3, waiting=0.25,
         ),
         NodeWindow(

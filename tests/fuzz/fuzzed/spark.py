@@ -28,7 +28,6 @@ from trimtab_controller.stream.measures import (
     FRESH,
     LEVEL_COLUMNS,
     LEVELS,
-    READS_PARTS,
     STATES,
     STEERS,
     SUM_COLUMNS,
@@ -343,7 +342,7 @@ def _value(sample: Any, name: str) -> float | None:
         case "epoch_generation" | "epoch_number":
             found = sample.epoch and sample.epoch[name == "epoch_number"]
         case "abilities":
-            found = STEERS * sample.steering + READS_PARTS * sample.in_parts + FRESH * sample.fresh  # type: ignore[assignment]
+            found = STEERS * sample.steering + FRESH * sample.fresh  # type: ignore[assignment]
         case "state":
             found = STATES.index(sample.state)  # type: ignore[assignment]
         case "basis":

@@ -124,7 +124,6 @@ SIZED = JournalEntry(
         },
     )
 )
-"""What 0.1.0 does not know."""
 LINES: tuple[Entry, ...] = (
     Admitted(command=PREPARE, ack=REFUSED),
     Acked(ack=TOOK),

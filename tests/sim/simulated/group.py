@@ -19,7 +19,6 @@ class Member(Protocol):
     alive: bool
     board: PluginState
     before_rebalance: frozenset[KeyGroup]
-    in_parts: bool
 
     @property
     def connected(self) -> bool:
@@ -126,7 +125,7 @@ class Group:
                 continue
             if member.board.newest[0].part_size is None:
                 leader.offer(*member.board.newest)
-            elif self.members[0].in_parts:
+            else:
                 in_parts = max(in_parts, member.board.newest[0].epoch)
         if leader.placement is None or leader.placement.epoch < in_parts:
             self.members[0].catch_up()

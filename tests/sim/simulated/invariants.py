@@ -87,8 +87,6 @@ class Checker:
     moved: int = 0
     _writer: int = 0
     _terms: dict[int, int | None] = field(default_factory=dict)
-    in_parts: int = 0
-    """Placements that were published in parts."""
     execution: Execution | None = None
     """The journal's last entry."""
     _parts: dict[bytes, OwnerPart] = field(default_factory=dict)
@@ -150,7 +148,6 @@ class Checker:
             if rows != count or any(len(part.rows) != size for part in parts[:-1]):
                 raise Violation(f"placement {head.epoch} has {count} key groups of {operator}, its parts have {rows}")
             owners[operator] = OwnerTable(parts, size)
-        self.in_parts += 1
         found = Placement(cluster=head.cluster, app=head.app, epoch=head.epoch, owners=owners, part_size=size)
         if digest_of(found.owners) != head.digest:
             raise Violation(f"placement {head.epoch} is published without a part that its head means")

@@ -9,9 +9,8 @@ from tests.sim.simulated.timeline import Act, Timeline
 from trimtab_agent.commands.events import ProcessId
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.decode import Fault
-from trimtab_protocol.messages.local import PLACEMENT_KEY, Hello, Statistics, Welcome, encode_frame
+from trimtab_protocol.messages.local import Hello, Statistics, Welcome, encode_frame
 from trimtab_protocol.messages.names import NO_EPOCH, KeyGroup, OperatorId, WorkerId
-from trimtab_protocol.messages.placement_parts import HEAD_VERSION
 from trimtab_protocol.messages.report import KeyGroupSample, WorkerState
 
 MAX_WAITING_ACKS = 1_000
@@ -31,7 +30,6 @@ class LinkedWorker(ABC):
         welcome: Welcome,
         board: PluginState,
         operators: Mapping[OperatorId, int],
-        in_parts: bool,
     ) -> None:
         self.id = worker
         self.process = ProcessId(pid=pid, created=round(timeline.now, 2))
@@ -41,8 +39,6 @@ class LinkedWorker(ABC):
         self.state = WorkerState.REBALANCING
         self.generation = 0
         self.board = board
-        self.in_parts = in_parts
-        """Whether it reads placements in parts; a plug-in of before does not."""
         self._timeline, self._ledger = timeline, ledger
         self._agent, self._welcome = agent, welcome
         self._operators = operators
@@ -90,7 +86,7 @@ class LinkedWorker(ABC):
             steering=True,
             reason=None,
             operators=self._operators,
-            versions={PLACEMENT_KEY: str(HEAD_VERSION)} if self.in_parts else {},
+            versions={},
         )
 
     def _send(self, frame: Statistics | object) -> None:

@@ -6,7 +6,6 @@ from tests.sim.simulated.broker import Broker
 from trimtab_agent.engines.faust.group.placement_follower import PlacementFollower
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_protocol.messages.decode import BadMessage
-from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.signing.envelope import signatures_in
 
 
@@ -23,15 +22,14 @@ class PlacementReader:
         self._follower.begin()
         self._next = 0
 
-    def read(self, *, in_parts: bool) -> bool:
-        """What is there now; whether there is a new placement.  A plug-in of before reads none `in_parts`."""
+    def read(self) -> bool:
+        """What is there now; whether there is a new placement."""
         new = False
         for record in self._broker.read(self._board.topics.placement, self._next):
             self._next = record.offset + 1
             with suppress(BadMessage):  # the board counts it
-                if in_parts or not is_part(record.key):
-                    signatures = signatures_in(record.headers)
-                    new |= self._follower.take(record.offset, record.key, record.value, signatures)
+                signatures = signatures_in(record.headers)
+                new |= self._follower.take(record.offset, record.key, record.value, signatures)
         if self._follower.loading:
             new |= self._follower.at_end()[1]
         return new

@@ -7,7 +7,7 @@ from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.kafka.chunks import split
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.configuration import StreamSettings
-from trimtab_controller.stream.measures import BASES, READS_PARTS, STATES, STEERS, Kind, Row
+from trimtab_controller.stream.measures import BASES, STATES, STEERS, Kind, Row
 from trimtab_controller.stream.rows import table_of
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import HostId, Topics
@@ -127,8 +127,7 @@ def rows_of(report: Report, window_ms: int) -> Iterator[Row]:
     levels = [None, float(BASES.index(report.sample.basis))]
     yield row(Kind.HOST, ([None, None, None], levels), None, None, zone=report.sample.zone)
     for worker in report.workers:
-        abilities = STEERS * worker.steering + READS_PARTS * worker.in_parts
-        levels = [worker.capacity, float(STATES.index(worker.state)), float(abilities), 0.0]
+        levels = [worker.capacity, float(STATES.index(worker.state)), float(STEERS * worker.steering), 0.0]
         epoch = [float(part) for part in worker.epoch] if worker.epoch else [0.0, 0.0]
         marked = float(bool(worker.marks))
         generation = float(worker.generation or 0)

@@ -35,15 +35,13 @@ ASKING = PlanSettings(mode=PlanMode.APPROVE, approval_s=60.0, keep_moved_s=40.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """`asking`: plans wait for an operator.  `standbys`: so many the app asks for; older agents do not say it.
+    """`asking`: plans wait for an operator.  `standbys`: so many the app asks for; None: it is not known.
 
-    `part_size` = key groups in one part of a placement.  `older`: some workers have a plug-in of before, which reads
-    placements in one record only.
+    `part_size` = key groups in one part of a placement.
     """
 
     part_size: int
     asking: bool
-    older: bool
     standbys: int | None
     zoned: bool
     rules: tuple[Rule, ...]
@@ -62,7 +60,6 @@ def traits_of(seed: int, key_groups: int) -> Traits:
     return Traits(
         part_size=(128, 3)[seed % 2],
         asking=seed % 16 == 9,
-        older=seed % 8 == 5,
         standbys=(1, 2)[seed // ZONED_EVERY % 2] if zoned else (1, 2, None)[seed % 3],
         zoned=zoned,
         rules=zone_rules(seed, key_groups) if zoned else some_rules(seed, key_groups),

@@ -67,7 +67,6 @@ class WorkerProcess(LinkedWorker):
         welcome: Welcome,
         trust: Path,
         followed: Callable[[WorkerId, Placement], None],
-        in_parts: bool = True,
     ) -> None:
         super().__init__(
             worker,
@@ -78,7 +77,6 @@ class WorkerProcess(LinkedWorker):
             welcome=welcome,
             board=PluginState(cluster=welcome.cluster, app=group.app, worker=worker, trust=TrustFile(trust)),
             operators=group.operators,
-            in_parts=in_parts,
         )
         self.host = host
         self.slow = False
@@ -212,7 +210,7 @@ class WorkerProcess(LinkedWorker):
 
     def catch_up(self) -> None:
         """Read what is on the placements' topic now."""
-        new = self.connected and self._placements.read(in_parts=self.in_parts)
+        new = self.connected and self._placements.read()
         if new and self.board.placement is not None:
             self._followed(self.id, self.board.placement)
             self._settle()

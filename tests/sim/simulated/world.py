@@ -271,7 +271,6 @@ class World:
             welcome=Welcome(cluster=CLUSTER, host=name, interval_s=WINDOW_S),
             trust=trust_file(host.machine),
             followed=self.checker.see_followed,
-            in_parts=not (self.traits.older and self.random.random() < 0.15),
         )
         started.board.faust_standbys = self.standbys  # type: ignore[assignment]
         host.workers[worker] = host.machine.workers[worker] = started

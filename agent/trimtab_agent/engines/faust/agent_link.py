@@ -36,7 +36,6 @@ from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.local import (
     MAX_FRAME_BYTES,
     MAX_REASON,
-    PLACEMENT_KEY,
     PROTOCOL,
     PROTOCOL_KEY,
     Hello,
@@ -46,7 +45,6 @@ from trimtab_protocol.messages.local import (
     encode_frame,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
-from trimtab_protocol.messages.placement_parts import HEAD_VERSION
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.2, 5.0
 WELCOME_LIMIT_S = 10.0
@@ -291,8 +289,8 @@ def until_multiple(now: float, interval_s: float) -> float:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Versions of the protocol, of placements, of Python and of the packages that this process uses."""
-    found = {PROTOCOL_KEY: str(PROTOCOL), PLACEMENT_KEY: str(HEAD_VERSION), "python": platform.python_version()}
+    """Versions of the protocol, of Python and of the packages that this process uses."""
+    found = {PROTOCOL_KEY: str(PROTOCOL), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             found[package] = version(package)

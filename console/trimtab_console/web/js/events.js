@@ -34,7 +34,7 @@ export function events(root) {
 }
 
 function timeline(found, go) {
-  if (!found.items.length) return h("p", { class: "empty" }, "No such event is kept. Controllers of before 0.2.0 tell none.");
+  if (!found.items.length) return h("p", { class: "empty" }, "No such event is kept.");
   const last = found.offset + found.items.length;
   return [
     h("ul", { class: "list events" }, found.items.map(eventItem)),

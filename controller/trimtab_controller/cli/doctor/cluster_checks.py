@@ -161,8 +161,7 @@ def _judge_topic(seen: TopicSeen, wanted: TopicSettings) -> Iterator[Finding]:
     count = len(seen.partitions)
     if wanted.partitions == 1 and count != 1:
         text = f"{seen.name}: found {count} partitions, expected 1; only the first is written to"
-        remedy = "nothing, if all of Trimtab is 0.2.0 or newer; 0.1.0 writes to all of them, and workers miss records"
-        yield warning(Check.TOPICS, text, remedy)
+        yield warning(Check.TOPICS, text, "nothing: the others stay empty")
     leaderless = [str(part.number) for part in seen.partitions if not part.leader]
     if leaderless:
         text = f"{seen.name}: no leader for partition {listed(leaderless)}"

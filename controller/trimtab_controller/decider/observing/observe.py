@@ -1,7 +1,7 @@
 """Observe: turn snapshot, placement and intents into a view of each app, or a reason why the app is not ready.
 
 The owners come from the reports.  The set of key groups comes from the declarations of the app's workers, or from the
-placement if their agents do not report declarations yet.  A missing host, worker, key group or load is unknown, never
+placement while they have not declared any.  A missing host, worker, key group or load is unknown, never
 idle or zero.  Plans are made around it (`fixed.py`), as long as it is a small part of the app (`unknown_load.py`).
 """
 
@@ -22,10 +22,9 @@ from trimtab_controller.decider.observing.liveness import Liveness
 from trimtab_controller.decider.observing.view import FixedWorker, MeasuredView, NotReady, Worker
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements
-from trimtab_protocol.messages.decode import MAX_MESSAGE_BYTES
 from trimtab_protocol.messages.key_group_table import KeyGroupBlock, KeyGroupTable
 from trimtab_protocol.messages.names import AppId, HostId, OperatorId, WorkerId
-from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement, most_bytes
+from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_WANTED_STANDBYS, Placement
 from trimtab_protocol.messages.placement_parts import MAX_KEY_GROUPS
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, PairWindow, Snapshot
@@ -126,12 +125,10 @@ def observe(
     draining: frozenset[WorkerId],
     liveness: Liveness,
     needs: Requirements,
-    older: Collection[WorkerId] | None = None,
     zones: Mapping[HostId, str] = MappingProxyType({}),
 ) -> MeasuredView | NotReady:
     """The view of one app, from its part of a snapshot that has passed `check_cluster`.
 
-    `older` = the workers for whose sake its placement has to be one record; None: it is published in parts.
     `zones` = those of hosts, as far as they are known.
     """
     end_s = snapshot.end_ms / 1000.0
@@ -154,7 +151,7 @@ def observe(
     wanted = _placed_or_seen(placement, blocks) if declared is None else declared
     # In the window in which operators change, some reports still show the old ones.
     blocks = [kept for block in blocks if len(kept := block.below(wanted.get(block.operator, 0)))]
-    missing = _check_size(app, blocks, {row.worker for row in rows} | absent, older)
+    missing = _check_size(app, blocks)
     if missing is not None:
         return missing
     reported = Reported(app=app, rows=rows, blocks=blocks, absent=absent, unseen=unseen, outvoted=others)
@@ -175,7 +172,7 @@ def observe(
             if all(end.app == app and end.partition < wanted.get(end.operator, 0) for end in (row.source, row.target))
         },
         # Standbys on a worker that no host has reported yet would be given up.
-        standbys=None if any(each.worker is None for each in fixed) else _wanted_standbys(rows, blocks, older),
+        standbys=None if any(each.worker is None for each in fixed) else _wanted_standbys(rows),
         fixed=fixed,
         kept=found.kept,
         fresh=any(row.fresh and row.app == app for row in rows),
@@ -207,25 +204,14 @@ def _with_worker(
     return fixed if row is None else replace(fixed, worker=_worker(row, draining, zones))
 
 
-def _wanted_standbys(
-    rows: list[NodeWindow], blocks: list[KeyGroupBlock], older: Collection[WorkerId] | None
-) -> int | None:
-    """The number of standbys that the app asks for, limited by the size of a placement in one record.
-
-    While its workers ask for different numbers, the largest counts.
-    """
+def _wanted_standbys(rows: list[NodeWindow]) -> int | None:
+    """The number of standbys that the app asks for: while its workers ask for different numbers, the largest."""
     asked = [row.standbys for row in rows if row.standbys is not None]
-    if not asked:
-        return None
-    if older is None:
-        return min(max(asked), MAX_WANTED_STANDBYS)
-    counts, longest = {block.operator: len(block) for block in blocks}, max(len(row.worker) for row in rows)
-    fitting = (n for n in range(MAX_WANTED_STANDBYS, 0, -1) if most_bytes(counts, longest, n) <= MAX_MESSAGE_BYTES)
-    return min(max(asked), next(fitting, 0))
+    return min(max(asked), MAX_WANTED_STANDBYS) if asked else None
 
 
 def _declared(app: AppId, rows: list[NodeWindow]) -> Mapping[OperatorId, int] | None:
-    """The number of key groups of each operator, as declared by workers that agree; None: an agent is too old.
+    """The number of key groups of each operator, as declared by workers that agree; None: not yet.
 
     A worker that does not run or steer may not know them yet.
     """
@@ -242,23 +228,11 @@ def _placed_or_seen(placement: Placement | None, blocks: list[KeyGroupBlock]) ->
     return wanted
 
 
-def _check_size(
-    app: AppId, blocks: list[KeyGroupBlock], present: set[WorkerId], older: Collection[WorkerId] | None
-) -> NotReady | None:
+def _check_size(app: AppId, blocks: list[KeyGroupBlock]) -> NotReady | None:
     """Check that workers and the next leader can read the placement."""
     counts = {block.operator: len(block) for block in blocks}
-    total = f"the placement of {sum(counts.values())} key groups of {len(counts)} operators"
-    if older is None:
-        if sum(counts.values()) <= MAX_KEY_GROUPS and len(counts) <= MAX_OPERATORS:
-            return None
-        detail = f"{total}: at most {MAX_KEY_GROUPS} key groups and {MAX_OPERATORS} operators are possible"
-        return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)
-    size = most_bytes(counts, max(map(len, present)))
-    if size <= MAX_MESSAGE_BYTES and len(counts) <= MAX_OPERATORS:
+    if sum(counts.values()) <= MAX_KEY_GROUPS and len(counts) <= MAX_OPERATORS:
         return None
-    why = f"{first_few(older)} cannot read it in parts" if older else "key_groups_per_part is 0"
-    detail = (
-        f"{total} could take {size} bytes with workers' names of this length; at most {MAX_MESSAGE_BYTES} bytes and "
-        f"{MAX_OPERATORS} operators are possible in one record, and {why}"
-    )
+    total = f"the placement of {sum(counts.values())} key groups of {len(counts)} operators"
+    detail = f"{total}: at most {MAX_KEY_GROUPS} key groups and {MAX_OPERATORS} operators are possible"
     return NotReady(reason=SkipReason.APP_TOO_LARGE, detail=detail, app=app)

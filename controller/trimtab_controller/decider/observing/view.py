@@ -127,7 +127,7 @@ class AppView:
     key_groups: Sequence[Owned]
     flows: Mapping[tuple[KeyGroup, KeyGroup], float]
     standbys: int | None = None
-    """The number that each key group should have; None = unknown, because older agents do not report it."""
+    """The number that each key group should have; None = unknown."""
     fixed: tuple[FixedWorker, ...] = ()
     kept: Sequence[Owned] = ()
     fresh: bool = False

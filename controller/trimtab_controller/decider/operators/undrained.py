@@ -95,8 +95,7 @@ def _failed(worker: WorkerId, snapshot: Snapshot, execution: Execution) -> str |
         return None
     if snapshot.start_ms / 1000.0 >= scaling.at + patience_s(scaling):
         return None
-    old = "; an agent older than 0.2.0 cannot stop a worker with key groups: restart it by yourself"
-    return f"{worker} was not stopped ({scaling.detail or 'no reason is given'}), and is tried again{old}"
+    return f"{worker} was not stopped ({scaling.detail or 'no reason is given'}), and is tried again"
 
 
 def _others(

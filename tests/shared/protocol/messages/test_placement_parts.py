@@ -13,7 +13,7 @@ from trimtab_protocol.messages.codec import document
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import AppId, Epoch, KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.owner_rows import OwnerPart, OwnerTable
-from trimtab_protocol.messages.placement import Placement, decode_placement
+from trimtab_protocol.messages.placement import MAX_OPERATORS, MAX_STANDBYS, Placement, decode_placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import (
     MAX_PART_SIZE,
@@ -115,6 +115,17 @@ def test_readers_that_know_only_one_record_refuse_a_head() -> None:
     with pytest.raises(BadMessage) as refused:
         decode_placement(records_of(placement(1), None)[-1][1])
     assert refused.value.fault is Fault.VERSION
+
+
+def test_the_largest_record_fits_into_a_message() -> None:
+    workers = tuple(WorkerId(f"{number:0200}") for number in range(1 + MAX_STANDBYS))
+    counts = {OperatorId(f"{number:0200}"): 1 for number in range(1, MAX_OPERATORS)}
+    counts[OperatorId("0" * 200)] = MAX_PART_SIZE - len(counts)
+    owners = {operator: [workers] * count for operator, count in counts.items()}
+    largest = Placement(cluster="c" * 200, app=AppId("a" * 200), epoch=Epoch(2**53, 2**53), owners=owners)
+    for size in (None, MAX_PART_SIZE):
+        found = replace(largest, part_size=size)
+        assert read(records_of(found, None)).newest == found
 
 
 def test_a_reader_that_starts_puts_the_placement_together() -> None:
