@@ -1,7 +1,6 @@
 """Load balancing with integrated collocation: ALBIC, and many pairs per round; COLA as a baseline.
 
-The controller calls `solve`, `solve_on_hosts`, `problem_of` and `fit_costs`; `trimtab solve` and `trimtab simulate`
-also call COLA.  Library only, not called by the running controller or by a command: `scaling`.
+Only tests call `scaling` so far.
 """
 
 from trimtab_models.albic.cola import solve_cola

@@ -7,10 +7,9 @@ visited; 5 the fill considers how further remote tasks slow down the others; 6 w
 idle, and events at equal times have a fixed order; 7 tasks without a usable replica are remote; 8 online runs report
 the model's makespan and the event time; 9 the generator of the paper's experiments.
 
-The running controller uses `given`, `targets` and `fitting`: plans for balance name the target of each restore, so that
-order and number at a time are left to decide.  After a loss `targets` also chooses where to restore.  `trimtab solve`
-calls the methods of the paper.  Library only, called by no command: `sizes`.  `benchmarks/dyndl` has the generator of
-the paper's experiments, the other baselines, and the exact optimum of small instances.
+Plans for balance name the target of each restore, so that order and number at a time are left to decide: `given`.
+After a loss `targets` also chooses where to restore.  Only tests call `sizes` so far.  `benchmarks/dyndl` has the
+generator of the paper's experiments, the other baselines, and the exact optimum of small instances.
 """
 
 from trimtab_models.dyndl.bound import lower_bound

@@ -1,8 +1,4 @@
-"""The Elastic Allocator: a greedy plan within a budget of operations, and how busy nodes are.
-
-`trimtab solve` and `trimtab simulate` call `solve`.  The running controller calls `match`, for key groups that have
-lost their owner, and `level_of`.
-"""
+"""The Elastic Allocator: a greedy plan within a budget of operations, and how busy nodes are."""
 
 from trimtab_models.elastic.matching import Matched, NodeLevel, ResourceDemands, level_of, match
 from trimtab_models.elastic.solve import ElasticParams, ElasticResult, node_levels, solve, utilisation

@@ -1,7 +1,4 @@
-"""Initial placement: the slot in which every instance of a job's operators starts.
-
-`trimtab solve` calls it, and the running controller for an app that has never run (`[placement] first`).
-"""
+"""Initial placement: the slot in which every instance of a job's operators starts."""
 
 from trimtab_models.placement.job import Job, OperatorStream, job_of, sort_slots
 from trimtab_models.placement.methods import encode_placement

@@ -1,7 +1,4 @@
-"""The standby model: who takes over each key group when its owner is lost, so that the survivors stay balanced (N-1).
-
-The running controller calls it (`trimtab_controller.decider.standbys.choice`).
-"""
+"""The standby model: who takes over each key group when its owner is lost, so that survivors stay balanced (N-1)."""
 
 from trimtab_models.standbys.construct import kept_standbys
 from trimtab_models.standbys.evaluate import DomainLosses, StandbyScore, evaluate, is_allowed, is_new, losses
