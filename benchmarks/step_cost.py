@@ -15,7 +15,7 @@ from typing import Any
 from trimtab_agent.engines.faust.group.placement_follower import PlacementFollower
 from trimtab_agent.engines.faust.group.shared_state import PluginState
 from trimtab_agent.engines.faust.steering.standby_reconciler import NamedHere
-from trimtab_controller.execution.events import AckSeen, PlanDecided, Publish
+from trimtab_controller.execution.events import AckSeen, ExecutionLimits, PlanDecided, Publish
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution, Handover
 from trimtab_controller.kafka.publisher import Record, headers_of
