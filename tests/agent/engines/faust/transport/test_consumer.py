@@ -102,61 +102,55 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
     assert consumer._new_offset(ONE) == 14
 
 
-async def by_hand(stream: Any) -> None:
-    async for event in stream.noack().events():
-        assert event.value != 2
-        event.ack()
+def add_to_buffer(value: Any) -> Any:
+    """How Faust names what collects a batch."""
+    return value
 
 
-async def in_batches(stream: Any) -> None:
-    async for batch in stream.noack_take(2, within=0.05):
-        assert all(event.value != 2 for event in batch)
-        for event in batch:
-            event.ack()
-
-
-async def one_by_one(stream: Any) -> None:
-    async for value in stream:
-        assert value != 2
-
-
-@pytest.mark.parametrize("work", [by_hand, in_batches, one_by_one])
+@pytest.mark.parametrize(
+    ("enable_acks", "processors", "concurrency", "done"),
+    [
+        (False, [], 1, [11]),  # noack().events(): others may be in the hands of tasks
+        (False, [add_to_buffer], 1, [10, 11]),  # noack_take
+        (False, [add_to_buffer], 2, [11]),
+        (True, [], 1, []),  # Faust acknowledges it
+    ],
+)
 def test_the_event_of_an_agent_that_fails_counts_as_done_however_it_acknowledges(
-    work: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+    consumer: SteeredConsumer, enable_acks: bool, processors: list[Any], concurrency: int, done: list[int]
 ) -> None:
     """Faust goes on to commit what comes after it, and each rebalance waits for it without end."""
+    told: list[Any] = []
 
-    async def play() -> tuple[int | None, list[Any]]:
-        app = faust.App("ks", web_enabled=False)
-        app.loop = asyncio.get_running_loop()
-        agent = app.agent(app.topic(ONE.topic, value_type=int), name="work")(work)
-        transport = SteeredTransport(app, fence=Fence(10.0), settings=SteeringSettings(), watcher=None)  # type: ignore[arg-type]
+    async def on_error(*what: Any) -> None:
+        told.append(what)
 
-        async def nothing(*_: Any) -> None: ...
-
-        consumer = app._consumer = transport.create_consumer(
-            callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
+    async def fail() -> None:
+        consumer.app.topics._acking_topics.update({ONE.topic, "other"})
+        begun = [
+            ConsumerMessage(*tp, offset, 1.0, 0, None, b"k", b"1", None, tp=tp)
+            for tp, offset in ((ONE, 10), (ONE, 11), (ONE, 12), (TP("other", 1), 7))
+        ]
+        for message in begun:
+            message.refcount = 2 if message.offset == 12 else 1  # another agent works on that one, too
+            consumer._unacked_messages.add(message)
+        stream = SimpleNamespace(
+            enable_acks=enable_acks,
+            _processors=processors,
+            channel=SimpleNamespace(topics=[ONE.topic]),
+            current_event=SimpleNamespace(message=begun[1]),
         )
-        consumer.start_at({ONE: 0})
-        app.flow_control.resume()
-        app.topics._acking_topics.add(ONE.topic)
-        await agent.start()
-        await asyncio.sleep(0.1)
-        app.topics._update_tp_index({ONE})
-        give_message = app.topics._build_handler(ONE, app.topics._tp_index[ONE])
-        for offset in range(6):
-            consumer._note_delivery(ONE, offset)
-            message = ConsumerMessage(*ONE, offset, 1.0, 0, None, b"k", b"%d" % offset, None, tp=ONE)
-            message.generation_id = app.consumer_generation_id
-            await give_message(message)
-        for _ in range(600):
-            await asyncio.sleep(0.05)  # Faust starts a failed agent again after a while
-            if len(consumer._acked_index[ONE]) == 6:
-                break
-        await agent.stop()
-        return consumer._new_offset(ONE), [m for m in consumer._unacked_messages if not m.acked]
+        actor = SimpleNamespace(
+            actor_task=asyncio.current_task(), stream=SimpleNamespace(get_active_stream=lambda: stream)
+        )
+        agent = SimpleNamespace(concurrency=concurrency, _actors=[actor, SimpleNamespace(actor_task=None)])
+        await consumer._let_go_at_error(agent, on_error)(agent, ValueError())
+        assert sorted(message.offset for message in begun if message.acked) == done
 
-    assert asyncio.run(play()) == (6, [])
+    asyncio.get_event_loop().run_until_complete(fail())
+
+    assert len(told) == 1
+    assert sorted(consumer._acked_index[ONE]) == done
 
 
 def test_an_event_that_nobody_acknowledges_is_told_as_it_holds_up_all_commits(consumer: SteeredConsumer) -> None:
