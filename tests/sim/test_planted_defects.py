@@ -52,7 +52,7 @@ from trimtab_protocol.signing.keys import PublicKey
 SEEDS = range(30)
 FOUND_BY = {
     "answers are heeded twice": 18,
-    "no time-outs": 21,
+    "no time-outs": 29,
     "journal not read": 2,
     "no pause": 11,
     "an agent never says no": 5,
@@ -336,12 +336,12 @@ def test_a_plan_while_most_hosts_are_lost_is_found() -> None:
         patch.object(observe, "LOST_HOSTS_SHARE", 2.0),
         pytest.raises(Violation, match="hosts are lost"),
     ):
-        lose_hosts_and_shift_loads(World(5, folder))
+        lose_hosts_and_shift_loads(World(23, folder))
 
 
 def test_no_plan_begins_while_most_hosts_are_lost() -> None:
     with simulating(), world_folder() as folder:
-        lose_hosts_and_shift_loads(World(5, folder))
+        lose_hosts_and_shift_loads(World(23, folder))
 
 
 def lose_hosts_and_shift_loads(world: World) -> None:
