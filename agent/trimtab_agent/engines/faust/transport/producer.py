@@ -59,6 +59,8 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self.fence = fence
         self._is_output = is_output
         """Whether a topic may be given up: it is no changelog."""
+        self._missing_since: dict[str, float] = {}
+        """Since when no broker knows the topic of outputs that wait (seconds of `uptime`)."""
         self._on_refused = on_refused
         self.condemned = False
         self._on_fatal = on_fatal
@@ -123,14 +125,18 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                 await asyncio.sleep(RETRY_S)
 
     def _give_up(self) -> None:
-        """Let outputs expire whose topic has been deleted (patch deleted-topic-not-awaited)."""
-        there = self.client.cluster._partitions
-        for tp, batches in self._message_accumulator._batches.items():
-            if tp.topic not in there and self._is_output(tp.topic):
-                batches[0]._ttl = GONE_S
-                if batches[0].expired():
-                    gone: list[bytes | None] = [None] * batches[0].record_count
-                    self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)
+        """Let outputs expire whose topic has been deleted (patch deleted-topic-not-awaited).
+
+        A broker that has just started may not know its topics yet, so each of its answers has to lack the topic.
+        """
+        there, now, waiting = self.client.cluster._partitions, uptime(), self._message_accumulator._batches
+        missing = {tp.topic for tp in waiting if tp.topic not in there and self._is_output(tp.topic)}
+        self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
+        for tp, batches in waiting.items():
+            if tp.topic in missing and now - self._missing_since[tp.topic] > GONE_S:
+                batches[0]._ttl = 0.0
+                gone: list[bytes | None] = [None] * batches[0].record_count
+                self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)
 
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())
