@@ -35,7 +35,7 @@ RECOVERY_LIMIT_S = 240.0
 REVIVE_EVERY_S = 2.0
 UNSEEN = "a window without all hosts"
 NEW_APP_PLACED = "lf"
-"""How a new app is placed (`[placement] first`): by who sends to whom, so that many key groups move."""
+"""How a new app is placed (`[placement] first`): by who sends to whom, as Faust has started it."""
 KEPT_MS = 24 * 60 * 60 * 1000
 CONFIGURE_LIMIT_S = 30.0
 CAUGHT_UP_S = 8.0

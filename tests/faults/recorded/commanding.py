@@ -127,7 +127,7 @@ def forged(facts: Facts) -> Iterator[Violation]:
 
 
 def _moved(row: Message) -> tuple[str, str, list[str]]:
-    return row.body["source"], row.body["target"], sorted(row.body["key_groups"])
+    return row.body["source"], row.body["target"], sorted(row.body["key_groups"] or ())
 
 
 def astray(facts: Facts, strikes: Sequence[Strike], bounds: Bounds) -> Iterator[Violation]:
