@@ -1,4 +1,4 @@
-"""`make release-check`: everything that `make test` leaves out, step by step; `docs/proof.md` has what passed where.
+"""`make release-check`: `make test` and all that it leaves out, step by step; `docs/proof.md` has what passed where.
 
 It takes many hours, and goes on where it was stopped: a step that has passed on this commit is not run again.  A row
 names the last commit that changed anything but Markdown.  Steps that have not passed yet come first.
@@ -33,9 +33,9 @@ FIGURES = 160
 """Characters of the line that a step ends with."""
 HEAD = """# What was proved, and where
 
-`make release-check` runs what `make test` leaves out, and writes this page. A row holds for its commit: the last one
-that changed anything but Markdown. `make release-check CHECK="--list"` names the steps that have not passed on the
-present commit, and `CHECK="--only 'faults: worker killed'"` runs one.
+`make release-check` runs `make test` and all that it leaves out, and writes this page. A row holds for its commit: the
+last one that changed anything but Markdown. `make release-check CHECK="--list"` names the steps that have not passed on
+the present commit, and `CHECK="--only 'faults: worker killed'"` runs one.
 
 """
 COLUMNS = ("step", "result", "its last line", "seconds", "commit", "day")
@@ -85,6 +85,7 @@ def steps(scenarios: Iterable[str]) -> list[Step]:
     prove = (*SCENARIOS, *CHANGES, *LOCAL_SCENARIOS)
     faults = dict.fromkeys(cell.fault.name for cell in all_cells())
     return [
+        Step(name="make test", command=("make", "test"), limit_s=3 * HOUR_S),
         *(Step(name=path, command=module("pytest", "-q", "-n0", "-m", "scenario", path)) for path in scenarios),
         *(Step(name=f"faults: {name}", command=_matrix(name)) for name in faults),
         *(
@@ -155,8 +156,8 @@ def with_row(rows: Iterable[Row], new: Row, names: Sequence[str]) -> list[Row]:
 
 
 def figures(output: str) -> str:
-    """The last line that says something, as one cell."""
-    lines = [line.strip().strip("=").strip() for line in output.splitlines()]
+    """The last line that says something, as one cell, without the folder of this machine."""
+    lines = [line.replace(f"{ROOT}/", "").strip().strip("=").strip() for line in output.splitlines()]
     return next((line for line in reversed(lines) if line), "")[:FIGURES].replace("|", "/")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.paths import ROOT
 from tests.release_check import HEAD, Row, Step, due, figures, page, play, rows_of, steps, with_row
 
 ROW = Row(
@@ -54,6 +55,7 @@ def test_a_new_row_takes_the_place_of_the_older_and_a_step_that_is_gone_has_none
 def test_the_last_line_that_says_something_is_told_as_one_cell() -> None:
     assert figures("a\n=== 3 passed in 1.2s ===\n\n") == "3 passed in 1.2s"
     assert figures("w0 | 3 ms\n====\n") == "w0 / 3 ms"
+    assert figures(f"0 of 2; {ROOT}/out/faults/matrix.json") == "0 of 2; out/faults/matrix.json"
     assert figures("") == ""
 
 
