@@ -204,6 +204,7 @@ def less_load(day: Day, console: Client) -> None:
     assert len(day.last.pool) == 2
     turns = [key for key, _ in groupby(reason for _, reason in sorted(day.resized.items()))]
     assert turns[-2:] == ["out", "in"]
+    day.trimtab("scale", APP, str(len(MORNING)), "--reason", "four in the evening")
 
 
 # ---------------------------------------------------------------------- the evening: what goes wrong
