@@ -34,6 +34,8 @@ RETRY_S = 3.0
 """Pause between two attempts to reach a broker."""
 GONE_S = 20.0
 """How long an output waits for a topic that is not there, and all commits and hand-overs with it."""
+LOOK_AGAIN_S = 1.0
+"""How often to look whether such a topic is back, while there are outputs for it."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
@@ -59,6 +61,8 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self.fence = fence
         self._is_output = is_output
         """Whether a topic may be given up: it is no changelog."""
+        self._gone: set[str] = set()
+        """Topics of outputs that were not there for `GONE_S`: until they are back, nothing waits for them."""
         self._missing_since: dict[str, float] = {}
         """Since when no broker knows the topic of outputs that wait (seconds of `uptime`)."""
         self._on_refused = on_refused
@@ -97,13 +101,14 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         async def tracked(topic: str) -> Any:
             """Ask for this topic in each later update, too, also if it is known (patch leaders-not-forgotten)."""
             self.client._topics.add(topic)
-            while True:
+            while not self._is_gone(topic):
                 try:
                     async with asyncio.timeout(GONE_S if is_output(topic) else None):
                         return await known(topic)
                 except TimeoutError:
-                    if time.time() - self.client.cluster._last_successful_refresh_ms / 1e3 < GONE_S / 2:
-                        raise UnknownTopicOrPartitionError(topic) from None  # a broker has said so
+                    if self._asked_s() < GONE_S / 2:  # a broker has said so
+                        self._gone.add(topic)
+            raise UnknownTopicOrPartitionError(topic)
 
         drain = self._message_accumulator.drain_by_nodes
 
@@ -124,6 +129,17 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                 log.warning("waiting for Kafka, the next attempt is in %g s: %s", RETRY_S, error)
                 await asyncio.sleep(RETRY_S)
 
+    def _asked_s(self) -> float:
+        """How long ago a broker has last told its topics (seconds)."""
+        return time.time() - float(self.client.cluster._last_successful_refresh_ms) / 1e3
+
+    def _is_gone(self, topic: str) -> bool:
+        if topic in self.client.cluster._partitions:
+            self._gone.discard(topic)
+        elif topic in self._gone and self._asked_s() > LOOK_AGAIN_S:
+            self.client.force_metadata_update()
+        return topic in self._gone
+
     def _give_up(self) -> None:
         """Let outputs expire whose topic has been deleted (patch deleted-topic-not-awaited).
 
@@ -134,6 +150,7 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
         self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
         for tp, batches in waiting.items():
             if tp.topic in missing and now - self._missing_since[tp.topic] > GONE_S:
+                self._gone.add(tp.topic)
                 batches[0]._ttl = 0.0
                 gone: list[bytes | None] = [None] * batches[0].record_count
                 self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)

@@ -1,6 +1,7 @@
 """What a flush waits for: the producer without a broker."""
 
 import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -254,6 +255,37 @@ def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(mo
         return error
 
     assert isinstance(asyncio.run(rejoin()), WorkerFenced)
+
+
+def test_once_a_topic_is_gone_nothing_waits_for_it_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone_s = f"{FencedProducer.__module__}.GONE_S"
+    monkeypatch.setattr(f"{FencedProducer.__module__}.LOOK_AGAIN_S", 0.0)
+
+    async def send() -> None:
+        producer = FencedProducer(Fence(10.0), print, print, lambda _: True, bootstrap_servers="127.0.0.1:1")
+        client, there = producer.client, ["other"]
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            cluster.update_metadata(metadata(*there))
+            return True
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        try:
+            for limit_s in (0.5, 3600.0, 3600.0):  # only the first one waits
+                monkeypatch.setattr(gone_s, limit_s)
+                with pytest.raises(UnknownTopicOrPartitionError):
+                    await client._wait_on_metadata("gone")
+            there.append("gone")
+            while "gone" not in client.cluster._partitions:
+                with suppress(UnknownTopicOrPartitionError):
+                    await client._wait_on_metadata("gone")
+                await asyncio.sleep(0.01)
+            assert await client._wait_on_metadata("gone") == {0}
+        finally:
+            following.cancel()
+
+    asyncio.run(asyncio.wait_for(send(), 120.0))
 
 
 @pytest.mark.parametrize("answers", [True, False])
