@@ -35,8 +35,6 @@ worker.  No promise says how long these take; beside ten processes per core a dr
 """
 BASELINE_S = 2.0
 """How long the placements so far may take to be read."""
-SAID_LIMIT_S = 5.0
-"""From the first command of a round to the status with its plan."""
 NEW_APP = "new app"
 FIRST_PLACEMENT = "first placement: "
 

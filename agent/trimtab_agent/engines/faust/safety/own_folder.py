@@ -4,11 +4,13 @@ Two workers with one folder have the same databases.  RocksDB keeps the second f
 so no hand-over between them succeeds; and a worker deletes a database that it must restore, also under another one.
 """
 
-import asyncio
 import fcntl
 import logging
 import os
+import time
 from pathlib import Path
+
+from trimtab_agent.engines.faust.waiting import until
 
 log = logging.getLogger(__name__)
 
@@ -29,22 +31,22 @@ async def hold(folder: Path) -> bool:
     except OSError as fault:  # no database can be opened there either
         log.warning("it is not known whether another worker uses %s: %s", folder, fault)
         return True
-    loop = asyncio.get_running_loop()
-    deadline = None
-    while True:
+
+    def locked() -> bool:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
-            if deadline is None:
-                deadline = loop.time() + WAIT_S
-                log.warning("another worker uses %s; waiting %g s for its end", folder, WAIT_S)
-            elif loop.time() > deadline:
+            return False
+        return True
+
+    try:
+        if not locked():
+            log.warning("another worker uses %s; waiting %g s for its end", folder, WAIT_S)
+            if not await until(locked, time.monotonic() + WAIT_S, poll_s=POLL_S):
                 os.close(file)
                 return False
-            await asyncio.sleep(POLL_S)
-        except OSError as fault:  # a file system without locks
-            log.info("it is not known whether another worker uses %s: %s", folder, fault)
-            return True
-        else:
-            _held.append(file)
-            return True
+    except OSError as fault:  # a file system without locks
+        log.info("it is not known whether another worker uses %s: %s", folder, fault)
+        return True
+    _held.append(file)
+    return True
