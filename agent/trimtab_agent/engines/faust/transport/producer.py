@@ -3,7 +3,7 @@
 It goes on after a refused record, and no offset is committed after it has failed.
 
 (patch flush-waits-for-all, patch fence-after-session, patch go-on-after-refusal, patch end-when-state-fails,
-patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited)
+patch impossible-record-refused, patch leaders-not-forgotten, patch brokers-awaited, patch leader-not-awaited)
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from faust.transport.drivers.aiokafka import Producer
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced, break_off, uptime
 from trimtab_agent.engines.faust.safety.refused import REFUSALS, refusal
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.transport.metadata import NO_LEADER
 from trimtab_agent.engines.faust.waiting import POLL_S
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,10 @@ GONE_S = 20.0
 """How long an output waits for a topic that is not there, and all commits and hand-overs with it."""
 LOOK_AGAIN_S = 1.0
 """How often to look whether such a topic is back, while there are outputs for it."""
+DROP_AGAIN_S = 0.1
+"""How often to drop, before a rebalance, what an answer of a broker would have sent once more."""
 NOT_SENT = "%s cannot be sent, this worker ends: %s"
+DROPPED = "the group rebalances while %s has no leader: what was done since the last commit is dropped and done again"
 FATAL = frozenset({45, 47, 59})
 """Error codes after which the broker refuses everything that this producer sends to the partition: out of order,
 epoch, unknown producer."""
@@ -155,6 +159,20 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
                 gone: list[bytes | None] = [None] * batches[0].record_count
                 self._on_refused(tp.topic, tp.partition, UnknownTopicOrPartitionError(), gone)
 
+    def without_leader(self) -> list[TopicPartition]:
+        """The partitions that records wait for and that no broker leads."""
+        leader = self.client.cluster.leader_for_partition
+        return sorted(tp for tp in self._message_accumulator._batches if leader(tp) in (None, NO_LEADER))
+
+    def drop_what_waits(self) -> None:
+        """Send nothing more, and let go of what is not in flight."""
+        self.condemned = self.fence.dropped = True
+        accumulator = self._message_accumulator
+        accumulator._exception = WorkerFenced("the group rebalances")
+        for batches in accumulator._batches.values():
+            for batch in batches:
+                batch.failure(accumulator._exception)
+
     def _withheld(self) -> bool:
         return self._in_flight > 0 and self.fence.closed(uptime())
 
@@ -222,8 +240,10 @@ class SteeredProducer(Producer):  # type: ignore[misc]
             except Exception as error:  # Faust ends the worker, but commits first; what is in the buffer is lost
                 record = message.message
                 gone = isinstance(error.__cause__, UnknownTopicOrPartitionError) and self._is_output(record.channel)
-                if gone or refusal(error) is not None:  # the client knows already what the broker would say
-                    self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
+                dropped = isinstance(error.__cause__, WorkerFenced)  # and so is the commit of its event
+                if dropped or gone or refusal(error) is not None:  # the client knows already what the broker would say
+                    if not dropped:
+                        self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
                     sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     sent.set_exception(error.__cause__ or error)
                     record.channel._on_published(sent, message=message, producer=self, state=defaultdict(lambda: None))
@@ -306,6 +326,25 @@ class SteeredProducer(Producer):  # type: ignore[misc]
         if self._producer is not None:
             await self._producer.flush()
         await asyncio.sleep(0)  # let the callbacks run that persist the changelog offsets
+
+    async def flush_or_drop(self, limit_s: float) -> None:
+        """Flush before a rebalance; drop all that is left after `limit_s`, if a partition of it has no leader.
+
+        The group would put out the workers that wait for it, and all their key groups would stand.
+        (patch leader-not-awaited)
+        """
+        flushing, producer = asyncio.ensure_future(self.flush()), self._producer
+        try:
+            while not (await asyncio.wait([flushing], timeout=limit_s))[0]:
+                limit_s = LOOK_AGAIN_S
+                if producer is not None and (producer.condemned or (waiting := producer.without_leader())):
+                    if not producer.condemned:
+                        log.error(DROPPED, ", ".join(f"{tp.topic}/{tp.partition}" for tp in waiting))
+                    producer.drop_what_waits()
+                    limit_s = DROP_AGAIN_S
+            await flushing
+        finally:
+            flushing.cancel()
 
     async def renew_if_condemned(self) -> None:
         """Replace a producer that lost membership, and drop the messages that it held back."""

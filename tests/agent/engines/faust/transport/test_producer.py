@@ -8,7 +8,7 @@ from typing import Any
 import aiokafka
 import faust
 import pytest
-from aiokafka.errors import TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.structs import TopicPartition
@@ -177,9 +177,9 @@ TOLD_AT_START = ("out", "audit")
 MADE_LATER = "app-table-changelog"
 
 
-def metadata(*topics: str) -> SimpleNamespace:
+def metadata(*topics: str, leader: int = 1) -> SimpleNamespace:
     """What a broker answers: it leads partition 0 of each topic."""
-    rows = [(0, topic, False, [(0, 0, 1, [1], [1])]) for topic in topics]
+    rows = [(0, topic, False, [(0, 0, leader, [1], [1])]) for topic in topics]
     return SimpleNamespace(API_VERSION=1, brokers=[(1, "127.0.0.1", 1, None)], controller_id=1, topics=rows)
 
 
@@ -255,6 +255,65 @@ def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(mo
         return error
 
     assert isinstance(asyncio.run(rejoin()), WorkerFenced)
+
+
+@pytest.mark.parametrize("leader", [-1, 1])
+def test_a_rebalance_drops_what_waits_for_a_partition_without_a_leader_and_commits_nothing_of_it(
+    leader: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The group would put out all workers that wait; with a leader, the broker may lack copies in sync, and waits."""
+
+    async def rebalance() -> list[object]:
+        steered = made()
+        await steered.buffer.start()
+        steered._producer = producer = FencedProducer(
+            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
+        )
+        producer.client.cluster.update_metadata(metadata("out", leader=leader))
+        add = producer._message_accumulator.add_message
+        sent = await add(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        try:
+            async with asyncio.timeout(0.3):
+                await steered.flush_or_drop(0.01)
+        except TimeoutError:
+            return ["waits", steered.transport.fence.dropped, producer.condemned]
+        finally:
+            steered.buffer._stopped.set()
+        with pytest.raises(WorkerFenced):
+            await add(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        return [type(sent.exception()), steered.transport.fence.dropped, producer.condemned]
+
+    expected = [WorkerFenced, True, True] if leader == -1 else ["waits", False, False]
+    assert asyncio.run(rebalance()) == expected
+    assert ("the group rebalances while out/0 has no leader" in caplog.text) is (leader == -1)
+
+
+def test_what_comes_back_unsent_after_the_rest_was_dropped_is_dropped_as_well() -> None:
+    """A request that was in flight may have been written; one that the broker sends back never is."""
+
+    async def rebalance() -> tuple[bool, BaseException | None]:
+        steered = made()
+        await steered.buffer.start()
+        steered._producer = producer = FencedProducer(
+            steered.transport.fence, print, print, bootstrap_servers="127.0.0.1:1"
+        )
+        producer.client.cluster.update_metadata(metadata("out", leader=-1))
+        accumulator = producer._message_accumulator
+        await accumulator.add_message(TopicPartition("out", 0), b"k", b"v", 1200.0)
+        sent = await accumulator.add_message(TopicPartition("other", 0), b"k", b"v", 1200.0)
+        in_flight = accumulator._pop_batch(TopicPartition("other", 0))
+        dropping = asyncio.create_task(steered.flush_or_drop(0.01))
+        await asyncio.sleep(0.1)
+        before = dropping.done() or sent.done()
+        accumulator.reenqueue(in_flight)
+        await asyncio.wait_for(dropping, 60.0)
+        steered.buffer._stopped.set()
+        error: BaseException | None = sent.exception()
+        return before, error
+
+    before, error = asyncio.run(rebalance())
+    assert not before
+    assert isinstance(error, WorkerFenced)
 
 
 def test_once_a_topic_is_gone_nothing_waits_for_it_until_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,13 +438,19 @@ def test_what_the_app_chooses_wrongly_for_an_output_is_an_error_of_the_event(
             buffered(**record)
 
 
-def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody() -> None:
+@pytest.mark.parametrize(
+    ("cause", "rows"),
+    [(TopicAuthorizationFailedError("out"), [("out", None)]), (WorkerFenced("dropped, and done again"), [])],
+)
+def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_ends_nobody(
+    cause: KafkaError, rows: list[object]
+) -> None:
     told: list[BaseException | None] = []
     lost: list[tuple[Any, ...]] = []
 
-    class Unauthorized(Unsendable):
+    class Refused(Unsendable):
         async def publish_message(self, _: Any, *, wait: bool) -> None:
-            raise ProducerSendError("while sending") from TopicAuthorizationFailedError("out")
+            raise ProducerSendError("while sending") from cause
 
         def _on_published(self, sent: Any, **_: Any) -> None:
             told.append(sent.exception())
@@ -393,9 +458,9 @@ def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_en
     async def send() -> bool:
         producer = made()
         producer.transport.guard.outputs_lost = lambda *row: lost.append(row)
-        await producer.buffer._send_pending(Unauthorized())
+        await producer.buffer._send_pending(Refused())
         return producer.transport.fence.broken
 
     assert asyncio.run(send()) is False
-    assert [type(error) for error in told] == [TopicAuthorizationFailedError]
-    assert [row[:2] for row in lost] == [("out", None)]
+    assert told == [cause]
+    assert [row[:2] for row in lost] == rows
