@@ -156,7 +156,7 @@ PRIVATES: tuple[Private, ...] = (
         ("_leader_topic_name",),
         (("is_leader", ()),),
     ),
-    Private(faust.tables.manager.TableManager, (), "table of a changelog", ("_changelogs",)),
+    Private(faust.tables.manager.TableManager, (Patch.DELETED,), "table of a changelog", ("_changelogs",)),
     Private(
         faust.tables.recovery.Recovery,
         (Patch.ENDS_AT_POSITION,),

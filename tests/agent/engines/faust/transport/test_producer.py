@@ -17,6 +17,7 @@ from faust.exceptions import ProducerSendError
 from trimtab_agent.engines.faust import SteeringSettings
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import ImpossibleRecord
+from trimtab_agent.engines.faust.safety.troubles import Trouble
 from trimtab_agent.engines.faust.transport.consumer import SteeredTransport
 from trimtab_agent.engines.faust.transport.producer import FencedProducer, SteeredProducer
 
@@ -214,10 +215,13 @@ def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
     """A flush waits for it, and so do all commits, rebalances and hand-overs."""
     monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.01)
 
-    async def write() -> tuple[list[Any], bool]:
+    async def write() -> tuple[list[Any], bool, list[str]]:
         told: list[Any] = []
+        made_again: list[str] = []
         lost, is_output = lambda *row: told.append(row), lambda _: kind == "an output"
-        producer = FencedProducer(Fence(10.0), lambda _: None, lost, is_output, bootstrap_servers="127.0.0.1:1")
+        producer = FencedProducer(
+            Fence(10.0), lambda _: None, lost, is_output, made_again.append, bootstrap_servers="127.0.0.1:1"
+        )
         tp, accumulator = TopicPartition("out", 0), producer._message_accumulator
         producer.client.cluster.update_metadata(metadata("out"))
         sent = await accumulator.add_message(tp, b"k", b"v", 1200.0)
@@ -230,9 +234,80 @@ def test_what_waits_for_a_deleted_topic_is_given_up_unless_it_is_state(
         accumulator.drain_by_nodes({1})
         if sent.done():
             sent.exception()
-        return [row[:2] for row in told], sent.done()
+        accumulator.drain_by_nodes({1})  # not again and again
+        return [row[:2] for row in told], sent.done(), made_again
 
-    assert asyncio.run(write()) == (([("out", 0)], True) if kind == "an output" else ([], False))
+    assert asyncio.run(write()) == (([("out", 0)], True, []) if kind == "an output" else ([], False, ["out"]))
+
+
+def test_a_changelog_that_is_gone_is_made_again_while_its_records_wait_or_are_dropped_at_a_rebalance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(f"{FencedProducer.__module__}.GONE_S", 0.3)
+
+    async def send() -> list[str]:
+        made_again: list[str] = []
+        steered = made()
+        await steered.buffer.start()
+        steered._producer = producer = FencedProducer(
+            steered.transport.fence,
+            print,
+            print,
+            on_changelog_gone=made_again.append,
+            bootstrap_servers="127.0.0.1:1",
+        )
+        client = producer.client
+
+        async def asked(cluster: Any, topics: set[str]) -> bool:
+            cluster.update_metadata(metadata("other"))
+            return True
+
+        monkeypatch.setattr(client, "_metadata_update", asked)
+        following = asyncio.create_task(client._md_synchronizer())
+        waiting = asyncio.create_task(client._wait_on_metadata("log"))
+        try:
+            while not made_again:
+                await asyncio.sleep(0.01)
+            assert not waiting.done()
+            assert producer.without_leader() == ["log"]
+            producer.drop_what_waits()
+            with pytest.raises(WorkerFenced, match="log is not there"):
+                await asyncio.wait_for(waiting, 60.0)
+            assert producer.without_leader() == []
+        finally:
+            following.cancel()
+            steered.buffer._stopped.set()
+        return made_again
+
+    assert asyncio.run(send()) == ["log"]
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_changelog_is_made_as_at_the_start_of_a_worker_and_told_by_name(
+    allowed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[tuple[Trouble, str]] = []
+    story: list[str] = []
+
+    async def declare() -> None:
+        if not allowed:
+            raise TopicAuthorizationFailedError("log")
+        story.append("declared")
+
+    async def make() -> None:
+        producer = made()
+        app = producer.transport.app
+        producer.transport.watcher = SimpleNamespace(tell=lambda *what: told.append(what))
+        app.tables._changelogs["log"] = SimpleNamespace(changelog_topic=SimpleNamespace(declare=declare))
+        app.add_future = asyncio.ensure_future
+        producer._make_again("log")
+        await asyncio.sleep(0.01)
+
+    asyncio.run(make())
+    assert story == (["declared"] if allowed else [])
+    assert ("the changelog log cannot be made again" in caplog.text) is not allowed
+    assert [trouble for trouble, _ in told] == [Trouble.STATE_LOST]
+    assert "the changelog log is not there any more" in told[0][1]
 
 
 def test_a_worker_that_rejoins_does_not_wait_for_the_leaders_of_what_it_drops(monkeypatch: pytest.MonkeyPatch) -> None:
