@@ -138,11 +138,15 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
 
         drain = self._message_accumulator.drain_by_nodes
 
-        def drain_what_is_there(*arguments: Any, **options: Any) -> Any:
-            self._give_up()
-            return drain(*arguments, **options)
+        def drain_and_give_up(*arguments: Any, **options: Any) -> Any:
+            batches, some_have_no_leader = drain(*arguments, **options)
+            if some_have_no_leader:  # else nothing is missing, and going through all would cost as much as the drain
+                self._give_up()
+            else:
+                self._missing_since.clear()
+            return batches, some_have_no_leader
 
-        self._message_accumulator.drain_by_nodes = drain_what_is_there
+        self._message_accumulator.drain_by_nodes = drain_and_give_up
         self.client.send, self.client._get_conn, self.client._wait_on_metadata = send_if_member, guarded, tracked
 
     async def start(self) -> None:
@@ -168,6 +172,8 @@ class FencedProducer(aiokafka.AIOKafkaProducer):  # type: ignore[misc]
 
     def _give_up(self) -> None:
         """Let outputs expire whose topic has been deleted; make changelogs again (patch deleted-topic-not-awaited).
+
+        Called after a drain that has found partitions without a leader; the next one drops what has expired.
 
         A broker that has just started may not know its topics yet, so each of its answers has to lack the topic.
         """
