@@ -84,6 +84,26 @@ def test_workers_of_the_pool_are_started_when_the_need_has_lasted() -> None:
     assert made.known.sizes[APP].desired == 3
 
 
+@pytest.mark.parametrize("before", [{}, started(W2, at=500.0)])
+def test_no_other_worker_is_started_while_an_agent_starts_one_again_that_has_crashed(
+    before: dict[WorkerId, WorkerScaling],
+) -> None:
+    """It has lost its key groups meanwhile, so nothing else counts it."""
+    made = decider(execution(BALANCED, scalings=before))
+
+    def decide(end_s: float) -> Decision:
+        snapshot = seen(end_s, 0.95, W2, W3).snapshot
+        nodes = (replace(row, absence=Absence.STARTING) if row.worker == W2 else row for row in snapshot.nodes)
+        return only(made.on_event(end_s + 1.0, SnapshotArrived(snapshot=replace(snapshot, nodes=tuple(nodes)))))
+
+    first = [decide(1010.0 + 10.0 * window) for window in range(int(ACT.restart_s / 10.0))]
+    assert all(isinstance(found, Skip) for found in first)
+    assert made.known.sizes[APP].detail.endswith("waiting for w2 to run")
+    found = decide(1010.0 + ACT.restart_s)
+    assert isinstance(found, Resized), "it counts for as long as any other worker that was started"
+    assert [row.worker for row in found.start] == [W3]
+
+
 @pytest.mark.parametrize(("mode", "acting"), [(Mode.ADVISE, True), (Mode.ACT, False)])
 def test_who_only_advises_says_what_is_wanted(mode: Mode, acting: bool) -> None:
     made = decider(execution(BALANCED), scaling=replace(ACT, mode=mode), acting=acting)

@@ -25,7 +25,7 @@ from trimtab_controller.solver.answer import Method
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.intents import Drain, Intent, Scale, Undrain
 from trimtab_protocol.messages.names import AppId, CommandId, WorkerId
-from trimtab_protocol.messages.report import WorkerState
+from trimtab_protocol.messages.report import Absence, WorkerState
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.wording import counted, first_few
 
@@ -122,6 +122,8 @@ class SizeRounds:
     held: dict[AppId, str] = field(default_factory=dict)
     _needs: dict[AppId, LastingNeed] = field(default_factory=dict)
     _settled: Collection[AppId] = ()
+    _started_again: dict[WorkerId, float] = field(default_factory=dict)
+    """Since when (epoch seconds) agents start workers again that have crashed."""
 
     def observe(
         self, seen: SeenApps, execution: Execution, intents: Sequence[Intent], settled: Collection[AppId] = ()
@@ -130,6 +132,10 @@ class SizeRounds:
         self._settled = settled
         self.starts = self.starts.after(seen.snapshot, execution.scalings)
         self._follow_demand(seen)
+        end_s, rows = seen.snapshot.end_ms / 1000.0, seen.snapshot.nodes
+        self._started_again = {
+            row.worker: self._started_again.get(row.worker, end_s) for row in rows if row.absence is Absence.STARTING
+        }
         words = {intent.app: intent for intent in intents if isinstance(intent, Scale)}
         restarting = {each.app: each for each in restarts(intents, execution, seen.snapshot)}
         apps = [app for app in seen.views if app in words or self.settings.of(app).mode is not Mode.OFF]
@@ -272,7 +278,7 @@ class SizeRounds:
             seen.use,
             pool=pool if seen.hosts is None else with_gains(pool, view, seen.hosts),
             leaving=size.leaving,
-            starting=_starting(view, seen.snapshot, execution, max(prior_s, measured_s or 0.0), restart),
+            starting=self._starting(view, seen.snapshot, execution, max(prior_s, measured_s or 0.0), restart),
             returnable=restartable(seen.snapshot) if stops and not settings.hook else None,
             restart_s=self._restart_s(app),
             catch_up_s=self.catch_up_s,
@@ -285,6 +291,29 @@ class SizeRounds:
         if need is not None:
             self._needs[app] = need
         return verdict
+
+    def _starting(
+        self, view: AppView, snapshot: Snapshot, execution: Execution, patience_s: float, restart: Restarting | None
+    ) -> tuple[WorkerId, ...]:
+        """The workers that were started for the app and are not seen in it yet; after `patience_s` they do not count.
+
+        Those whose drain an operator has ended are among them, those that a rolling restart has stopped, and those that
+        their agents start again after a crash.
+        """
+        here = {*view.hosts, *(each.id for each in view.fixed)}
+        declared = {row.worker for row in snapshot.nodes if row.declared == view.app}
+        returning = () if restart is None else restart.returning
+        since = {worker: at for worker, at in self._started_again.items() if worker in declared}
+        since |= {
+            worker: max(scaling.at, since.get(worker, 0.0))
+            for worker, scaling in execution.scalings.items()
+            if (
+                worker in returning
+                or (scaling.command.kind is CommandKind.START and _is_for(scaling, view.app, declared))
+            )
+            and scaling.phase is not ScalingPhase.FAILED
+        }
+        return tuple(worker for worker, at in since.items() if worker not in here and view.end_s - at < patience_s)
 
     def _saving(self, view: SmoothedView, facts: SizeFacts, settings: ScalingSettings) -> float:
         """Cores that the potential plan saves, where that could spare a worker and no plan was sought in vain."""
@@ -320,26 +349,6 @@ def _to_try(pool: Sequence[PoolWorker], execution: Execution, at: float) -> tupl
         and at - scaling.at < START_RETRY_S
     }
     return tuple(row for row in pool if row.worker not in failed)
-
-
-def _starting(
-    view: AppView, snapshot: Snapshot, execution: Execution, patience_s: float, restart: Restarting | None
-) -> tuple[WorkerId, ...]:
-    """The workers that were started for the app and are not seen in it yet; after `patience_s` they do not count.
-
-    Those whose drain an operator has ended are among them, and those that a rolling restart has stopped.
-    """
-    here = {*view.hosts, *(each.id for each in view.fixed)}
-    declared = {row.worker for row in snapshot.nodes if row.declared == view.app}
-    returning = () if restart is None else restart.returning
-    return tuple(
-        worker
-        for worker, scaling in execution.scalings.items()
-        if (worker in returning or (scaling.command.kind is CommandKind.START and _is_for(scaling, view.app, declared)))
-        and scaling.phase is not ScalingPhase.FAILED
-        and worker not in here
-        and view.end_s - scaling.at < patience_s
-    )
 
 
 def _is_for(scaling: WorkerScaling, app: AppId, declared: Collection[WorkerId]) -> bool:

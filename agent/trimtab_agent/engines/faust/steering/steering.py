@@ -91,7 +91,8 @@ class FaustSteering:
     ) -> None:
         self._app = app
         self._shared = shared
-        ownership, reader = Ownership(app, shared.app), ChangelogReader(connection)
+        ownership = Ownership(app, shared.app)
+        reader = ChangelogReader(connection, on_shorter=lambda: self._work.start_from_thread(self._settle))
         self.standbys = Standbys(app, ownership, reader, shared.troubles.tell)
         self._handover = KeyGroupHandover(app, ownership, self.standbys, settings)
         self._work, pending = BackgroundWork(), PendingHandovers()

@@ -6,13 +6,16 @@ up.  This reader has its own consumer, without a group, on the side loop.
 How far a table is, is the reader's position and not its last record.  A changelog may end with offsets that are no
 records: the marker at the end of a transaction, a transaction that was aborted, records that compaction or retention
 has removed.  Aborted records are not applied.
+
+A changelog that has lost its end (an unclean election, a broker's disk) is read from its start by aiokafka, and the
+offsets of the table say nothing any more.  It is not followed further, and whoever follows it again sees what is left.
 """
 
 import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -44,8 +47,10 @@ class _StoreEvent(NamedTuple):
 class ChangelogReader:
     """Follows changelog partitions and keeps the last offset applied to each local table."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, on_shorter: Callable[[], None] = lambda: None) -> None:
+        """`on_shorter` is called in the side loop's thread after a changelog was found to have lost its end."""
         self._connection = connection
+        self._on_shorter = on_shorter
         self._applied: dict[TP, int] = {}
         self._tables: dict[TP, Any] = {}
         self._changed = False
@@ -152,15 +157,22 @@ class ChangelogReader:
 
         `_apply` has applied all records before a position, unless something has changed since the last seek.
         """
-        at_end = True
+        at_end, shorter = True, list[TP]()
         with self._lock:
             if self._changed:
                 return False
             for tp, applied in self._applied.items():
                 state = reader._subscription.subscription.assignment.state_value(TopicPartition(*tp))
-                if state.has_valid_position:
-                    self._applied[tp] = max(applied, state.position - 1)
-                    at_end &= state.position >= (state.lso or 0)
+                if not state.has_valid_position:
+                    continue
+                if state.position <= applied:  # it was out of range
+                    shorter.append(tp)
+                    continue
+                self._applied[tp] = state.position - 1
+                at_end &= state.position >= (state.lso or 0)
+        if shorter:
+            self.leave(shorter)
+            self._on_shorter()
         return at_end
 
     async def _rest(self) -> None:

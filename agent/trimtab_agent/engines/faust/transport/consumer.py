@@ -370,8 +370,10 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
         written_here = dict(self._writes_from)
         sources = {tp for tp in revoked | self._delivered.keys() if not self._is_changelog_tp(tp)}
         self.block(sources)
-        if not await self.drain(sources, self.app.conf.broker_rebalance_timeout / 2):
+        limit_s = self.app.conf.broker_rebalance_timeout
+        if not await self.drain(sources, limit_s / 2):
             self.not_finished("the rebalance continues")
+        await self.app.producer.flush_or_drop(limit_s / 4)
         try:
             await self._on_partitions_revoked(revoked)
             if self._held:

@@ -488,6 +488,7 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
     async def story() -> None:
         renewing = asyncio.Event()
         monkeypatch.setattr(consumer.app.producer, "renew_if_condemned", renewing.wait, raising=False)
+        monkeypatch.setattr(consumer.app.producer, "flush_or_drop", nothing, raising=False)
         await consumer.on_partitions_revoked({ONE})
         assigned = asyncio.create_task(consumer.on_partitions_assigned({ONE}, 2))
         await asyncio.sleep(0)
@@ -513,6 +514,30 @@ def test_a_recovery_that_a_rebalance_overtook_opens_nothing_in_the_next_generati
     monkeypatch.setattr(consumer, "_on_partitions_revoked", nothing)
     monkeypatch.setattr(consumer, "assignment", lambda: {ONE})
     asyncio.get_event_loop().run_until_complete(story())
+
+
+def test_a_rebalance_leaves_time_to_join_after_it_has_waited_for_what_was_sent(
+    consumer: SteeredConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun events may wait for the same partition without a leader: they end with what is dropped."""
+    waits: list[tuple[str, float]] = []
+
+    async def drain(_: Any, limit_s: float) -> bool:
+        waits.append(("begun events", limit_s))
+        return False
+
+    async def flush(limit_s: float) -> None:
+        waits.append(("flush", limit_s))
+
+    async def revoke(_: Any) -> None:
+        waits.append(("Faust waits for the rest, and commits", 0.0))
+
+    monkeypatch.setattr(consumer, "drain", drain)
+    monkeypatch.setattr(consumer.app.producer, "flush_or_drop", flush, raising=False)
+    monkeypatch.setattr(consumer, "_on_partitions_revoked", revoke)
+    consumer.watcher = Watched()  # type: ignore[assignment]
+    consumer.loop.run_until_complete(consumer.on_partitions_revoked({ONE}))
+    assert waits == [("begun events", 30.0), ("flush", 15.0), ("Faust waits for the rest, and commits", 0.0)]
 
 
 class Thread:
