@@ -94,7 +94,7 @@ class StoreGuard:
         for name in ("_visible_keys", "_visible_items"):
             setattr(store, name, self._read_all_or_end(store, getattr(store, name)))
         apply = self._do_or_end(store, store.apply_changelog_batch)
-        store.apply_changelog_batch = self._apply_or_end(table.changelog_topic_name, apply)
+        store.apply_changelog_batch = self._apply_or_end(table, apply)
         write, delete = store._set, store._del
         anywhere = table.is_global or table.use_partitioner
 
@@ -275,12 +275,15 @@ class StoreGuard:
             for path in found_by(error, store):
                 mark(path)
 
-    def _apply_or_end(self, changelog: str, apply: Callable[..., None]) -> Callable[..., None]:
+    def _apply_or_end(self, table: Any, apply: Callable[..., None]) -> Callable[..., None]:
+        changelog = table.changelog_topic_name
+
         def apply_or_end(batch: Iterable[Any], to_key: Any, to_value: Any) -> None:
             # Faust applies a late record of a partition that it has just given away to the table of the record before.
             # A record without a key is no state; it would hold up all others.
             own = [each for each in batch if each.message.tp.topic == changelog and each.message.key is not None]
-            if own and not self._restoring():
+            # Each worker reads all of a global table, for which Faust calls all partitions active everywhere.
+            if own and not (table.is_global or self._restoring()):
                 active = self._app.assignor._active_tps
                 if touched := sorted({event.message.tp for event in own if event.message.tp in active}):
                     error = StateBreach(f"changelog records for {touched[0]}, which this worker owns and writes")

@@ -196,6 +196,20 @@ def test_standbys_follow_and_records_of_other_changelogs_are_left_out(tmp_path: 
     asyncio.run(follow())
 
 
+def test_what_other_workers_change_in_a_global_table_is_read(tmp_path: Path) -> None:
+    """The app is not steered.  Faust calls all partitions active on every worker, and goes on to read them."""
+
+    async def change() -> tuple[bytes | None, bool]:
+        app, consumer, _ = worker(tmp_path, None, lambda table: table.app.GlobalTable("rates", partitions=1))
+        rates, tp = app.tables["rates"], TP("ks-rates-changelog", 0)
+        app.assignor._active_tps, consumer._open = {tp}, True
+        message = SimpleNamespace(tp=tp, partition=0, offset=7, key=b'"EUR"', value=b"1.1")
+        rates.apply_changelog_batch([SimpleNamespace(message=message)])
+        return rates.data._dbs[0].get(b'"EUR"'), consumer.fence.broken
+
+    assert asyncio.run(change()) == (b"1.1", False)
+
+
 class Grown(faust.Record):
     """What a table's values are since the last deployment."""
 
