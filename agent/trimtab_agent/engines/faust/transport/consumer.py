@@ -848,8 +848,14 @@ def _restore_as_stored(table: Any) -> None:
     the types that the app has now (of a window: by the type of its key), and leaves out what it cannot decode.
     """
     if table._on_changelog_event is None:  # it gets the events, and only an app that is not steered has it
-        schema = table.changelog_topic.schema = copy.copy(table.changelog_topic.schema)  # the app may use it elsewhere
+        topic = table.changelog_topic
+        schema = copy.copy(topic.schema)  # the app may use it elsewhere
         schema.loads_key, schema.loads_value = _key_as_stored, _value_as_stored
+        # Only for what the recovery reads: an agent may read the topic, too.  Of two channels with the same types Faust
+        # would decode for one.
+        topic.clone_using_queue = lambda queue: topic.clone(
+            queue=queue, is_iterator=True, schema=schema, key_type=bytes, value_type=bytes
+        )
     if not table.is_global:  # with a buffer of one record, Faust goes on to apply the worker's own ones
         table.recovery_buffer_size = max(2, table.recovery_buffer_size)
 

@@ -16,6 +16,7 @@ from aiokafka.errors import CorruptRecordException, InvalidTimestampError
 from faust.exceptions import PartitionsMismatch
 from faust.streams import _current_event
 from faust.types import TP
+from faust.types.tuples import ConsumerMessage
 
 from trimtab_agent.engines.faust.safety.fence import Fence, WorkerFenced
 from trimtab_agent.engines.faust.safety.store_guard import LateWrite, StateBreach, StoreGuard
@@ -252,6 +253,27 @@ def test_a_topic_that_shares_its_schema_with_a_table_is_decoded(tmp_path: Path) 
         return (await topic.decode(SimpleNamespace(key=b'"a"', value=b"7", headers=None))).value
 
     assert asyncio.run(shared()) == 7
+
+
+@pytest.mark.parametrize("types", [{}, {"key_type": str, "value_type": int}])
+def test_an_agent_that_reads_a_changelog_gets_what_was_written(types: dict[str, Any], tmp_path: Path) -> None:
+    """The app is not steered.  For readers of the same types Faust decodes a record once."""
+
+    async def read() -> set[tuple[Any, Any]]:
+        app, _, _ = worker(tmp_path, None, lambda table: table.app.Table("totals", partitions=1, **types))
+        table, tp = app.tables["totals"], TP("ks-totals-changelog", 0)
+
+        async def nothing(*_: object) -> None: ...
+
+        app.producer = SimpleNamespace(buffer=SimpleNamespace(wait_until_ebb=nothing))
+        agent = app.agent(table.changelog_topic)(nothing)
+        readers = {agent.channel_iterator, table.changelog_topic.clone_using_queue(app.tables.changelog_queue)}
+        handler = app.topics._build_handler(tp, readers)
+        app.flow_control.resume()
+        await handler(ConsumerMessage(*tp, 7, 1.0, 0, None, b'"a"', b"7", None, tp=tp))
+        return {(event.key, event.value) for event in (reader.queue.get_nowait() for reader in readers)}
+
+    assert asyncio.run(read()) == {("a", 7), (b'"a"', b"7")}
 
 
 def test_a_record_without_a_key_does_not_hold_up_the_others(tmp_path: Path) -> None:
