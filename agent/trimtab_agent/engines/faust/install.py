@@ -28,7 +28,7 @@ from trimtab_agent.engines.faust.safety.open_files import raise_limit
 from trimtab_agent.engines.faust.settings import SteeringSettings
 from trimtab_agent.engines.faust.steering.steering import FaustSteering
 from trimtab_agent.engines.faust.transport.client import Connection, ask_bootstrap_servers_again
-from trimtab_agent.engines.faust.transport.consumer import SteeredTransport, keep_what_waits
+from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport, keep_what_waits
 from trimtab_process.trust_file import TrustFile
 from trimtab_protocol.messages.decode import MAX_NAME, NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, OperatorId, WorkerId
@@ -110,7 +110,7 @@ def install(
     if socket := os.environ.get("TRIMTAB_SOCKET"):
         collector = Collector(sensor, steering.status, worker=worker)
         options = {"app": shared.app, "worker": worker, "socket": Path(socket)}
-        app.service(_link(executor=steering.executor, status=steering.status, collector=collector, **options))
+        app.service(_link(app, executor=steering.executor, status=steering.status, collector=collector, **options))
     return Plugin(steering=steering, sensor=sensor, hop=hop)
 
 
@@ -191,7 +191,7 @@ def _steer(
     async def finish_and_stop() -> None:
         if fence.broken:
             return  # begun events must not be finished, and waiting for them would never end
-        if app._consumer is not None:
+        if isinstance(app._consumer, SteeredConsumer):
             await app._consumer.finish()
         await stop_consumer()
 
@@ -203,12 +203,17 @@ def _steer(
     app.on_before_shutdown.connect(close, weak=False)
 
 
-def _link(**options: Any) -> type[AgentConnection]:
+def _link(faust_app: Any, **options: Any) -> type[AgentConnection]:
     """A service class for the app.  Faust starts it after tables are restored, when the worker's state is known."""
 
     class AgentLink(AgentConnection):
         def __init__(self, **service: Any) -> None:
             super().__init__(**options, **service)
+
+        async def start(self) -> None:
+            """Connect, unless this is a program that only asks or sends: it is no worker."""
+            if not (faust_app.client_only or faust_app.producer_only):
+                await super().start()
 
     return AgentLink
 

@@ -8,6 +8,7 @@ from typing import Any
 import faust
 import pytest
 from faust.assignor.partition_assignor import PartitionAssignor
+from faust.transport.drivers.aiokafka import Consumer, Producer
 
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
@@ -209,3 +210,23 @@ def test_whether_placements_are_verified_is_said(
     caplog.clear()
     install(app())
     assert "not verified" not in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["client_only", "producer_only"])
+def test_a_program_that_only_asks_or_sends_is_no_worker(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web server of the same code, with `app.start_client()`: it is in no group, and no agent counts it."""
+    monkeypatch.setenv("TRIMTAB_SOCKET", "/run/trimtab/agent.sock")
+
+    async def run() -> tuple[list[type], bool]:
+        asking = app()
+        install(asking)
+        setattr(asking, mode, True)
+        if mode == "client_only":
+            assert type(asking.consumer) is Consumer
+        (service,) = asking._extra_services
+        link = await asking.on_init_extra_service(service)
+        await link.maybe_start()
+        await asking._stop_consumer()
+        return [type(asking.producer)], link.started
+
+    assert asyncio.run(run()) == ([Producer], False)

@@ -831,14 +831,27 @@ class SteeredTransport(Transport):  # type: ignore[misc]
             app, fence, on_breach=lambda: self.watcher.breached(), tell=lambda *told: self.watcher.tell(*told)
         )
 
-    def create_consumer(self, callback: Any, **options: Any) -> SteeredConsumer:
-        """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here."""
+    def create_producer(self, **options: Any) -> Any:
+        """Create the app's producer.  A program that only asks or sends is no worker, and has Faust's own."""
+        no_worker = self.app.client_only or self.app.producer_only
+        return (
+            Transport(self.url, self.app).create_producer(**options)
+            if no_worker
+            else super().create_producer(**options)
+        )
+
+    def create_consumer(self, callback: Any, **options: Any) -> Any:
+        """Create the app's consumer.  All tables of the app exist by now, so the store guard starts here.
+
+        A program that only asks (`app.start_client()`) is in no group, and has Faust's own.
+        """
+        if self.app.client_only:
+            return Transport(self.url, self.app).create_consumer(callback, **options)
         for table in self.app.tables.values():
             if isinstance(table.data, Store):
                 _restore_as_stored(table)
         self.guard.watch()
-        consumer: SteeredConsumer = super().create_consumer(callback, **options)
-        return consumer
+        return super().create_consumer(callback, **options)
 
 
 def _restore_as_stored(table: Any) -> None:
