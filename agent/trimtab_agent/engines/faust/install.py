@@ -86,7 +86,7 @@ def install(
         shared,
         connection=_connection(app),
         named_topics=lambda: _topics(operators or {}),
-        unfit_parts=lambda: (*unfit_tables(app), *unfit_agents(app)),
+        unfit_parts=lambda: (*unfit_tables(app), *unfit_agents(app), *unfit_topics(app)),
         settings=chosen,
     )
     hop, reasons = None, [*complaints(), *unfit(app)]
@@ -148,6 +148,14 @@ def unfit_agents(app: Any) -> Iterator[str]:
     for name, agent in app.agents.items():
         if agent.isolated_partitions:
             yield f"agent {name}: isolated_partitions starts and stops its actors at rebalances only"
+
+
+def unfit_topics(app: Any) -> Iterator[str]:
+    """The topics that the app reads and that make steering impossible, each with the reason."""
+    own = {*app.tables.changelog_topics, app._leader_assignor._leader_topic_name}
+    for topic in sorted({topic for channel in app.topics if not channel.acks for topic in channel.topics} - own):
+        if not app.topics.acks_enabled_for(topic):  # by any other reader
+            yield f"topic {topic}: with acks=False nobody knows which of its events are done"
 
 
 def unfit_tables(app: Any) -> Iterator[str]:

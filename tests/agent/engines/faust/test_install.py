@@ -13,7 +13,7 @@ from faust.transport.drivers.aiokafka import Consumer, Producer
 from tests.paths import ROOT
 from trimtab_agent.engines.faust import NotConfigured, install
 from trimtab_agent.engines.faust.agent_link import AgentConnection
-from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables
+from trimtab_agent.engines.faust.install import _topics, unfit, unfit_agents, unfit_tables, unfit_topics
 from trimtab_agent.engines.faust.measure import Collector
 from trimtab_agent.engines.faust.transport.consumer import SteeredConsumer, SteeredTransport
 from trimtab_protocol.messages.names import WorkerId
@@ -174,6 +174,18 @@ def test_agents_whose_actors_follow_rebalances_alone_are_named() -> None:
     async def together(stream: Any) -> None: ...
 
     assert [reason.split(":")[0] for reason in unfit_agents(isolated)] == ["agent alone"]
+
+
+def test_an_app_whose_events_are_never_acknowledged_cannot_be_steered() -> None:
+    async def reasons() -> list[str]:
+        silent = app()
+        silent.topics.add(aiter(silent.topic("fine")))
+        silent.topics.add(aiter(silent.topic("silent", acks=False)))
+        silent.topics.add(aiter(silent.topic("fine", acks=False)))
+        silent.topics._acking_topics.add("fine")
+        return list(unfit_topics(silent))
+
+    assert asyncio.run(reasons()) == ["topic silent: with acks=False nobody knows which of its events are done"]
 
 
 def test_with_a_socket_the_worker_talks_to_its_agent(monkeypatch: pytest.MonkeyPatch) -> None:

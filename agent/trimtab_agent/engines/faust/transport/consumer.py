@@ -326,6 +326,9 @@ class SteeredConsumer(Consumer):  # type: ignore[misc]
 
     def _note_delivery(self, tp: TP, offset: int) -> None:
         self._density.read(tp, offset)
+        if not self.app.topics.acks_enabled_for(tp.topic):  # nothing of it is ever done, as far as is known
+            self._position[tp] = offset + 1
+            return
         delivered = self._delivered.get(tp)
         if offset < self._position.get(tp, 0):
             return  # the app has gone back: Faust acknowledges nothing that is committed already

@@ -72,6 +72,7 @@ def worker(
         callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing
     )
     app._consumer = consumer
+    app.topics._acking_topics.add(SOURCE.topic)
     return app, consumer, lambda: store._del(b"n14228")
 
 
