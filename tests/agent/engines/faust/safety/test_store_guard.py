@@ -6,6 +6,7 @@ import uuid
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -394,6 +395,36 @@ def test_nothing_is_written_to_a_table_partition_of_another_worker(tmp_path: Pat
         assert app.crashed
 
     asyncio.run(foreign())
+
+
+@pytest.mark.parametrize(
+    ("counts", "owned", "ends"),
+    [
+        ({"events": 4, "ks-prices-changelog": 4}, OWN, True),  # the app has put it into another operator
+        ({"events": 4, "ks-prices-changelog": 4}, {*OWN, TP("ks-prices-changelog", 0)}, False),
+        ({"events": 4, "ks-prices-changelog": 1}, OWN, False),  # as in stock Faust, which has it elsewhere, too
+    ],
+)
+def test_an_event_reads_nothing_that_stock_faust_would_have_here_and_is_elsewhere(
+    tmp_path: Path, counts: dict[str, int], owned: set[TP], *, ends: bool
+) -> None:
+    """It would get what an empty table or a standby has, and go on with that."""
+
+    async def read() -> tuple[bool, bool, bool]:
+        app, consumer, _ = writing(
+            tmp_path, active=owned, prepare=lambda table: table.app.Table("prices", default=int, partitions=1)
+        )
+        consumer._thread = SimpleNamespace(partition_count=counts.get)
+        found: list[object] = []
+        told = pytest.raises(StateBreach, match="reads a table of ks-prices-changelog") if ends else nullcontext()
+        for look_up in (lambda: app.tables["prices"]["k"], lambda: "k" in app.tables["prices"]):
+            with told:
+                within(Event(SOURCE, 12), lambda look_up=look_up: found.append(look_up()))
+        await asyncio.sleep(0.1)
+        assert found == ([] if ends else [0, False])
+        return consumer.fence.broken, app.crashed, bool(app.__dict__.get("breaches"))
+
+    assert asyncio.run(read()) == (ends, ends, ends)
 
 
 async def finished(consumer: SteeredConsumer) -> None:
