@@ -50,7 +50,8 @@ and holds up all other records. | It asks for each topic that it writes to. | `t
 | `end-before-state-is-overwritten` | A changelog may be applied to a partition that this worker writes. | The worker \
 ends before that. | `safety/store_guard.py` |
 | `end-before-foreign-state-is-written` | After partitions were added to a source topic of a table, two workers may \
-write one table partition. Where Faust notices, the event counts as done. | The worker ends before that. | \
+write one table partition. Where Faust notices, the event counts as done. | The worker ends before that, and before an \
+event reads a table that operators have put elsewhere. | \
 `safety/store_guard.py` |
 | `end-while-the-broker-is-away` | A worker that is told to stop while a fetch waits to be repeated loses its \
 consumer's thread, and waits for it for 60 s. | The fetch ends like any other. | `transport/lost_inputs.py` |

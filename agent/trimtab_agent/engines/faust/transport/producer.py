@@ -10,7 +10,7 @@ import asyncio
 import logging
 import struct
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Self
@@ -280,7 +280,10 @@ class SteeredProducer(Producer):  # type: ignore[misc]
                         self.transport.guard.outputs_lost(str(record.channel), record.partition, error, [record.key])
                     sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                     sent.set_exception(error.__cause__ or error)
-                    record.channel._on_published(sent, message=message, producer=self, state=defaultdict(lambda: None))
+                    sizes = {"keysize": len(record.key or b""), "valsize": len(record.value or b"")}
+                    # The sensors' own state, since Faust's for Prometheus, Datadog and Statsd expect a time in it.
+                    state = self.app.sensors.on_send_initiated(self, str(record.channel), message=record, **sizes)
+                    record.channel._on_published(sent, message=message, producer=self, state=state)
                     return
                 what = f"a record of {record.channel} with {len(record.value or b'')} bytes"
                 break_off(self.transport.fence, NOT_SENT, what, error)

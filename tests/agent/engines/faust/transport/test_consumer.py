@@ -65,6 +65,7 @@ def consumer() -> Iterator[SteeredConsumer]:
 
     transport.loop = loop
     made = transport.create_consumer(callback=nothing, on_partitions_revoked=nothing, on_partitions_assigned=nothing)
+    app.topics._acking_topics.add(ONE.topic)
     made.start_at({ONE: 10, OTHER: 0})
     yield made
     asyncio.set_event_loop(None)
@@ -100,6 +101,16 @@ def test_a_commit_ends_before_the_first_unfinished_event(consumer: SteeredConsum
 
     finish(consumer, ONE, 12)
     assert consumer._new_offset(ONE) == 14
+
+
+def test_of_a_topic_without_acknowledgements_nothing_is_kept_and_nothing_committed(consumer: SteeredConsumer) -> None:
+    """`app.topic("in", acks=False)`: its events never count as done."""
+    silent = TP("silent", 1)
+    consumer.start_at({silent: 3})
+    give(consumer, silent, 3, 4, 5)
+
+    assert silent not in consumer._delivered
+    assert (consumer._new_offset(silent), consumer.next_offset(silent)) == (None, 6)
 
 
 def add_to_buffer(value: Any) -> Any:

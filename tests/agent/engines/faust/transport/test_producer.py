@@ -539,15 +539,22 @@ def test_what_the_client_refuses_as_the_broker_would_is_told_to_its_topic_and_en
     told: list[BaseException | None] = []
     lost: list[tuple[Any, ...]] = []
 
+    class Latency(faust.Monitor):  # type: ignore[misc]
+        """As Faust's monitors for Prometheus, Datadog and Statsd: how long a record took that was not sent."""
+
+        def on_send_error(self, producer: Any, exc: BaseException, state: float) -> None:
+            told.append(exc if self.secs_since(state) >= 0.0 else None)
+
     class Refused(Unsendable):
         async def publish_message(self, _: Any, *, wait: bool) -> None:
             raise ProducerSendError("while sending") from cause
 
-        def _on_published(self, sent: Any, **_: Any) -> None:
-            told.append(sent.exception())
+        def _on_published(self, sent: Any, producer: Any, state: Any, **_: Any) -> None:
+            producer.app.sensors.on_send_error(producer, sent.exception(), state)
 
     async def send() -> bool:
         producer = made()
+        producer.app.sensors.add(Latency())
         producer.transport.guard.outputs_lost = lambda *row: lost.append(row)
         await producer.buffer._send_pending(Refused())
         return producer.transport.fence.broken
