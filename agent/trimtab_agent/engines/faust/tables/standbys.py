@@ -63,7 +63,7 @@ class Standbys:
             applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
             if applied > ends[tp] - 1:
                 raise ValueError(f"{tp}: the local table is at offset {applied}, beyond the changelog's end {ends[tp]}")
-            self._reader.follow(tp, table, applied)
+            self._reader.follow(tp, table, applied, ends[tp])
         report(gaps, self._tell)
 
     async def _open(self, table: Any, partition: int, log_of: dict[str, Any], check: Check) -> None:

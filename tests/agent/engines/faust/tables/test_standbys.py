@@ -10,6 +10,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.troubles import Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
@@ -70,7 +71,7 @@ class Positions:
 
 
 def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     ownership: Any = Ownership()
 
     asyncio.run(Standbys(App(), ownership, tail, Troubles().tell).warm([OWNED, OTHER], lambda: None))
@@ -80,7 +81,7 @@ def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
 
 
 def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
-    tail, table = ChangelogReader({}), Table()
+    tail, table = ChangelogReader({}, BulkRestore({})), Table()
     ownership: Any = Ownership()
     ownership.table = lambda _: table
     tail.follow(TP("log", 1), table, 4)
@@ -92,7 +93,7 @@ def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
 
 
 def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed() -> None:
-    tail, table = ChangelogReader({}), Table()
+    tail, table = ChangelogReader({}, BulkRestore({})), Table()
     ownership: Any = Ownership()
     ownership.of_faust = frozenset({TP("log", 1)})
     ownership.table = lambda _: table
@@ -109,7 +110,7 @@ def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed(
 def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, restoring = TP("log", 1), TP("log", 2)
     asked: list[tuple[Any, ...]] = []
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
 
     class Reader:
         async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
@@ -144,7 +145,7 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
 
 def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, asked = TP("log", 1), 0
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     tail.follow(waiting, Table(), 0)
 
     class Reader:
@@ -174,7 +175,7 @@ def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch
 
 def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_records() -> None:
     marker, behind, ahead = TP("marker", 0), TP("behind", 0), TP("ahead", 0)
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     reader: Any = SimpleNamespace(_subscription=Positions(marker=(9, 9), behind=(7, 9), ahead=(5, 9)))
     for tp in (marker, behind, ahead):
         tail.follow(tp, Table(), 6)
@@ -189,7 +190,7 @@ def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_recor
 
 
 def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail, asked = ChangelogReader({}), 0
+    tail, asked = ChangelogReader({}, BulkRestore({})), 0
     tail.follow(TP("log", 1), Table(), 0)
 
     class Reader:
