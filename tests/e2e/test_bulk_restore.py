@@ -10,11 +10,13 @@ from typing import Any
 import faust
 import psutil
 import pytest
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
 from faust.stores.rocksdb import Store
 from faust.types import TP
 
-from trimtab_agent.engines.changelog_files import Written
+from trimtab_agent.engines import changelog_files
+from trimtab_agent.engines.changelog_files import Part, Written
 from trimtab_agent.engines.faust.tables import bulk_restore
 from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore, Missing, take_in
 from trimtab_sandbox.broker import Broker, Topic
@@ -70,7 +72,7 @@ class Table:
             self.data._db_for_partition(partition)
 
     def apply_changelog_batch(self, batch: Any) -> None:
-        assert [event.message.key for event in batch] == [None]
+        assert [event.message.key for event in batch] == [self.data.offset_key]
 
     def offset(self, tp: TP) -> int:
         found = self.data.persisted_offset(tp)
@@ -80,8 +82,11 @@ class Table:
         return dict(self.data._visible_items(self.data._dbs[tp.partition]))
 
 
+Filled = tuple[dict[TP, list[Any]], Table]
+
+
 @pytest.fixture
-def filled(broker: Broker, unique: str, tmp_path: Path) -> tuple[dict[TP, list[Any]], Table]:
+def filled(broker: Broker, unique: str, tmp_path: Path) -> Filled:
     broker.create_topics([Topic(name=unique, partitions=PARTITIONS)])
     logs = fill(broker, unique)
     path = tmp_path / "data"
@@ -115,7 +120,7 @@ def children() -> list[psutil.Process]:
     return [each for each in found if "changelog_files" in " ".join(each.cmdline())]
 
 
-def test_what_is_restored_is_what_the_changelog_says(broker: Broker, filled: tuple[dict[TP, list[Any]], Table]) -> None:
+def test_what_is_restored_is_what_the_changelog_says(broker: Broker, filled: Filled) -> None:
     logs, table = filled
     ends = {tp: len(log) for tp, log in logs.items()}
 
@@ -129,7 +134,7 @@ def test_what_is_restored_is_what_the_changelog_says(broker: Broker, filled: tup
     assert children() == []
 
 
-def test_a_database_that_has_some_of_it_gets_the_rest(broker: Broker, filled: tuple[dict[TP, list[Any]], Table]) -> None:
+def test_a_database_that_has_some_of_it_gets_the_rest(broker: Broker, filled: Filled) -> None:
     logs, table = filled
     (tp, log), *_ = logs.items()
     half = RECORDS // 2 - 700
@@ -143,10 +148,7 @@ def test_a_database_that_has_some_of_it_gets_the_rest(broker: Broker, filled: tu
     assert table.rows(tp) == state(log, len(log) - 1)
 
 
-def test_killed_amid_it_the_database_is_the_changelog_up_to_its_offset(
-    broker: Broker, filled: tuple[dict[TP, list[Any]], Table], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRIMTAB_FILES_BUDGET_BYTES", "200000")
+def test_killed_amid_it_the_database_is_the_changelog_up_to_its_offset(broker: Broker, filled: Filled) -> None:
     logs, table = filled
     ends = {tp: len(log) for tp, log in logs.items()}
 
@@ -166,14 +168,44 @@ def test_killed_amid_it_the_database_is_the_changelog_up_to_its_offset(
         assert table.rows(tp) == state(log, len(log) - 1)
 
 
-def test_it_ends_when_nobody_wants_it(broker: Broker, filled: tuple[dict[TP, list[Any]], Table]) -> None:
+def test_a_changelog_larger_than_the_budget_comes_in_several_files(
+    broker: Broker, filled: Filled, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(changelog_files, "BUDGET_BYTES", 200_000)
+    monkeypatch.setattr(changelog_files, "READ_AT_ONCE", 2_000)
+    logs, table = filled
+    seen: list[Written] = []
+
+    def tell(written: Written) -> None:
+        tp = TP(written.topic, written.partition)
+        assert written.first == table.offset(tp) + 1
+        take_in(table, tp, written)
+        assert table.offset(tp) == written.last
+        assert table.rows(tp) == state(logs[tp], written.last)
+        seen.append(written)
+
+    async def read() -> None:
+        key, folder = table.data.offset_key.decode(), str(tmp_path)
+        parts = [
+            Part(topic=tp.topic, partition=tp.partition, first=0, end=len(log), folder=folder, offset_key=key)
+            for tp, log in logs.items()
+        ]
+        settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+        async with AIOKafkaConsumer(bootstrap_servers=broker.address, **settings) as consumer:
+            await changelog_files.write_files(consumer, parts, tell)
+
+    asyncio.run(read())
+    assert len(seen) > 2 * PARTITIONS
+
+
+def test_it_ends_when_nobody_wants_it(broker: Broker, filled: Filled) -> None:
     logs, table = filled
     assert restore(broker, table, {tp: len(log) for tp, log in logs.items()}, wanted=list) == []
     assert children() == []
 
 
 def test_without_a_broker_it_says_so_and_leaves_the_rest_to_others(
-    filled: tuple[dict[TP, list[Any]], Table], caplog: pytest.LogCaptureFixture
+    filled: Filled, caplog: pytest.LogCaptureFixture
 ) -> None:
     logs, table = filled
     missing = {tp: Missing(table, 0, len(log)) for tp, log in logs.items()}

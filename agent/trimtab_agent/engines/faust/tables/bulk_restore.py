@@ -165,8 +165,9 @@ def take_in(table: Any, tp: TP, written: Written) -> None:
     options = IngestExternalFileOptions()
     options.set_move_files(True)
     table.data._dbs[tp.partition].ingest_external_file([written.file], options)
-    # No record, but the sign that the table has changed, for windows: one without a key is no state.
-    table.apply_changelog_batch([StoreEvent(StoreMessage(tp, tp.partition, written.last, None, None))])
+    # What watches the table sees that it has changed: windows are found anew, and no table may change that is written.
+    offset = StoreMessage(tp, tp.partition, written.last, table.data.offset_key, str(written.last).encode())
+    table.apply_changelog_batch([StoreEvent(offset)])
 
 
 class FilesFirst:

@@ -39,6 +39,8 @@ class ChangelogReader:
         self._bulk = bulk
         self._missing: dict[TP, Missing] = {}
         """What files are to bring; these partitions are not read meanwhile."""
+        self._lacking = asyncio.Event()
+        """Set when there may be some of it."""
         self._applied: dict[TP, int] = {}
         self._tables: dict[TP, Any] = {}
         self._changed = False
@@ -74,6 +76,7 @@ class ChangelogReader:
             self._tables[tp], self._applied[tp], self._changed = table, applied, True
             if (missing := Missing(table, applied + 1, end)).much:
                 self._missing[tp] = missing
+                self._tell(self._lacking.set)
 
     def leave(self, tps: Iterable[TP]) -> None:
         """Stop following.  After the return nothing more is written to the tables of these partitions."""
@@ -95,15 +98,18 @@ class ChangelogReader:
         self._tell_hurry()
 
     def _tell_hurry(self) -> None:
-        """From any thread: an event belongs to one loop."""
+        self._tell(self._hurry.set if self._first else self._hurry.clear)
+
+    def _tell(self, change: Callable[[], None]) -> None:
+        """Change an event from any thread: it belongs to one loop."""
         if self._loop is not None:
-            tell = self._hurry.set if self._first else self._hurry.clear
             with contextlib.suppress(RuntimeError):  # the loop has just been closed
-                self._loop.call_soon_threadsafe(tell)
+                self._loop.call_soon_threadsafe(change)
 
     async def run(self) -> None:
         """Follow until cancelled.  Runs on the side loop."""
         self._loop = asyncio.get_running_loop()
+        self._lacking.set()
         try:
             await asyncio.gather(
                 for_ever(self._follow, "cannot read changelogs for standby tables, retrying"),
@@ -144,7 +150,8 @@ class ChangelogReader:
     async def _restore(self) -> None:
         """Let files bring what tables lack.  What is left when that ends, the reader reads."""
         while True:
-            await asyncio.sleep(IDLE_S)
+            await self._lacking.wait()
+            self._lacking.clear()
             with self._lock:
                 missing = dict(self._missing)
             if not missing:
