@@ -32,8 +32,11 @@ BUDGET_BYTES = 64 << 20
 ENTRY_BYTES = 100
 """What Python needs for an entry beside the bytes of its key and value."""
 READ_AT_ONCE = 20_000
+"""Records that are gathered before positions are looked at."""
 FETCH_BYTES = 4 << 20
+"""Of a changelog partition in one answer of a broker."""
 FETCH_WAIT_MS = 100
+"""How long a broker waits for records at the end of a changelog."""
 STALL_S = 60.0
 """It gives up when it has come no further for so long."""
 
