@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 from faust.types import TP
 from rocksdict import IngestExternalFileOptions
 
@@ -25,6 +26,7 @@ from trimtab_agent.engines import changelog_files
 from trimtab_agent.engines.changelog_files import Part, Request, Written
 from trimtab_agent.engines.faust.tables.other_logs import ends_of
 from trimtab_agent.engines.faust.transport.client import Connection, NotPlain, as_plain_data
+from trimtab_agent.sampler.readings import find_quotas
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,8 @@ MANY_RECORDS = 10_000
 """A table that lacks fewer is restored by the worker itself: Faust needs about a second, the process one to start."""
 LOOK_S = 0.5
 """How often it is looked whether anybody still wants the files."""
+ROOM_BYTES = 300 << 20
+"""Memory that must be free.  The process needs half of it, and where there is none the kernel may end the worker."""
 COMPLAINT = 500
 """Characters of what the process says when it fails."""
 
@@ -103,7 +107,9 @@ class BulkRestore:
             log.info(text, records, len(missing), time.monotonic() - began)
 
     async def _request(self, missing: Mapping[TP, Missing]) -> Request:
-        """Make room for the files.  Raises NotPlain, OSError."""
+        """Make room for the files.  Raises NotPlain, MemoryError, OSError."""
+        if (free := _free_memory()) < ROOM_BYTES:
+            raise MemoryError(f"{free / 1e6:.0f} MB of memory are free, and {ROOM_BYTES / 1e6:.0f} MB are wanted")
         connection, parts = await as_plain_data(self._connection), []
         for tp, each in sorted(missing.items(), key=lambda item: item[0]):
             folder = _folder(each.table, tp)
@@ -153,6 +159,13 @@ async def _files(process: Process, wanted: Callable[[], Collection[TP]]) -> Asyn
             said = (await process.stderr.read()).decode(errors="replace").strip()
             raise ChildProcessError(said[-COMPLAINT:] or f"it ended with exit code {await process.wait()}")
         yield Written.decode(line)
+
+
+def _free_memory() -> float:
+    """Bytes that this worker's container, or else the host, has left."""
+    free, quota = float(psutil.virtual_memory().available), find_quotas().memory
+    used = None if quota is None else quota.memory_used()
+    return free if quota is None or used is None else min(free, quota.limit - used)
 
 
 def _folder(table: Any, tp: TP) -> Path:

@@ -15,6 +15,7 @@ from tests.paths import ROOT
 from trimtab_agent.engines import changelog_files
 from trimtab_agent.engines.changelog_files import Gathered, Part, Request, Written, client_settings, write_file
 from trimtab_agent.engines.faust.credentials import TLS_FILES
+from trimtab_agent.engines.faust.tables import bulk_restore
 from trimtab_agent.engines.faust.tables.bulk_restore import (
     MANY_RECORDS,
     FilesFirst,
@@ -254,6 +255,16 @@ def test_files_of_tls_go_to_the_process_and_a_context_of_the_app_does_not() -> N
     assert asyncio.run(made["sasl_oauth_token_provider"].token()) == "t0k3n"
     with pytest.raises(NotPlain, match="the app has made its TLS context itself"):
         asyncio.run(as_plain_data({"ssl_context": ssl.create_default_context()}))
+
+
+def test_where_memory_is_short_no_process_is_started(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The kernel might end the worker for it."""
+    monkeypatch.setattr(bulk_restore, "_free_memory", lambda: 200e6)
+    missing = {LOG: Missing(worker.table, 0, END)}
+    asyncio.run(BulkRestore({}).run(missing, lambda *_: pytest.fail("a file"), lambda: missing))
+    assert "1 changelogs are restored record by record: MemoryError('200 MB of memory are free" in caplog.text
 
 
 def test_the_process_loads_no_faust() -> None:
