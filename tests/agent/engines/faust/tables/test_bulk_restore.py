@@ -263,7 +263,7 @@ def test_where_memory_is_short_no_process_is_started(
     """The kernel might end the worker for it."""
     monkeypatch.setattr(bulk_restore, "_free_memory", lambda: 200e6)
     missing = {LOG: Missing(worker.table, 0, END)}
-    asyncio.run(BulkRestore({}).run(missing, lambda *_: pytest.fail("a file"), lambda: missing))
+    asyncio.run(bulk_restore.BulkRestore({}).run(missing, lambda *_: pytest.fail("a file"), lambda: missing))
     assert "1 changelogs are restored record by record: MemoryError('200 MB of memory are free" in caplog.text
 
 
