@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from faust.types import TP
 
 from trimtab_agent.engines.faust.settings import SteeringSettings
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_sandbox.broker import Broker, Topic
 from trimtab_sandbox.processes import Processes
@@ -51,7 +52,8 @@ def grow(bootstrap: str, rate: float, over: threading.Event) -> None:
 
 async def measured(bootstrap: str, rate: float) -> str:
     """One row."""
-    settings, reader = SteeringSettings(), ChangelogReader({"bootstrap_servers": bootstrap})
+    settings, connection = SteeringSettings(), {"bootstrap_servers": bootstrap}
+    reader = ChangelogReader(connection, BulkRestore(connection))
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
 
         async def ends() -> dict[Any, int]:

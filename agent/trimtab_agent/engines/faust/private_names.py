@@ -171,6 +171,7 @@ PRIVATES: tuple[Private, ...] = (
             ("need_recovery", ()),
             ("flush_buffers", ()),
             ("_set_recovery_ended", ()),
+            ("on_rebalance", ("assigned", "revoked", "newly_assigned", "generation_id")),
         ),
     ),
     Private(

@@ -70,7 +70,8 @@ class Standbys:
             if found := gap(tp, table, starts[tp]):
                 gaps.append(found)
             persisted = table.persisted_offset(tp)
-            self._reader.follow(tp, table, max(-1 if persisted is None else persisted, starts[tp] - 1))
+            applied = max(-1 if persisted is None else persisted, starts[tp] - 1)
+            self._reader.follow(tp, table, applied, ends[tp])
         report(gaps, self._tell)
 
     async def _open(self, table: Any, partition: int, log_of: dict[str, Any], check: Check) -> None:

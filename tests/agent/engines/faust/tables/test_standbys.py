@@ -12,6 +12,7 @@ from faust.types import TP
 
 from trimtab_agent.engines.faust.safety.troubles import Trouble, Troubles
 from trimtab_agent.engines.faust.tables import changelog_reader
+from trimtab_agent.engines.faust.tables.bulk_restore import BulkRestore
 from trimtab_agent.engines.faust.tables.changelog_reader import ChangelogReader
 from trimtab_agent.engines.faust.tables.standbys import Standbys
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId
@@ -72,7 +73,7 @@ class Positions:
 
 
 def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     ownership: Any = Ownership()
 
     asyncio.run(Standbys(App(), ownership, tail, Troubles().tell).warm([OWNED, OTHER], lambda: None))
@@ -82,7 +83,7 @@ def test_what_is_active_is_not_followed_though_it_was_to_be_warm() -> None:
 
 
 def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
-    tail, table = ChangelogReader({}), Table()
+    tail, table = ChangelogReader({}, BulkRestore({})), Table()
     ownership: Any = Ownership()
     ownership.table = lambda _: table
     tail.follow(TP("log", 1), table, 4)
@@ -94,7 +95,7 @@ def test_what_is_active_stays_open_though_it_was_to_be_cooled() -> None:
 
 
 def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed() -> None:
-    tail, table = ChangelogReader({}), Table()
+    tail, table = ChangelogReader({}, BulkRestore({})), Table()
     ownership: Any = Ownership()
     ownership.of_faust = frozenset({TP("log", 1)})
     ownership.table = lambda _: table
@@ -111,7 +112,7 @@ def test_what_faust_itself_follows_is_neither_followed_a_second_time_nor_closed(
 def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, restoring = TP("log", 1), TP("log", 2)
     asked: list[tuple[Any, ...]] = []
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
 
     class Reader:
         async def getmany(self, *tps: Any, **limits: Any) -> dict[Any, Any]:
@@ -146,7 +147,7 @@ def test_what_a_hand_over_waits_for_is_read_before_what_others_restore(monkeypat
 
 def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting, asked = TP("log", 1), 0
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     tail.follow(waiting, Table(), 0)
 
     class Reader:
@@ -176,7 +177,7 @@ def test_a_hand_over_ends_the_pause_after_a_read(monkeypatch: pytest.MonkeyPatch
 
 def test_a_table_has_all_up_to_the_position_though_the_last_offsets_are_no_records() -> None:
     marker, behind, unknown = TP("marker", 0), TP("behind", 0), TP("unknown", 0)
-    tail = ChangelogReader({})
+    tail = ChangelogReader({}, BulkRestore({}))
     reader: Any = SimpleNamespace(_subscription=Positions(marker=(9, 9), behind=(7, 9)))
     for tp in (marker, behind, unknown):
         tail.follow(tp, Table(), 6)
@@ -194,7 +195,7 @@ def test_a_changelog_that_has_lost_its_end_is_not_followed_past_what_is_written_
     """An unclean election: aiokafka reads it from its start, and what is new has offsets that the table has already."""
     cut, whole = TP("cut", 0), TP("whole", 0)
     shorter: list[frozenset[TP]] = []
-    tail = ChangelogReader({}, lambda: shorter.append(tail.followed))
+    tail = ChangelogReader({}, BulkRestore({}), lambda: shorter.append(tail.followed))
     reader: Any = SimpleNamespace(_subscription=Positions(cut=(0, 5), whole=(7, 7)))
     for tp in (cut, whole):
         tail.follow(tp, Table(), 6)
@@ -217,7 +218,7 @@ def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
     store.set_persisted_offset(changelog, stored)
     ownership: Any = Ownership()
     ownership.table = lambda _: table
-    tail, troubles = ChangelogReader({}), Troubles()
+    tail, troubles = ChangelogReader({}, BulkRestore({})), Troubles()
 
     async def warm() -> None:
         standbys = Standbys(App(), ownership, tail, troubles.tell)
@@ -233,7 +234,7 @@ def test_a_standby_that_is_ahead_of_its_changelog_is_set_aside_and_restored(
 
 
 def test_a_reader_that_is_behind_reads_on_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    tail, asked = ChangelogReader({}), 0
+    tail, asked = ChangelogReader({}, BulkRestore({})), 0
     tail.follow(TP("log", 1), Table(), 0)
 
     class Reader:
