@@ -4,20 +4,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trimtab_console.watch import Known
 from trimtab_protocol.capacity_documents import Bars, Totals
-from trimtab_protocol.console_documents import Cluster, Controller
+from trimtab_protocol.console_documents import ClusterDocument, Controller
 from trimtab_protocol.messages.names import AppId, HostId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import NodeStatus, Status
 
 
-def cluster_document(name: str, known: Known, now: float) -> Cluster:
+def cluster_document(name: str, known: Known, now: float) -> ClusterDocument:
     """The state, who leads, and the sums over all workers."""
     seen = known.seen(now)
     if seen is None:
-        return Cluster(cluster=name, version=known.version, at=now, read=known.read, fault=known.fault)
+        return ClusterDocument(cluster=name, version=known.version, at=now, read=known.read, fault=known.fault)
     status, last = seen.status, seen.status.decisions[-1] if seen.status.decisions else None
     told = None if known.controllers is None else [Controller(name=r.name, leads=r.leads) for r in known.controllers]
-    return Cluster(
+    return ClusterDocument(
         cluster=name,
         version=known.version,
         at=now,

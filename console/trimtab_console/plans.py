@@ -3,16 +3,16 @@
 import statistics
 
 from trimtab_controller.execution.state import Round
-from trimtab_protocol.console_documents import Moving, Plan
+from trimtab_protocol.console_documents import Moving, PlanReport
 from trimtab_protocol.messages.status import RoundStatus
 
 
-def plan_document(row: RoundStatus) -> Plan:
+def plan_document(row: RoundStatus) -> PlanReport:
     """A plan as the status reports it."""
     median, longest = (statistics.median(row.pauses_s), max(row.pauses_s)) if row.pauses_s else (None, None)
-    told = {name: getattr(row, name) for name in RoundStatus.__slots__ if name in Plan.__dataclass_fields__}
+    told = {name: getattr(row, name) for name in RoundStatus.__slots__ if name in PlanReport.__dataclass_fields__}
     told["handovers"] = dict(row.handovers)
-    return Plan(**told, pause_median_s=median, pause_longest_s=longest)
+    return PlanReport(**told, pause_median_s=median, pause_longest_s=longest)
 
 
 def moves_of(row: Round) -> list[Moving]:

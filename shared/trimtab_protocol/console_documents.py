@@ -56,7 +56,7 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class ClusterDocument:
     """The cluster as a whole.
 
     `state` = silent, hold, paused, acting or dry run; `runbook` = what to open first; `rejected` = refused messages by
@@ -188,7 +188,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlanReport:
     """A plan in flight (`ended_at` is None) or a past one; the fields are those of `RoundStatus`.
 
     Load distances in pp.  `handovers` = number per phase; pauses in seconds, over the hand-overs that are done.
@@ -368,7 +368,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signatures:
+class SignaturesDocument:
     """How the controller that leads looks at the signatures of hosts: `checking` = warn or enforce, None: not at all.
 
     `enrolled` of `hosts` have a key; `hosts` are those that have one, had one, report, or are named in a report that

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trimtab_console.access.sessions import Session, Sessions
-from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of
+from trimtab_console.access.tokens import Token, TokenFile, TokenRole, digest_of
 from trimtab_process.logs import fields
 from trimtab_protocol.messages.rate_limit import RateLimits
 
@@ -35,16 +35,16 @@ class Person:
     """Who asks; `name` None: anybody on this machine, where no token file is configured."""
 
     name: str | None
-    role: Role
+    role: TokenRole
     until: float | None = None
 
     @property
     def may_change(self) -> bool:
         """Whether they may do more than read."""
-        return self.role is Role.OPERATOR
+        return self.role is TokenRole.OPERATOR
 
 
-ANYBODY = Person(name=None, role=Role.VIEWER)
+ANYBODY = Person(name=None, role=TokenRole.VIEWER)
 
 
 class Entrance:

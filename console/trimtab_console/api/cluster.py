@@ -15,13 +15,13 @@ from trimtab_console.intents import intent_document, rule_row
 from trimtab_console.runbooks import read_runbook
 from trimtab_protocol.capacity_documents import Bars, HostOrder, HostRow, ZoneRow
 from trimtab_protocol.console_documents import (
-    Cluster,
+    ClusterDocument,
     HostKeyRow,
     IntentDocument,
     Page,
     RuleDocument,
     Runbook,
-    Signatures,
+    SignaturesDocument,
     WorkerOrder,
 )
 from trimtab_protocol.messages.names import AppId
@@ -45,7 +45,7 @@ def _place(order: WorkerOrder) -> Callable[[NodeStatus], tuple[float, str]]:
 
 
 @router.get("/cluster")
-def get_cluster(source: From) -> Cluster:
+def get_cluster(source: From) -> ClusterDocument:
     """The state, who leads, and the sums over all workers."""
     return cluster_document(source.cluster, source.watch.known, source.clock())
 
@@ -106,7 +106,7 @@ def get_zones(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[Zone
 
 
 @router.get("/signatures")
-def get_signatures(source: From) -> Signatures:
+def get_signatures(source: From) -> SignaturesDocument:
     """Whether hosts sign what they say, and how many of them can."""
     status = source.status
     return signatures(source.watch.host_keys(), status, verified=source.watch.verifies)

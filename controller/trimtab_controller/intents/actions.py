@@ -6,8 +6,8 @@ from dataclasses import replace
 from trimtab_controller.intents.change import (
     Asked,
     Change,
-    Fault,
-    Refusal,
+    ChangeRefused,
+    RefusalKind,
     check_reports,
     check_seen,
     not_now,
@@ -53,7 +53,7 @@ def drain(asked: Asked, node: Node) -> Change:
         return _drain_all(asked, name, members)
     if known and name not in known:
         there = f"{what_there_is(known)}{told_of_dropped(asked)}"
-        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; {there}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no worker or host {name!r} reports; {there}")
     check_heard(asked, [name], STOP_THERE)
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
@@ -93,10 +93,12 @@ def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
     if not hosts:
         zones = sorted({row.zone for row in rows if row.zone is not None})
         known = what_there_is(zones) if zones else "no agent names one, see [host] in agent.toml"
-        raise Refusal(Fault.UNKNOWN, f"no host of zone {zone[:200]!r} reports; {known}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no host of zone {zone[:200]!r} reports; {known}")
     workers = sorted(row.worker for row in asked.nodes if row.host in hosts)
     if not workers:
-        raise Refusal(Fault.UNKNOWN, f"no worker is on the hosts of zone {zone!r}: {first_few(sorted(hosts))}")
+        raise ChangeRefused(
+            RefusalKind.UNKNOWN, f"no worker is on the hosts of zone {zone!r}: {first_few(sorted(hosts))}"
+        )
     return workers
 
 
@@ -216,9 +218,9 @@ def accept_journal(asked: Asked, expected: str | None = None) -> Change:
     """
     hold = asked.status.hold if asked.status else None
     if hold is None:
-        raise Refusal(Fault.CONFLICT, "the controller is not on hold: there is nothing to accept")
+        raise ChangeRefused(RefusalKind.CONFLICT, "the controller is not on hold: there is nothing to accept")
     if expected not in (None, hold.id):
-        raise Refusal(Fault.CONFLICT, f"found another hold, {hold.id}, expected {expected}: {hold.text}")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"found another hold, {hold.id}, expected {expected}: {hold.text}")
     intent = AcceptJournal(hold=hold.id, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"accepted: {hold.text}; the controller rebuilds its state from the placement and the reports"
     return one(intent, text)
@@ -228,7 +230,9 @@ def scale(asked: Asked, app: AppId, workers: int) -> Change:
     """Set how many workers an app should have, whatever its demand is."""
     check_reports(asked, app)
     if not 1 <= workers <= MAX_WORKERS:
-        raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
+        raise ChangeRefused(
+            RefusalKind.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}"
+        )
     intent = Scale(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"{app} will have {counted(workers, 'worker')}; `trimtab scale {app} auto` ends that"
     return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, app, workers)))
@@ -256,7 +260,7 @@ def _running(asked: Asked) -> list[NodeStatus]:
 def _check_gone(found: list[NodeStatus], what: str) -> None:
     if found:
         where = first_few(f"{row.worker} on {row.host}" for row in found)
-        raise Refusal(Fault.CONFLICT, f"{what} still runs: {where}; stop it first")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"{what} still runs: {where}; stop it first")
 
 
 def _forgotten(intent: ForgetApp | ForgetWorker, what: str, caveats: tuple[str, ...]) -> Change:

@@ -14,7 +14,7 @@ Record = tuple[str, Intent | TakenBack | None]
 """Key of an intent and the intent, or who takes it back; None takes away what is over."""
 
 
-class Fault(StrEnum):
+class RefusalKind(StrEnum):
     """Why a request is refused."""
 
     INVALID = "invalid"  # it makes no sense, whatever the cluster does
@@ -22,10 +22,10 @@ class Fault(StrEnum):
     CONFLICT = "conflict"  # the cluster is not in a state for it
 
 
-class Refusal(Exception):
+class ChangeRefused(Exception):
     """The request is not carried out; the text names what was found and what was expected."""
 
-    def __init__(self, fault: Fault, text: str) -> None:
+    def __init__(self, fault: RefusalKind, text: str) -> None:
         self.fault = fault
         super().__init__(text)
 
@@ -136,10 +136,10 @@ def check_seen(asked: Asked) -> None:
     """Raises Refusal while it is not known which workers there are."""
     if (why := unseen(asked)) is not None:
         told = "ask again after the next window, see `trimtab status`"
-        raise Refusal(Fault.CONFLICT, f"which workers run is not known: {why}: {told}")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"which workers run is not known: {why}: {told}")
 
 
 def check_reports(asked: Asked, app: AppId) -> None:
     """Raises Refusal if apps report, but not this one."""
     if asked.apps and app not in asked.apps:
-        raise Refusal(Fault.UNKNOWN, f"no app {app!r} reports; {what_there_is(asked.apps)}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no app {app!r} reports; {what_there_is(asked.apps)}")

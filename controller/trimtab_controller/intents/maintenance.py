@@ -1,7 +1,7 @@
 """Maintenance of a host: its workers are drained and stay off until a time.  All raise Refusal."""
 
 from trimtab_controller.intents.actions import drain, undrain
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal, check_seen, several
+from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind, check_seen, several
 from trimtab_controller.intents.names import Node
 from trimtab_controller.intents.revoked import STOP_THERE, check_heard, told_of_dropped
 from trimtab_protocol.messages.intents import Drain, Intent, drain_key
@@ -15,14 +15,14 @@ def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
     hosts = {row.host for row in asked.nodes}
     if host not in hosts:
         there = what_there_is(sorted(hosts))
-        raise Refusal(Fault.UNKNOWN, f"no host {host!r} reports; {there}{told_of_dropped(asked)}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no host {host!r} reports; {there}{told_of_dropped(asked)}")
     until = asked.at + for_s
     here = sorted(row.worker for row in asked.nodes if row.host == host)
     check_heard(asked, here, STOP_THERE)
     kept = [each for each in here if is_lasting(asked.intents.get(drain_key(each)))]
     if not (workers := [each for each in here if each not in kept]):
         text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     drains = [
         Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=host) for each in workers
     ]

@@ -2,7 +2,7 @@
 
 from typing import NewType
 
-from trimtab_controller.intents.change import Fault, Refusal
+from trimtab_controller.intents.change import ChangeRefused, RefusalKind
 from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 
@@ -38,5 +38,5 @@ def node_named(text: str) -> Node:
 
 def _name(text: str, expected: str) -> str:
     if not NAME_PATTERN.fullmatch(text):
-        raise Refusal(Fault.INVALID, f"found {text[:200]!r}, expected {expected}")
+        raise ChangeRefused(RefusalKind.INVALID, f"found {text[:200]!r}, expected {expected}")
     return text

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from trimtab_controller.intents import actions, maintenance
-from trimtab_controller.intents.change import Change, Fault, Refusal
+from trimtab_controller.intents.change import Change, ChangeRefused, RefusalKind
 from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
 from trimtab_protocol.actions import LONGEST_MAINTENANCE_S
 from trimtab_protocol.messages.codec import converted
@@ -53,7 +53,7 @@ def _maintenance(host: str, for_s: float | None) -> Decide:
         return partial(maintenance.end, host=known)
     if not 0.0 < for_s <= LONGEST_MAINTENANCE_S:
         text = f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_MAINTENANCE_S:g} s"
-        raise Refusal(Fault.INVALID, text)
+        raise ChangeRefused(RefusalKind.INVALID, text)
     return partial(maintenance.maintenance, host=known, for_s=for_s)
 
 
@@ -78,7 +78,7 @@ def _add_rule(**given: Any) -> Decide:
     try:
         return partial(_rules().add, rule=converted({**found, "reason": "that of the request"}, Rule))
     except BadMessage as error:
-        raise Refusal(Fault.INVALID, str(error)) from error
+        raise ChangeRefused(RefusalKind.INVALID, str(error)) from error
 
 
 POLICIES: Mapping[str, Callable[..., Decide]] = {

@@ -6,8 +6,8 @@ from trimtab_controller.intents.actions import frozen_in
 from trimtab_controller.intents.change import (
     Asked,
     Change,
-    Fault,
-    Refusal,
+    ChangeRefused,
+    RefusalKind,
     check_reports,
     check_seen,
     not_now,
@@ -32,7 +32,7 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     check_seen(asked)
     if restart_key(app) in asked.intents:
         text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     revoked = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
     ours = [row for row in asked.nodes if row.app == app and row.worker not in revoked]
     running = [row for row in ours if row.state is WorkerState.RUNNING]
@@ -40,19 +40,19 @@ def rolling_restart(asked: Asked, app: AppId) -> Change:
     rows = [row for row in running if row.startable and row.worker not in drained]
     if running and not any(row.startable for row in running):
         text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     late = sorted(row.worker for row in ours if row.state in ON_THE_WAY and row.startable)
     if not 2 <= len(rows) <= MAX_WORKERS:
         text = f"workers of {app} that run and can be restarted: {len(rows)}, expected 2 to {MAX_WORKERS}"
         later = f"; {first_few(late)} do not run yet, ask again when they do" if late else ""
         out = "".join(f"; {each}" for each in left_out(revoked))
-        raise Refusal(Fault.CONFLICT, f"{text}, so that one can take over from another{later}{out}")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"{text}, so that one can take over from another{later}{out}")
     if asked.mode_of(app) == "dry-run":
-        raise Refusal(Fault.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
     hosts = {row.host for row in rows}
     if len(hosts) == 1:
         text = f"all workers of {app} are on {next(iter(hosts))}: nobody could take over; expected two hosts or more"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     workers = tuple(sorted(row.worker for row in rows))
     intent = RollingRestart(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = (

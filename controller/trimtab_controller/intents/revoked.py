@@ -5,7 +5,7 @@ Nothing can move to or from such a host, since nobody would hear that it has.  R
 
 from collections.abc import Iterable
 
-from trimtab_controller.intents.change import Asked, Fault, Refusal
+from trimtab_controller.intents.change import Asked, ChangeRefused, RefusalKind
 from trimtab_protocol.messages.names import HostId, WorkerId
 from trimtab_protocol.wording import first_few
 
@@ -25,7 +25,7 @@ def check_heard(asked: Asked, workers: Iterable[WorkerId], instead: str = "") ->
         text = f"the key of {host} is revoked, so what its agent says of {worker} is dropped"
         enroll = f"`trimtab keys enroll {host}`"
         then = f"{instead}, or {enroll}" if instead else f"{enroll} gives it a new key"
-        raise Refusal(Fault.CONFLICT, f"{text}, and nothing can move to or from there; {then}")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"{text}, and nothing can move to or from there; {then}")
 
 
 def revoked_of(asked: Asked, workers: Iterable[WorkerId]) -> dict[WorkerId, HostId]:

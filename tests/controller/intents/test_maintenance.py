@@ -6,7 +6,7 @@ import pytest
 
 from tests.controller.intents.test_actions import BACK, STATUS, WORKER, asked, own, written
 from trimtab_controller.intents import maintenance
-from trimtab_controller.intents.change import Refusal
+from trimtab_controller.intents.change import ChangeRefused
 from trimtab_controller.intents.policies import POLICIES
 from trimtab_protocol.messages.intents import Drain
 
@@ -27,19 +27,21 @@ def test_the_workers_of_a_host_stay_off_for_a_time_and_that_can_be_ended_without
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(Refusal, match="no host 'nobody' reports"):
+    with pytest.raises(ChangeRefused, match="no host 'nobody' reports"):
         maintenance.maintenance(asked(), "nobody", 60.0)
     unseen = replace(STATUS, nodes=(), hosts=(), apps=(), window_end=None)
-    with pytest.raises(Refusal, match=r"^which workers run is not known: no window has come since this controller"):
+    with pytest.raises(
+        ChangeRefused, match=r"^which workers run is not known: no window has come since this controller"
+    ):
         maintenance.maintenance(asked(unseen), HOST, 60.0)
-    with pytest.raises(Refusal, match="expected more than 0 s"):
+    with pytest.raises(ChangeRefused, match="expected more than 0 s"):
         POLICIES["maintenance"](host=HOST, for_s=0.0)
     assert maintenance.end(asked(), HOST).text == f"nothing to do: {HOST} is not being drained"
 
 
 def test_a_drain_without_an_end_gets_none_by_a_maintenance() -> None:
     lasting = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
-    with pytest.raises(Refusal, match=f"operators drain all workers of {HOST} without an end"):
+    with pytest.raises(ChangeRefused, match=f"operators drain all workers of {HOST} without an end"):
         maintenance.maintenance(asked(**{lasting.key: lasting}), HOST, 60.0)
     both = replace(STATUS, nodes=tuple(replace(row, host=HOST) for row in STATUS.nodes[:2]))
     change = maintenance.maintenance(asked(both, **{lasting.key: lasting}), HOST, 60.0)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.cli.doctor.findings import Check, Finding, fault, listed, not_checked, ok, warning
-from trimtab_controller.security.acl import Operation, Resource, Rule
+from trimtab_controller.security.acl import AclRule, Operation, Resource
 from trimtab_protocol.messages.names import TopicSettings
 
 AUTHENTICATION, TLS, RESOLVE = "authentication", "tls", "resolve"
@@ -100,7 +100,7 @@ def _why_silent(seen: BrokersSeen, away: Sequence[str]) -> tuple[str, str]:
     return f"a connection is accepted, but Kafka does not answer: {text}", remedy
 
 
-def judge_rights(rights: Rights, rules: Sequence[Rule]) -> Iterator[Finding]:
+def judge_rights(rights: Rights, rules: Sequence[AclRule]) -> Iterator[Finding]:
     """Whether the controller has the rights that it needs."""
     if rights and all(NOT_NEEDED in allowed for allowed in rights.values()):
         text = "this client may do everything: the brokers have no authorizer, or it is a super user"
