@@ -14,7 +14,7 @@ from trimtab_controller.decider.observing import observe
 from trimtab_controller.decider.predictions import comparison as predictions
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys import rounds as standby_rounds
-from trimtab_controller.execution.inheritance import Flaw
+from trimtab_controller.execution.journal import Flaw
 from trimtab_controller.kafka import chunks
 from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_controller.loop import inbox

@@ -13,8 +13,7 @@ from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.execution import events as executing
-from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.journal import JournalEntry
+from trimtab_controller.execution.journal import Hold, JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.windows import WindowReader

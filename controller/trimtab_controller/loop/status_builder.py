@@ -19,9 +19,9 @@ from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule, still_wanted
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.pauses import unmeasured
+from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
+from trimtab_controller.execution.windows import unmeasured
 from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_models.forecast import Accuracy
 from trimtab_protocol.messages.commands import CommandKind

@@ -14,7 +14,7 @@ from trimtab_controller.decider.operators.intents import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution import guard
 from trimtab_controller.execution.events import GuardActed, HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
-from trimtab_controller.execution.inheritance import Hold
+from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
