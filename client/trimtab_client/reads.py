@@ -5,16 +5,21 @@ from typing import Any, TypeVar
 
 from trimtab_client.errors import Changed
 from trimtab_client.link import Link
-from trimtab_protocol.capacity_documents import Bars, Demand, HostOrder, HostRow, ZoneRow
 from trimtab_protocol.console_documents import (
     MAX_PAGE,
+    Bars,
     ClusterDocument,
+    Demand,
+    EventDocument,
     Flow,
     HostKeyRow,
+    HostOrder,
+    HostRow,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
     KeyGroupRow,
+    KeyGroupWhy,
     LiveChange,
     MovesByWorker,
     Moving,
@@ -22,6 +27,7 @@ from trimtab_protocol.console_documents import (
     Page,
     Placed,
     PlacementRow,
+    PlanExplanation,
     PlanReport,
     Point,
     RuleDocument,
@@ -29,8 +35,8 @@ from trimtab_protocol.console_documents import (
     SessionDocument,
     SignaturesDocument,
     WorkerOrder,
+    ZoneRow,
 )
-from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,

@@ -5,7 +5,7 @@ from collections import deque
 from confluent_kafka import Message
 
 from trimtab_controller.kafka.events import Readable
-from trimtab_protocol.event_documents import EventDocument
+from trimtab_protocol.console_documents import EventDocument
 from trimtab_protocol.messages.events import Event
 
 MAX_EVENTS = 5_000

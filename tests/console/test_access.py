@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_console.access.entrance import FAILURES_AT_ONCE, FAILURES_PER_S, Entrance, NotLetIn, TooManyFailures
-from trimtab_console.access.sessions import MAX_OF_TOKEN, MAX_SESSIONS, SESSION_S, Sessions
+from trimtab_console.access.entrance import (
+    FAILURES_AT_ONCE,
+    FAILURES_PER_S,
+    MAX_OF_TOKEN,
+    MAX_SESSIONS,
+    SESSION_S,
+    Entrance,
+    NotLetIn,
+    Sessions,
+    TooManyFailures,
+)
 from trimtab_console.access.tokens import (
     BadTokens,
     Token,

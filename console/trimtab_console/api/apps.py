@@ -10,8 +10,8 @@ from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, Source, found, page_of
 from trimtab_console.demand import demand_of
 from trimtab_console.flows import OperatorFlows
-from trimtab_protocol.capacity_documents import Demand
 from trimtab_protocol.console_documents import (
+    Demand,
     Flow,
     KeyGroupMap,
     KeyGroupOrder,

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Query
 
 from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
-from trimtab_console.moves import by_worker
-from trimtab_console.plans import moves_of, plan_document
+from trimtab_console.plans import by_worker, moves_of, plan_document
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_protocol.console_documents import MovesByWorker, Moving, Page, PlanReport
 from trimtab_protocol.messages.status import ProposalStatus

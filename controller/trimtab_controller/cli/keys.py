@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, StoppedError
-from trimtab_controller.kafka.key_changes import change_keys, sign_again
+from trimtab_controller.kafka.host_keys import change_keys, sign_again
+from trimtab_controller.kafka.placements import placements_signed_by
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
-from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key, load_trust
 from trimtab_protocol.messages.names import Topics

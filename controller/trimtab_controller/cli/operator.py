@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from trimtab_controller.cli.parsers.options import CONFIG_VARIABLE, named_config
+from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
 from trimtab_controller.intents.change import ChangeRefused, RefusalKind
 from trimtab_controller.kafka.connection import Connection

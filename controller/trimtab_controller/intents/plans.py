@@ -1,4 +1,4 @@
-"""What operators ask about plans: approve or reject one, move key groups, undo a plan.  All raise Refusal."""
+"""What operators ask about plans: approve or reject one, move key groups, undo a plan.  All raise ChangeRefused."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,34 +6,47 @@ from dataclasses import dataclass, field, replace
 
 from trimtab_controller.decider.known import WindowResult
 from trimtab_controller.decider.machine import Decider
+from trimtab_controller.decider.observing.fixed import is_of_differing
 from trimtab_controller.decider.observing.view import NotReady, SmoothedView
 from trimtab_controller.decider.operators.moves import VALID_S, kind_of, plan_of_moves, possible
+from trimtab_controller.decider.operators.undrained import ON_THE_WAY
 from trimtab_controller.execution.state import Execution, HandoverPhase
+from trimtab_controller.intents.actions import frozen_in
 from trimtab_controller.intents.change import (
     Asked,
     Change,
     ChangeRefused,
     RefusalKind,
+    check_heard,
+    check_reports,
+    check_seen,
+    left_out,
     not_now,
     one,
+    revoked_of,
     several,
+    told_of_dropped,
     without_leader,
+    worker_named,
 )
-from trimtab_controller.intents.names import worker_named
-from trimtab_controller.intents.revoked import check_heard, revoked_of, told_of_dropped
 from trimtab_controller.plan import Plan
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.events import Event, EventKind
 from trimtab_protocol.messages.intents import (
     MAX_BYTES,
     MAX_MOVES,
+    MAX_WORKERS,
     Approve,
     MoveKeyGroups,
     Reject,
     RequestedMove,
+    RollingRestart,
+    drain_key,
     encode_intent,
+    restart_key,
 )
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId, parse_key_group
+from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ProposalStatus
 from trimtab_protocol.wording import counted, first_few, what_there_is
 
@@ -307,3 +320,63 @@ def _pauses(asked: Asked, app: AppId) -> str:
 
 def _all(rows: Iterable[Sequence[float]]) -> Iterable[float]:
     return (each for row in rows for each in row)
+
+
+# --- rolling restarts -------------------------------------------------------------------------------------------------
+
+
+OTHER_TABLES = (
+    "if the new version has other topics, tables or operators, the hosts after the first are not drained: "
+    "their workers are restarted one at a time"
+)
+WITHOUT_DRAIN = "without a drain, one worker at a time, since nothing may move"
+
+
+def rolling_restart(asked: Asked, app: AppId) -> Change:
+    """Restart the workers of the app that run now."""
+    check_reports(asked, app)
+    check_seen(asked)
+    if restart_key(app) in asked.intents:
+        text = f"{app} is being restarted already; `trimtab rolling-restart {app} --cancel` ends that"
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
+    revoked = revoked_of(asked, (row.worker for row in asked.nodes if row.app == app))
+    ours = [row for row in asked.nodes if row.app == app and row.worker not in revoked]
+    running = [row for row in ours if row.state is WorkerState.RUNNING]
+    drained = sorted(row.worker for row in running if drain_key(row.worker) in asked.intents)
+    rows = [row for row in running if row.startable and row.worker not in drained]
+    if running and not any(row.startable for row in running):
+        text = f"no agent can start a worker of {app}: expected `app` and `command` of the workers in agent.toml"
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
+    late = sorted(row.worker for row in ours if row.state in ON_THE_WAY and row.startable)
+    if not 2 <= len(rows) <= MAX_WORKERS:
+        text = f"workers of {app} that run and can be restarted: {len(rows)}, expected 2 to {MAX_WORKERS}"
+        later = f"; {first_few(late)} do not run yet, ask again when they do" if late else ""
+        out = "".join(f"; {each}" for each in left_out(revoked))
+        raise ChangeRefused(RefusalKind.CONFLICT, f"{text}, so that one can take over from another{later}{out}")
+    if asked.mode_of(app) == "dry-run":
+        raise ChangeRefused(RefusalKind.CONFLICT, f"the mode of {app} is dry-run: nothing of it moves, see [plans]")
+    hosts = {row.host for row in rows}
+    if len(hosts) == 1:
+        text = f"all workers of {app} are on {next(iter(hosts))}: nobody could take over; expected two hosts or more"
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
+    workers = tuple(sorted(row.worker for row in rows))
+    intent = RollingRestart(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
+    text = (
+        f"{len(workers)} workers of {app} on {len(hosts)} hosts will be restarted, host by host: each is drained, "
+        f"stopped, and started by its agent; {OTHER_TABLES}; `trimtab status` shows how far it is"
+    )
+    left = sorted(row.worker for row in running if not row.startable)
+    told = (f"but {first_few(left)} stay as they are: their agents cannot start them",) if left else ()
+    off = (f"but without {first_few(drained)}: operators drain them",) if drained else ()
+    missed = (f"but without {first_few(late)}: they do not run yet",) if late else ()
+    differ = tuple(f"but {WITHOUT_DRAIN}: {row.reason}" for row in running if is_of_differing(row))[:1]
+    notes = (
+        *not_now(asked, "it begins", "restarts"),
+        *differ,
+        *left_out(revoked),
+        *told,
+        *off,
+        *missed,
+        *frozen_in(asked, {app}),
+    )
+    return one(intent, text, notes)

@@ -1,4 +1,4 @@
-"""An operator's rules: add one, take one back.  All raise Refusal."""
+"""An operator's rules: add one, take one back.  All raise ChangeRefused."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -23,7 +23,7 @@ from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
 from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recalled_demand, taken_over

@@ -28,7 +28,6 @@ from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
 log = logging.getLogger(__name__)
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

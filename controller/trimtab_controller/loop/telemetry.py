@@ -18,7 +18,7 @@ from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.seen import CALM
 from trimtab_controller.solver.answer import Answer, NoAnswer

@@ -14,7 +14,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.events.explanation import moves_of, why_text
-from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
+from trimtab_protocol.console_documents import KeyGroupWhy, WhyMove, WhyTarget
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners

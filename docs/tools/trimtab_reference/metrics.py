@@ -11,7 +11,7 @@ from trimtab_agent.metrics import AgentMetrics
 from trimtab_controller.decider.concerns import ConcernKind
 from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics as LoopMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_reference.markdown import code, codes, link, table

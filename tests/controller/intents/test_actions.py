@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.console.fleet import APP, NOW, Fleet
-from trimtab_controller.intents import actions, restart
+from trimtab_controller.intents import actions, plans
 from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
@@ -71,7 +71,7 @@ NO_WINDOW = replace(STATUS, nodes=(), hosts=(), apps=(), window_end=None)
 def test_which_workers_there_are_is_not_known_before_the_first_window(status: Status | None) -> None:
     why = "no window has come since this controller leads" if status else "no controller has reported yet"
     with pytest.raises(ChangeRefused, match=f"^which workers run is not known: {why}: ask again") as refused:
-        restart.rolling_restart(asked(status), APP)
+        plans.rolling_restart(asked(status), APP)
     assert refused.value.fault is RefusalKind.CONFLICT
     change = actions.drain(asked(status), WORKER)  # an operator who knows its name need not wait
     assert written(change) == [Drain(**own(worker=WORKER))]  # type: ignore[arg-type]
@@ -122,19 +122,19 @@ def test_of_one_host_nobody_could_take_over() -> None:
     change = actions.drain(asked(alone), "h")
     assert change.caveats == ("but no other worker could take its key groups: it keeps them until there is one",)
     with pytest.raises(ChangeRefused, match="all workers of orders are on h: nobody could take over"):
-        restart.rolling_restart(asked(alone), APP)
+        plans.rolling_restart(asked(alone), APP)
 
 
 def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     running = tuple(sorted(row.worker for row in STATUS.nodes if row.state is WorkerState.RUNNING))
-    change = restart.rolling_restart(asked(STARTABLE), APP)
+    change = plans.rolling_restart(asked(STARTABLE), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running))]  # type: ignore[arg-type]
     key = f"restart/{APP}"
     with pytest.raises(ChangeRefused, match="is being restarted already"):
-        restart.rolling_restart(asked(STARTABLE, **{key: None}), APP)
+        plans.rolling_restart(asked(STARTABLE, **{key: None}), APP)
     first, *others = STARTABLE.nodes
     partly = replace(STARTABLE, nodes=(replace(first, startable=False), *others))
-    change = restart.rolling_restart(asked(partly), APP)
+    change = plans.rolling_restart(asked(partly), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running[1:]))]  # type: ignore[arg-type]
     assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
     assert actions.cancel_restart(asked(**{key: None}), APP).records == ((key, BACK),)
@@ -150,23 +150,23 @@ def test_a_drain_says_which_rules_keep_key_groups() -> None:
     for change in (
         actions.drain(asked(ruled), WORKER),
         actions.drain(asked(ruled), STATUS.nodes[0].host),
-        restart.rolling_restart(asked(ruled), APP),
+        plans.rolling_restart(asked(ruled), APP),
     ):
         assert change.caveats == (told,)
 
 
 def test_a_restart_says_that_versions_that_differ_are_not_drained() -> None:
-    assert "the hosts after the first are not drained" in restart.rolling_restart(asked(STARTABLE), APP).text
+    assert "the hosts after the first are not drained" in plans.rolling_restart(asked(STARTABLE), APP).text
     reason = f"{WORKERS_DIFFER}: orders-1 against orders-2"
     mixed = replace(STARTABLE, nodes=tuple(replace(row, steering=False, reason=reason) for row in STARTABLE.nodes))
-    change = restart.rolling_restart(asked(mixed), APP)
+    change = plans.rolling_restart(asked(mixed), APP)
     told = f"but without a drain, one worker at a time, since nothing may move: {reason}"
     assert [each for each in change.caveats if "drain, one" in each] == [told]
 
 
 def test_workers_that_operators_drain_are_not_restarted() -> None:
     drain = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
-    change = restart.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
+    change = plans.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
     [intent] = written(change)
     assert isinstance(intent, RollingRestart)
     assert WORKER not in intent.workers
@@ -183,7 +183,7 @@ def rebalancing(*places: int) -> Status:
 
 
 def test_workers_that_rebalance_are_not_restarted_and_the_answer_names_them() -> None:
-    change = restart.rolling_restart(asked(rebalancing(1)), APP)
+    change = plans.rolling_restart(asked(rebalancing(1)), APP)
     [intent] = written(change)
     assert isinstance(intent, RollingRestart)
     assert WORKER not in intent.workers
@@ -196,7 +196,7 @@ def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> No
         ChangeRefused,
         match=f"^workers of orders that run and can be restarted: 1, .*; {late} do not run yet, ask again when they",
     ):
-        restart.rolling_restart(asked(rebalancing(1, 2, 3)), APP)
+        plans.rolling_restart(asked(rebalancing(1, 2, 3)), APP)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> No
 )
 def test_a_restart_that_cannot_work_is_refused(status: Status, why: str) -> None:
     with pytest.raises(ChangeRefused, match=why):
-        restart.rolling_restart(asked(status), APP)
+        plans.rolling_restart(asked(status), APP)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from trimtab_controller.intents.change import ChangeRefused, RefusalKind
-from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
+from trimtab_controller.intents.change import (
+    ChangeRefused,
+    RefusalKind,
+    app_named,
+    host_named,
+    node_named,
+    worker_named,
+)
 
 READERS = {
     "a worker's name": worker_named, "an app's id": app_named, "a host's name": host_named,

@@ -9,7 +9,7 @@ from tests.controller.decider.deciders import BALANCED, execution
 from tests.controller.intents import test_plans
 from tests.controller.intents.test_actions import STARTABLE, STATUS, asked
 from tests.controller.intents.test_plans import ended, looked, moved, refused
-from trimtab_controller.intents import actions, maintenance, plans, restart
+from trimtab_controller.intents import actions, plans
 from trimtab_controller.intents.change import RefusalKind
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId
@@ -68,7 +68,7 @@ def test_a_name_that_does_not_report_is_refused_with_the_hosts_that_are_not_hear
     status = revoked(STATUS, HostId("h8"), h9="unsigned")
     told = refused(RefusalKind.UNKNOWN, actions.drain, asked(status), "w9")
     assert told.endswith("; what is said for these hosts is dropped: h8 (revoked), h9 (unsigned)")
-    told = refused(RefusalKind.UNKNOWN, maintenance.maintenance, asked(status), "h8", 60.0)
+    told = refused(RefusalKind.UNKNOWN, actions.maintenance, asked(status), "h8", 60.0)
     assert told.endswith("; what is said for these hosts is dropped: h8 (revoked), h9 (unsigned)")
 
 
@@ -80,7 +80,7 @@ def test_a_worker_on_a_host_whose_key_is_revoked_is_not_drained_but_stopped_ther
     )
     for ask, name in ((actions.drain, ON_HOST[0]), (actions.drain, HOST)):
         assert refused(RefusalKind.CONFLICT, ask, asked(status), name) == expected
-    assert refused(RefusalKind.CONFLICT, maintenance.maintenance, asked(status), HOST, 60.0) == expected
+    assert refused(RefusalKind.CONFLICT, actions.maintenance, asked(status), HOST, 60.0) == expected
     zoned = replace(status, hosts=tuple(HostStatus(host=each, zone="a") for each in (HOST, OTHER)))  # type: ignore[call-arg]
     change = actions.drain(asked(zoned), "zone:a")
     assert {each.worker for _, each in change.records if isinstance(each, Drain)}.isdisjoint(ON_HOST)
@@ -89,7 +89,7 @@ def test_a_worker_on_a_host_whose_key_is_revoked_is_not_drained_but_stopped_ther
 
 def test_a_rolling_restart_goes_round_a_host_whose_key_is_revoked() -> None:
     [app] = {row.app for row in STATUS.nodes}
-    change = restart.rolling_restart(asked(revoked(STARTABLE, HOST)), app)
+    change = plans.rolling_restart(asked(revoked(STARTABLE, HOST)), app)
     assert f"but not {ON_HOST[0]}: the key of {HOST} is revoked" in change.caveats
     [(_, intent)] = change.records
     assert not set(ON_HOST) & set(intent.workers)  # type: ignore[union-attr]

@@ -7,7 +7,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.leadership.driver import Candidacy
 from trimtab_controller.leadership.machine import ENDED, TAKEN, CandidateRole
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 

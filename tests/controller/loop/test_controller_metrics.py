@@ -45,7 +45,7 @@ from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown

@@ -19,9 +19,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, TopicMetadata
 
 from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
-from trimtab_controller.cli.doctor.changelog_checks import CHANGELOG
 from trimtab_controller.cli.doctor.cluster_checks import (
     AUTHENTICATION,
+    CHANGELOG,
     RESOLVE,
     TLS,
     Address,

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trimtab_controller.decider.decision import ProposalOutcome
-from trimtab_controller.loop.events.of_plan import WAITS
-from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_controller.loop.events.of_execution import WAITS
+from trimtab_protocol.console_documents import PlanExplanation, PlannedLoad, PlannedMove
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 

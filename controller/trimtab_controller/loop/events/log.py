@@ -9,8 +9,12 @@ from trimtab_controller.decider.decision import Decision, Planned, ProposalEnded
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
-from trimtab_controller.loop.events.of_execution import events_of_step
-from trimtab_controller.loop.events.of_plan import measured_loads, moves_measured, proposals_of_step
+from trimtab_controller.loop.events.of_execution import (
+    events_of_step,
+    measured_loads,
+    moves_measured,
+    proposals_of_step,
+)
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.loop.inbox import MAX_INTENTS
 from trimtab_controller.plan import Plan, PlanWhy
