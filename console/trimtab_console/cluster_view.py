@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 
 from trimtab_console.watch import Known
 from trimtab_protocol.console_documents import Bars, ClusterDocument, Controller, HostRow, Totals, ZoneRow
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import AppId, HostId
 from trimtab_protocol.messages.report import WorkerState
@@ -138,8 +138,9 @@ def host_rows(status: Status, intents: Iterable[Intent]) -> list[HostRow]:
 
 
 def _host(row: HostStatus, workers: list[NodeStatus], until: float | None) -> HostRow:
-    return HostRow(
-        **{field.name: getattr(row, field.name) for field in fields(HostStatus)},
+    return copied(
+        HostRow,
+        row,
         workers=len(workers),
         running=sum(each.state is not WorkerState.AWAY for each in workers),
         draining=sum(each.draining for each in workers),
@@ -174,5 +175,4 @@ def zone_rows(status: Status) -> list[ZoneRow]:
 
 
 def _zone(zone: str | None, hosts: int, workers: list[NodeStatus]) -> ZoneRow:
-    found = totals(workers, hosts)
-    return ZoneRow(zone=zone, **{field.name: getattr(found, field.name) for field in fields(Totals)})
+    return copied(ZoneRow, totals(workers, hosts), zone=zone)

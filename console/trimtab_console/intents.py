@@ -3,6 +3,7 @@
 from typing import assert_never
 
 from trimtab_protocol.console_documents import IntentDocument, RuleDocument
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
     AddRule,
@@ -26,18 +27,14 @@ from trimtab_protocol.messages.status import RuleStatus
 def rule_row(row: RuleStatus) -> RuleDocument:
     """What a rule says, and whose it is."""
     rule = row.rule
-    return RuleDocument(
-        name=rule.name,
+    return copied(
+        RuleDocument,
+        rule,
         kind=str(rule.kind),
-        reason=rule.reason,
-        app=rule.app,
-        operator=rule.operator,
         key_groups=ranges_text(rule.key_groups) or None,
         workers=list(rule.workers),
         hosts=list(rule.hosts),
         zones=list(rule.zones),
-        priority=rule.priority,
-        until=rule.until,
         by=row.by,
         at=row.at,
         ignored=row.ignored,

@@ -14,30 +14,21 @@ from trimtab_protocol.console_documents import (
     PlanReport,
     WorkerMoves,
 )
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.status import RoundStatus
 
 
 def plan_document(row: RoundStatus) -> PlanReport:
     """A plan as the status reports it."""
     median, longest = (statistics.median(row.pauses_s), max(row.pauses_s)) if row.pauses_s else (None, None)
-    told = {name: getattr(row, name) for name in RoundStatus.__slots__ if name in PlanReport.__dataclass_fields__}
-    told["handovers"] = dict(row.handovers)
-    return PlanReport(**told, pause_median_s=median, pause_longest_s=longest)
+    counts = dict(row.handovers)
+    return copied(PlanReport, row, handovers=counts, pause_median_s=median, pause_longest_s=longest)
 
 
 def moves_of(row: Round) -> list[Moving]:
     """What a plan moves, as the journal has it."""
     return [
-        Moving(
-            id=each.id,
-            key_groups=[str(key_group) for key_group in each.key_groups],
-            source=each.source,
-            target=each.target,
-            phase=str(each.phase),
-            state_bytes=each.state_bytes,
-            pause_s=each.pause_s,
-            detail=each.detail,
-        )
+        copied(Moving, each, key_groups=[str(key_group) for key_group in each.key_groups], phase=str(each.phase))
         for each in row.handovers
     ]
 

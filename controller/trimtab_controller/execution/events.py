@@ -82,7 +82,6 @@ class PlanProposed:
 
     plan: Plan
     expires_at: float
-    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ from trimtab_controller.execution.state import (
 from trimtab_controller.execution.step import Step
 from trimtab_controller.execution.windows import SeenSites
 from trimtab_controller.plan import Plan
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -193,15 +194,11 @@ class ExecutionMachine:
             return
         self._check_idle(plan.app)
         step.drop_details()
-        row = Round(
+        row = copied(
+            Round,
+            plan,
             plan=name,
-            app=plan.app,
             reason=plan.detail,
-            status=plan.status,
-            fallback=plan.fallback,
-            before=plan.before,
-            planned=plan.planned,
-            lower_bound=plan.lower_bound,
             started_at=step.now,
             lost=plan.lost,
             handovers=handovers.handovers_of(step, plan),
@@ -338,7 +335,6 @@ def _propose(step: Step, event: PlanProposed) -> None:
     app = event.plan.app
     proposal = Proposal(id=str(step.epoch), plan=event.plan, at=step.now, expires_at=event.expires_at)
     step.set_proposals({**step.execution.proposals, app: proposal})
-    step.answered = event.answered
 
 
 def _drop_proposal(step: Step, event: ProposalDropped) -> None:

@@ -22,6 +22,7 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_controller.loop.status_builder import describe_end
 from trimtab_controller.plan import Move, Plan, PlanWhy
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.events import (
     MAX_LOADS,
     MAX_MOVES,
@@ -72,14 +73,7 @@ def _why_fields(why: PlanWhy) -> dict[str, Any]:
     return {
         "mean_load": _rounded(why.mean_load),
         "loads": _changed_loads(why),
-        "next": EventNext(
-            key_group=following.key_group,
-            source=following.source,
-            target=following.target,
-            load_distance=_rounded(following.load_distance),
-        )
-        if following
-        else None,
+        "next": copied(EventNext, following, load_distance=_rounded(following.load_distance)) if following else None,
     }
 
 
