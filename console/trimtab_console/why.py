@@ -125,7 +125,7 @@ class TopicsLook:
         try:
             state = read_trusted_state(self._connection, configuration, now, self._trusted)
         except (KafkaException, ReadError) as error:
-            text = error_text(error) if isinstance(error, KafkaException) else str(error)
+            text = error_text(error)
             raise CannotSayError(f"the topics cannot be read now: {text}") from error
         return Read(decider=informed(state, configuration, now), execution=state.found.execution)
 

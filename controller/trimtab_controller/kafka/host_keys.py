@@ -14,11 +14,11 @@ from confluent_kafka import KafkaException, Message
 from trimtab_controller.kafka.connection import Connection, StoppedError, ensure_topics, wait_for_broker
 from trimtab_controller.kafka.follower import Follower
 from trimtab_controller.kafka.publisher import Publisher, Record
-from trimtab_controller.kafka.reader import drain, reading, starts
+from trimtab_controller.kafka.reader import drain, envelope_of, reading, starts
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import MAX_KEYS, HostKeys, decode_host_keys, encode_host_keys
 from trimtab_protocol.messages.names import HostId, Topics, keys_transactional_id
-from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_protocol.signing.envelope import Envelope
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey
 from trimtab_protocol.signing.known_hosts import MAX_HOSTS, KnownHosts
 
@@ -36,10 +36,8 @@ def take_keys(known: KnownHosts, trust: Trust, message: Message) -> None:
     """Note the keys of a host.  Raises BadMessage, also unless the controller's key has signed the record."""
     if message.value() is None:
         return  # nobody writes tombstones: a host is revoked by a record without keys, which can be signed
-    key, value = message.key() or b"", message.value()
-    signatures = signatures_in(headers_in(message))
-    trust.check(Envelope(topic=message.topic(), key=key, value=value, signatures=signatures))
-    known.take(decode_host_keys(key, value))
+    trust.check(envelope_of(message))
+    known.take(decode_host_keys(message.key() or b"", message.value()))
 
 
 def take_all(known: KnownHosts, trust: Trust, messages: Iterable[Message]) -> dict[bytes, BadMessage]:

@@ -9,13 +9,13 @@ from contextlib import suppress
 
 from confluent_kafka import Message
 
-from trimtab_controller.kafka.reader import Reading
+from trimtab_controller.kafka.reader import Reading, envelope_of
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.names import NO_EPOCH, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import app_in, decode_record, is_part, part_key
-from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_protocol.signing.envelope import headers_in, signatures_in
 from trimtab_protocol.signing.keys import KeyId, TrustedKeys
 
 
@@ -113,9 +113,7 @@ def _is_trusted(message: Message, trusted: TrustedKeys) -> bool:
     if message.value() is None:
         return False
     try:
-        signatures = signatures_in(headers_in(message))
-        key, value = message.key() or b"", message.value()
-        trusted.check(Envelope(topic=message.topic(), key=key, value=value, signatures=signatures))
+        trusted.check(envelope_of(message))
     except BadMessage:
         return False
     return True

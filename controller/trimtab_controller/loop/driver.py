@@ -316,18 +316,8 @@ class ControlLoop:
                 case executing.Publish():
                     self._publish(action)
                     self._see_execution(action.execution)
-                case executing.RestoreEnded():
-                    self._telemetry.restore_ended(action)
-                case executing.HandoverEnded():
-                    self._telemetry.handover_ended(action)
-                case executing.PaceChanged():
-                    self._telemetry.pace_changed(action)
-                case executing.GuardActed():
-                    self._telemetry.guard_acted(action)
-                case executing.RoundEnded():
-                    self._telemetry.round_ended(action)
                 case _:
-                    assert_never(action)
+                    self._telemetry.executed(action)
 
     def _publish(self, action: executing.Publish) -> None:
         """Write journal, placements, commands and events in one transaction."""

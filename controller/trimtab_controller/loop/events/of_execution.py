@@ -32,6 +32,7 @@ from trimtab_protocol.messages.events import (
     EventLoad,
     EventMove,
     EventNext,
+    event_of,
 )
 from trimtab_protocol.messages.names import AppId, WorkerId
 from trimtab_protocol.messages.placement import Placement
@@ -145,8 +146,7 @@ def proposals_of_step(
 
 
 def _proposal_event(now: float, cluster: str, row: Proposal, phase: str, text: str) -> Event:
-    text = text[:MAX_TEXT]
-    return Event(id="", cluster=cluster, at=now, kind=EventKind.PLAN, phase=phase, text=text, app=row.app, plan=row.id)
+    return event_of(now, cluster, EventKind.PLAN, phase, text, app=row.app, plan=row.id)
 
 
 def _proposed(
@@ -210,19 +210,14 @@ def events_of_step(
             change = size.changes[-1]
             text = f"{app}: from {change.before} to {counted(change.after, 'worker')}"
             phase, reason = "changed", "out" if change.after > change.before else "in"
-            found.append(_event(now, cluster, EventKind.SIZE, phase, text, app=app, reason=reason))
+            found.append(event_of(now, cluster, EventKind.SIZE, phase, text, app=app, reason=reason))
     return found
-
-
-def _event(now: float, cluster: str, kind: str, phase: str, text: str, **known: Any) -> Event:
-    told = text[:MAX_TEXT] or kind
-    return Event(id="", cluster=cluster, at=now, kind=kind, phase=phase, text=told, **known)
 
 
 def _of_round(
     now: float, cluster: str, before: Round | None, row: Round, plan: Plan | None, placement: Placement | None
 ) -> Iterator[Event]:
-    about = _event(now, cluster, EventKind.PLAN, "begun", row.reason, app=row.app, plan=row.plan)
+    about = event_of(now, cluster, EventKind.PLAN, "begun", row.reason, app=row.app, plan=row.plan)
     if before is None:
         yield _begun(about, row, plan, placement)
     elif plan is not None and before.ended_at is None:  # a further loss has added to it
@@ -285,7 +280,7 @@ def _of_scaling(now: float, cluster: str, scaling: WorkerScaling) -> Event:
     phase = PHASES[scaling.phase]
     why = f": {scaling.detail}" if scaling.detail else ""
     text = f"{command.kind} of {command.worker} on {command.host} {phase}{why}"
-    return _event(
+    return event_of(
         now,
         cluster,
         EventKind.SCALING,
