@@ -31,7 +31,7 @@ from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, pla
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.targets import OPERATIONS as IN_THE_LOOP
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.restores.costs import PRIOR, LearnedRestores
+from trimtab_controller.execution.restore_costs import PRIOR, LearnedRestores
 from trimtab_models.dyndl import (
     GivenProblem,
     TargetsProblem,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from trimtab_controller.execution.events import AckSeen, Action, ExecutionLimits, PlanDecided, Publish, WindowSeen
 from trimtab_controller.execution.lags import JobWindow, WaitingInputs
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores.costs import PRIOR
+from trimtab_controller.execution.restore_costs import PRIOR
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase

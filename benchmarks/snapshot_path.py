@@ -25,8 +25,7 @@ from trimtab_controller.decider.events import SnapshotArrived
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.state import Execution
-from trimtab_controller.kafka.chunks import Reassembler, split
-from trimtab_controller.kafka.collecting import collector_paused
+from trimtab_controller.kafka.chunks import Reassembler, collector_paused, split
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.measures import KNOWN_COLUMNS, LEVEL_COLUMNS, SUM_COLUMNS, Kind
 from trimtab_controller.stream.rows import SCHEMA

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from trimtab_agent.metrics import AgentMetrics
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_process.metrics_port import refusal_counter
 
 

@@ -7,26 +7,6 @@ from pathlib import Path
 from tests.paths import ROOT
 
 PACKAGES = ("agent", "client", "console", "controller", "models", "sandbox", "shared")
-STILL_TWICE = frozenset(
-    {
-        "BadConfiguration",
-        "Cluster",
-        "Configuration",
-        "Connection",
-        "Fault",
-        "Flows",
-        "Placing",
-        "Plan",
-        "Publisher",
-        "Refusal",
-        "Refused",
-        "Role",
-        "Rule",
-        "Signatures",
-        "Tls",
-    }
-)
-"""Of the console and the controller.  Take out what is renamed."""
 
 
 def modules_by_class() -> dict[str, set[Path]]:
@@ -42,4 +22,4 @@ def test_a_class_name_stands_in_one_module() -> None:
     found = modules_by_class()
     assert len(found) > 500
     twice = {name: sorted(map(str, paths)) for name, paths in found.items() if len(paths) > 1}
-    assert {name: paths for name, paths in twice.items() if name not in STILL_TWICE} == {}
+    assert twice == {}

@@ -14,9 +14,9 @@ from trimtab_controller.decider.observing import observe
 from trimtab_controller.decider.predictions import comparison as predictions
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys import rounds as standby_rounds
-from trimtab_controller.execution.inheritance import Flaw
+from trimtab_controller.execution.journal import Flaw
 from trimtab_controller.kafka import chunks
-from trimtab_controller.leadership.machine import Role
+from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_controller.loop import inbox
 from trimtab_controller.stream import assemble, pipeline
 from trimtab_controller.stream.configuration import MAX_HOSTS
@@ -97,7 +97,11 @@ PAGES = {
     ),
     "concepts/how-it-survives": (
         f"by force after {fence.END_LIMIT_S:g} s",
-        *(f" {role}: " for role in Role if role in (Role.JOINING, Role.WAITING, Role.LEADING, Role.SUSPENDED)),
+        *(
+            f" {role}: "
+            for role in CandidateRole
+            if role in (CandidateRole.JOINING, CandidateRole.WAITING, CandidateRole.LEADING, CandidateRole.SUSPENDED)
+        ),
         *(f"| `{flaw}` |" for flaw in Flaw),
     ),
     "decisions/0009-plans-that-miss-stop": (

@@ -10,8 +10,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(what, name=error.name) from error
 from trimtab_client.access import Access, access_from, token_in
 from trimtab_client.errors import BadAccess, BadAnswer, Changed, ConsoleError, ProblemError, Unreachable
-from trimtab_protocol.capacity_documents import HostOrder
-from trimtab_protocol.console_documents import KeyGroupOrder, WorkerOrder
+from trimtab_protocol.console_documents import HostOrder, KeyGroupOrder, WorkerOrder
 
 __all__ = [
     "Access",

@@ -5,16 +5,21 @@ from typing import Any, TypeVar
 
 from trimtab_client.errors import Changed
 from trimtab_client.link import Link
-from trimtab_protocol.capacity_documents import Bars, Demand, HostOrder, HostRow, ZoneRow
 from trimtab_protocol.console_documents import (
     MAX_PAGE,
-    Cluster,
+    Bars,
+    ClusterDocument,
+    Demand,
+    EventDocument,
     Flow,
     HostKeyRow,
+    HostOrder,
+    HostRow,
     IntentDocument,
     KeyGroupMap,
     KeyGroupOrder,
     KeyGroupRow,
+    KeyGroupWhy,
     LiveChange,
     MovesByWorker,
     Moving,
@@ -22,15 +27,16 @@ from trimtab_protocol.console_documents import (
     Page,
     Placed,
     PlacementRow,
-    Plan,
+    PlanExplanation,
+    PlanReport,
     Point,
     RuleDocument,
     Runbook,
     SessionDocument,
-    Signatures,
+    SignaturesDocument,
     WorkerOrder,
+    ZoneRow,
 )
-from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import (
     AppStatus,
@@ -57,9 +63,9 @@ class Reads:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterDocument:
         """The state, who leads, and the sums over all workers."""
-        return self._link.get(Cluster, "cluster")
+        return self._link.get(ClusterDocument, "cluster")
 
     def session(self) -> SessionDocument:
         """Whose token this is, and what it may do."""
@@ -107,9 +113,9 @@ class Reads:
         """The rules that the controller knows, those of controller.toml first."""
         return self._pages(RuleDocument, "rules")
 
-    def signatures(self) -> Signatures:
+    def signatures(self) -> SignaturesDocument:
         """Whether hosts sign what they say, and how many of them can."""
-        return self._link.get(Signatures, "signatures")
+        return self._link.get(SignaturesDocument, "signatures")
 
     def host_keys(self, *, name: str = "") -> Iterator[HostKeyRow]:
         """The keys of hosts: first where something is refused, then where there is none."""
@@ -197,13 +203,13 @@ class Reads:
         """Plans that wait for approval, and those that were rejected a short while ago."""
         return self._pages(ProposalStatus, "proposals", app=app)
 
-    def plans(self, *, app: str | None = None) -> Iterator[Plan]:
+    def plans(self, *, app: str | None = None) -> Iterator[PlanReport]:
         """Plans in flight and past ones, newest first."""
-        return self._pages(Plan, "plans", app=app)
+        return self._pages(PlanReport, "plans", app=app)
 
-    def plan(self, plan: str) -> Plan:
+    def plan(self, plan: str) -> PlanReport:
         """One plan."""
-        return self._link.get(Plan, "plans", plan)
+        return self._link.get(PlanReport, "plans", plan)
 
     def moves(self, plan: str) -> Iterator[Moving]:
         """What a plan moves, by the journal."""

@@ -1,23 +1,25 @@
-"""The cluster as a whole, and its workers as bars: what the first page shows at once.  Pure."""
+"""The cluster as a whole, its workers as bars, its hosts and zones: documents of the API.  Pure."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from trimtab_console.watch import Known
-from trimtab_protocol.capacity_documents import Bars, Totals
-from trimtab_protocol.console_documents import Cluster, Controller
+from trimtab_protocol.console_documents import Bars, ClusterDocument, Controller, HostRow, Totals, ZoneRow
+from trimtab_protocol.messages.codec import copied
+from trimtab_protocol.messages.intents import Drain, Intent
 from trimtab_protocol.messages.names import AppId, HostId
 from trimtab_protocol.messages.report import WorkerState
-from trimtab_protocol.messages.status import NodeStatus, Status
+from trimtab_protocol.messages.status import HostStatus, NodeStatus, Status
 
 
-def cluster_document(name: str, known: Known, now: float) -> Cluster:
+def cluster_document(name: str, known: Known, now: float) -> ClusterDocument:
     """The state, who leads, and the sums over all workers."""
     seen = known.seen(now)
     if seen is None:
-        return Cluster(cluster=name, version=known.version, at=now, read=known.read, fault=known.fault)
+        return ClusterDocument(cluster=name, version=known.version, at=now, read=known.read, fault=known.fault)
     status, last = seen.status, seen.status.decisions[-1] if seen.status.decisions else None
     told = None if known.controllers is None else [Controller(name=r.name, leads=r.leads) for r in known.controllers]
-    return Cluster(
+    return ClusterDocument(
         cluster=name,
         version=known.version,
         at=now,
@@ -118,3 +120,59 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _highest(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+# --- hosts and zones --------------------------------------------------------------------------------------------------
+
+
+def host_rows(status: Status, intents: Iterable[Intent]) -> list[HostRow]:
+    """The hosts by name: those that report, and those of workers that are known."""
+    workers: defaultdict[HostId, list[NodeStatus]] = defaultdict(list)
+    for row in status.nodes:
+        workers[row.host].append(row)
+    told = {row.host: row for row in status.hosts}
+    ends = _ends(intents)
+    silent = [HostStatus(host=host) for host in workers.keys() - told.keys()]
+    rows = sorted([*status.hosts, *silent], key=lambda row: row.host)
+    return [_host(row, workers.get(row.host, []), ends.get(row.host)) for row in rows]
+
+
+def _host(row: HostStatus, workers: list[NodeStatus], until: float | None) -> HostRow:
+    return copied(
+        HostRow,
+        row,
+        workers=len(workers),
+        running=sum(each.state is not WorkerState.AWAY for each in workers),
+        draining=sum(each.draining for each in workers),
+        key_groups=sum(each.key_groups for each in workers),
+        maintenance_until=until,
+    )
+
+
+def _ends(intents: Iterable[Intent]) -> Mapping[HostId, float]:
+    """When the maintenance of each host ends."""
+    found: dict[HostId, float] = {}
+    for each in intents:
+        if isinstance(each, Drain) and each.host is not None and each.until is not None:
+            found[each.host] = max(each.until, found.get(each.host, each.until))
+    return found
+
+
+def zone_rows(status: Status) -> list[ZoneRow]:
+    """The zones by name, and last the hosts whose zone is not known; none if that holds for all."""
+    zones = zones_of(status)
+    workers: defaultdict[str | None, list[NodeStatus]] = defaultdict(list)
+    hosts: defaultdict[str | None, set[HostId]] = defaultdict(set)
+    for node in status.nodes:
+        workers[zones.get(node.host)].append(node)
+        hosts[zones.get(node.host)].add(node.host)
+    for row in status.hosts:
+        hosts[row.zone].add(row.host)
+    if not zones:
+        return []
+    names = sorted(hosts, key=by_zone)
+    return [_zone(zone, len(hosts[zone]), workers[zone]) for zone in names]
+
+
+def _zone(zone: str | None, hosts: int, workers: list[NodeStatus]) -> ZoneRow:
+    return copied(ZoneRow, totals(workers, hosts), zone=zone)

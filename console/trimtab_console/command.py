@@ -14,9 +14,8 @@ from confluent_kafka import KafkaException
 from trimtab_console.access.entrance import Entrance
 from trimtab_console.access.tokens import BadTokens, TokenFile
 from trimtab_console.api.source import Source
-from trimtab_console.configuration import BadConfiguration, Configuration, Tls, literal, load
-from trimtab_console.connection import Connection as Served
-from trimtab_console.connection import FewFaults, Loop
+from trimtab_console.configuration import BadConsoleConfiguration, ConsoleConfiguration, ConsoleTls, literal, load
+from trimtab_console.connection import BrowserConnection, FewFaults, Loop
 from trimtab_console.desk import Desk
 from trimtab_console.reader import Reader
 from trimtab_console.server import application
@@ -52,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         tokens = TokenFile(configuration.tokens, time.time) if configuration.tokens else None
         if configuration.tls is not None:
             check_tls(configuration.tls)
-    except (BadConfiguration, BadKey, BadTokens) as error:
+    except (BadConsoleConfiguration, BadKey, BadTokens) as error:
         return _refuse(str(error))
     log_to_stderr()
     stopped, topics, connection = (
@@ -83,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     return ENDED if served else FAILED
 
 
-def check_tls(tls: Tls) -> None:
+def check_tls(tls: ConsoleTls) -> None:
     """Raises BadConfiguration unless the files are a certificate and its key, which only its owner may read."""
     try:
         read_private(tls.key)
@@ -91,11 +90,13 @@ def check_tls(tls: Tls) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password=_no_password)
     except ssl.SSLError as error:
         expected = "a certificate and its key, both PEM, the key not encrypted"
-        raise BadConfiguration(f"{tls.certificate}, {tls.key}: {error.reason or error}, expected {expected}") from error
+        raise BadConsoleConfiguration(
+            f"{tls.certificate}, {tls.key}: {error.reason or error}, expected {expected}"
+        ) from error
     except OSError as error:
-        raise BadConfiguration(f"{error.filename or tls.key}: {error.strerror or error}") from error
+        raise BadConsoleConfiguration(f"{error.filename or tls.key}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise BadConfiguration(f"{tls.key}: not PEM: {error}") from error
+        raise BadConsoleConfiguration(f"{tls.key}: not PEM: {error}") from error
 
 
 def _no_password() -> str:
@@ -108,7 +109,7 @@ def _refuse(reason: str) -> int:
     return BAD_CONFIGURATION
 
 
-def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
+def settings_of(configuration: ConsoleConfiguration, source: Source) -> uvicorn.Config:
     """How the server is to serve this source."""
     listen, tls = configuration.listen, configuration.tls
     manager = ServiceManager()
@@ -125,7 +126,7 @@ def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
-        http=Served,
+        http=BrowserConnection,
         loop=f"{Loop.__module__}:{Loop.__name__}",
         proxy_headers=False,  # who sends them would choose the address that limits and log go by
         timeout_graceful_shutdown=END_LIMIT_S,
@@ -134,7 +135,7 @@ def settings_of(configuration: Configuration, source: Source) -> uvicorn.Config:
     )
 
 
-def _serve(configuration: Configuration, source: Source, stopped: threading.Event) -> bool:
+def _serve(configuration: ConsoleConfiguration, source: Source, stopped: threading.Event) -> bool:
     """Serve until a signal; whether it could listen."""
 
     class Server(uvicorn.Server):

@@ -18,12 +18,12 @@ MAX_HOSTS = 20
 """Names under which browsers may ask for the console."""
 
 
-class BadConfiguration(Exception):
+class BadConsoleConfiguration(Exception):
     """The file cannot be used; the message tells the operator why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
+class ConsoleTls:
     """PEM files; the certificate with its chain, the key not encrypted."""
 
     certificate: Path
@@ -31,7 +31,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class ConsoleConfiguration:
     """The configuration of the console.
 
     `hosts`: names, besides those of the loopback, that a request's Host header may have.  `trust_file`: the keys that
@@ -45,7 +45,7 @@ class Configuration:
     hosts: tuple[str, ...] = ()
     trust_file: Path | None = None
     tokens: Path | None = None
-    tls: Tls | None = None
+    tls: ConsoleTls | None = None
 
     @property
     def address(self) -> str:
@@ -58,19 +58,19 @@ def literal(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
-def load(path: Path) -> Configuration:
+def load(path: Path) -> ConsoleConfiguration:
     """Read a configuration file; raises BadConfiguration."""
     try:
         return decode(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise BadConfiguration(f"{path}: {error.strerror or error}") from error
+        raise BadConsoleConfiguration(f"{path}: {error.strerror or error}") from error
     except BadMessage as error:
-        raise BadConfiguration(f"{path}: {error}") from error
+        raise BadConsoleConfiguration(f"{path}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise BadConfiguration(f"{path}: not TOML: {error}") from error
+        raise BadConsoleConfiguration(f"{path}: not TOML: {error}") from error
 
 
-def decode(document: Mapping[str, Any]) -> Configuration:
+def decode(document: Mapping[str, Any]) -> ConsoleConfiguration:
     """Decode a parsed document; raises BadMessage."""
     fields = Fields(dict(document), "")
     console = fields.fields("console")
@@ -79,7 +79,7 @@ def decode(document: Mapping[str, Any]) -> Configuration:
     tokens = fields.optional("access", lambda name: _read_access(fields.fields(name)))
     is_open = tls is None or tokens is None
     address = console.optional("address", lambda name: _read_address(console, name, loopback_only=is_open))
-    configuration = Configuration(
+    configuration = ConsoleConfiguration(
         cluster=console.name("cluster"),
         kafka=read_kafka(fields.fields("kafka"), read_private),
         listen=Listen(address=address or LISTEN.address, port=port or LISTEN.port),
@@ -99,8 +99,8 @@ def _read_access(fields: Fields) -> Path:
     return path
 
 
-def _read_tls(fields: Fields) -> Tls:
-    tls = Tls(certificate=read_path(fields, "certificate"), key=read_path(fields, "key"))
+def _read_tls(fields: Fields) -> ConsoleTls:
+    tls = ConsoleTls(certificate=read_path(fields, "certificate"), key=read_path(fields, "key"))
     fields.done()
     return tls
 

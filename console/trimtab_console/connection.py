@@ -26,7 +26,7 @@ FAULTS_PER_S, FAULTS_AT_ONCE = 1.0, 10.0
 """Lines of the log about requests that are not HTTP."""
 
 
-class Connection(H11Protocol):
+class BrowserConnection(H11Protocol):
     """HTTP/1.1 as uvicorn speaks it, within these limits."""
 
     _receiving: asyncio.TimerHandle | None = None
@@ -38,7 +38,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._since = self.loop.time()
         self._receiving = self.loop.call_later(RECEIVE_LIMIT_S, transport.abort)
-        everybody = [each for each in self.connections if isinstance(each, Connection)]
+        everybody = [each for each in self.connections if isinstance(each, BrowserConnection)]
         of_address = [each for each in everybody if _address(each) == _address(self)]
         for group, most in ((of_address, MAX_PER_ADDRESS), (everybody, MAX_CONNECTIONS)):
             waiting = [each for each in group if each.waits and each in self.connections]
@@ -109,5 +109,5 @@ class FewFaults(logging.Filter):
         return record.levelno != logging.WARNING or self._limit.spend(time.monotonic())
 
 
-def _address(connection: Connection) -> str:
+def _address(connection: BrowserConnection) -> str:
     return connection.client[0] if connection.client else ""

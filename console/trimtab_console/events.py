@@ -5,7 +5,8 @@ from collections import deque
 from confluent_kafka import Message
 
 from trimtab_controller.kafka.events import Readable
-from trimtab_protocol.event_documents import EventDocument
+from trimtab_protocol.console_documents import EventDocument
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.events import Event
 
 MAX_EVENTS = 5_000
@@ -42,19 +43,4 @@ class Events:
 
 def event_row(event: Event) -> EventDocument:
     """An event as a document of the API; the explanation of its plan has moves and loads."""
-    return EventDocument(
-        id=event.id,
-        at=event.at,
-        kind=event.kind,
-        phase=event.phase,
-        text=event.text,
-        reason=event.reason,
-        app=event.app,
-        plan=event.plan,
-        worker=event.worker,
-        by=event.by,
-        moves=event.moves_total,
-        before=event.before,
-        planned=event.planned,
-        measured=event.measured,
-    )
+    return copied(EventDocument, event, moves=event.moves_total)

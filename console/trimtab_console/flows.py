@@ -24,7 +24,7 @@ Operators = Mapping[tuple[AppId, OperatorId], Column]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flows:
+class OperatorFlows:
     """The largest flows of an app, in descending order, and how many there are in all."""
 
     largest: Sequence[Flow] = ()
@@ -69,7 +69,7 @@ class _Sum:
         )
 
 
-def flows_of(snapshot: Snapshot) -> Mapping[AppId, Flows]:
+def flows_of(snapshot: Snapshot) -> Mapping[AppId, OperatorFlows]:
     """The flows of each app that has some.
 
     A fleet has millions of pairs, and they come operator by operator: each run of them is summed as arrays.
@@ -82,9 +82,9 @@ def flows_of(snapshot: Snapshot) -> Mapping[AppId, Flows]:
     return {app: _largest(each.flow(*ends) for ends, each in rows.items()) for app, rows in sums.items()}
 
 
-def _largest(flows: Iterable[Flow]) -> Flows:
+def _largest(flows: Iterable[Flow]) -> OperatorFlows:
     rows = sorted(flows, key=lambda row: (-row.tuples_s, row.source, row.target))
-    return Flows(largest=tuple(rows[:MAX_FLOWS]), total=len(rows))
+    return OperatorFlows(largest=tuple(rows[:MAX_FLOWS]), total=len(rows))
 
 
 def _owners_by_partition(blocks: Iterable[KeyGroupBlock]) -> Operators:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from confluent_kafka import Message
 
 from trimtab_controller.kafka.host_keys import take_keys
-from trimtab_protocol.console_documents import HostKeyRow, Signatures
+from trimtab_protocol.console_documents import HostKeyRow, SignaturesDocument
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
@@ -82,10 +82,10 @@ def _row(host: HostId, record: HostKeys | None, refused: str | None, doubted: st
     )
 
 
-def signatures(rows: list[HostKeyRow], status: Status | None, *, verified: bool) -> Signatures:
+def signatures(rows: list[HostKeyRow], status: Status | None, *, verified: bool) -> SignaturesDocument:
     """The sums over these hosts, and what the controller does with what is not signed."""
     told = status.signatures if status is not None else None
-    return Signatures(
+    return SignaturesDocument(
         checking=None if told is None else told.checking,
         enrolled=sum(bool(row.keys) for row in rows),
         hosts=len(rows),

@@ -1,8 +1,10 @@
 """Intents and rules as documents of the API."""
 
-from typing import assert_never
+from collections.abc import Mapping
+from operator import attrgetter
 
 from trimtab_protocol.console_documents import IntentDocument, RuleDocument
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
     AddRule,
@@ -22,22 +24,35 @@ from trimtab_protocol.messages.intents import (
 from trimtab_protocol.messages.rules import ranges_text
 from trimtab_protocol.messages.status import RuleStatus
 
+KINDS: Mapping[type[Intent], tuple[str, str | None]] = {
+    Drain: ("drain", "worker"),
+    Undrain: ("undrain", "worker"),
+    Pause: ("pause", None),
+    Stop: ("stop", "app"),
+    Scale: ("scale", "app"),
+    ForgetApp: ("forget app", "app"),
+    ForgetWorker: ("forget worker", "worker"),
+    RollingRestart: ("rolling restart", "app"),
+    Approve: ("approve", "plan"),
+    Reject: ("reject", "plan"),
+    MoveKeyGroups: ("move", "app"),
+    AddRule: ("rule", "rule.name"),
+    AcceptJournal: ("accept journal", None),
+}
+"""Intent -> its kind, and the attribute that says what it is about."""
+
 
 def rule_row(row: RuleStatus) -> RuleDocument:
     """What a rule says, and whose it is."""
     rule = row.rule
-    return RuleDocument(
-        name=rule.name,
+    return copied(
+        RuleDocument,
+        rule,
         kind=str(rule.kind),
-        reason=rule.reason,
-        app=rule.app,
-        operator=rule.operator,
         key_groups=ranges_text(rule.key_groups) or None,
         workers=list(rule.workers),
         hosts=list(rule.hosts),
         zones=list(rule.zones),
-        priority=rule.priority,
-        until=rule.until,
         by=row.by,
         at=row.at,
         ignored=row.ignored,
@@ -46,58 +61,19 @@ def rule_row(row: RuleStatus) -> RuleDocument:
 
 def intent_document(intent: Intent) -> IntentDocument:
     """Who asked for what, when and why."""
-    kind, about, workers = _what(intent)
+    kind, about = KINDS[type(intent)]
+    workers = intent.workers if isinstance(intent, Scale) else None
+    if isinstance(intent, RollingRestart):
+        workers = len(intent.workers)
+    if isinstance(intent, MoveKeyGroups) and intent.undoes is not None:
+        kind, about = "undo", "undoes"
     return IntentDocument(
         kind=kind,
-        about=about,
+        about=None if about is None else attrgetter(about)(intent),
         workers=workers,
         by=intent.by,
         at=intent.at,
         reason=intent.reason,
-        until=_until(intent),
+        until=intent.rule.until if isinstance(intent, AddRule) else intent.until if isinstance(intent, Drain) else None,
         host=intent.host if isinstance(intent, Drain) else None,
     )
-
-
-def _until(intent: Intent) -> float | None:
-    match intent:
-        case Drain(until=until):
-            return until
-        case AddRule(rule=rule):
-            return rule.until
-        case _:
-            return None
-
-
-def _what(intent: Intent) -> tuple[str, str | None, int | None]:
-    match intent:
-        case Drain(worker=worker):
-            return "drain", worker, None
-        case Undrain(worker=worker):
-            return "undrain", worker, None
-        case Pause():
-            return "pause", None, None
-        case Stop(app=app):
-            return "stop", app, None
-        case Scale(app=app, workers=workers):
-            return "scale", app, workers
-        case ForgetApp(app=app):
-            return "forget app", app, None
-        case ForgetWorker(worker=worker):
-            return "forget worker", worker, None
-        case RollingRestart(app=app, workers=workers):
-            return "rolling restart", app, len(workers)
-        case Approve(plan=plan):
-            return "approve", plan, None
-        case Reject(plan=plan):
-            return "reject", plan, None
-        case MoveKeyGroups(app=app, undoes=None):
-            return "move", app, None
-        case MoveKeyGroups(undoes=plan):
-            return "undo", plan, None
-        case AddRule(rule=rule):
-            return "rule", rule.name, None
-        case AcceptJournal():
-            return "accept journal", None, None
-        case _:
-            assert_never(intent)

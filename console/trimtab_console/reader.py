@@ -87,7 +87,7 @@ class Reader:
                 failures = 0
             except (KafkaException, ReadError) as error:
                 failures += 1
-                text = error_text(error) if isinstance(error, KafkaException) else str(error)
+                text = error_text(error)
                 log.warning("cannot read the topics of %s: %s", self._topics.cluster, text)
                 self._rest(text, failures)
             except Exception as error:  # a fault of ours: say so rather than show old values as if they were new

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from trimtab_console.access.tokens import (
     BadTokens,
-    Role,
     Token,
+    TokenRole,
     decode_tokens,
     digest_of,
     load_tokens,
     new_secret,
     to_table,
 )
-from trimtab_console.configuration import BadConfiguration, load
+from trimtab_console.configuration import BadConsoleConfiguration, load
 from trimtab_process.private_files import PRIVATE_MODE, replace_file
 from trimtab_protocol.messages.decode import BadMessage, check_name
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the new token on standard output; the exit code."""
     try:
         name, path = check_name(args.name, "NAME"), load(args.config).tokens
-    except (BadConfiguration, BadMessage) as error:
+    except (BadConsoleConfiguration, BadMessage) as error:
         return _refuse(str(error), BAD_CONFIGURATION)
     if path is None:
         expected = "expected the path of a token file"
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(f"--days: found {args.days}, expected 1 to {MAX_DAYS}", BAD_CONFIGURATION)
     secret = new_secret()
     expires = None if args.days is None else float(int(time.time() + args.days * DAY_S))
-    token = Token(name=name, role=Role(args.role), digest=digest_of(secret), expires=expires)
+    token = Token(name=name, role=TokenRole(args.role), digest=digest_of(secret), expires=expires)
     try:
         _add(path, token)
     except (BadTokens, OSError) as error:

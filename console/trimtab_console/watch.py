@@ -10,7 +10,7 @@ from confluent_kafka import Message
 
 from trimtab_console.demand import Days, noted
 from trimtab_console.events import Events
-from trimtab_console.flows import Flows, flows_of
+from trimtab_console.flows import OperatorFlows, flows_of
 from trimtab_console.history import History
 from trimtab_console.host_keys import KeysOfHosts, key_rows
 from trimtab_controller.decider.events import IntentsChanged, SnapshotArrived
@@ -53,7 +53,7 @@ class Known:
     version: int = 0
     statuses: Mapping[bytes, Status] = field(default_factory=dict)
     snapshot: Snapshot | None = None
-    flows: Mapping[AppId, Flows] = field(default_factory=dict)
+    flows: Mapping[AppId, OperatorFlows] = field(default_factory=dict)
     placements: Mapping[AppId, Placement] = field(default_factory=dict)
     intents: tuple[Intent, ...] = ()
     intent_keys: frozenset[str] = frozenset()

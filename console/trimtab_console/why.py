@@ -16,7 +16,7 @@ from trimtab_controller.kafka.reader import ReadError
 from trimtab_controller.loop.preview import informed, read_trusted_state
 from trimtab_controller.loop.why import why_here
 from trimtab_process.kafka_errors import error_text
-from trimtab_protocol.event_documents import KeyGroupWhy
+from trimtab_protocol.console_documents import KeyGroupWhy
 from trimtab_protocol.messages.names import KeyGroup
 from trimtab_protocol.messages.status import BalanceStatus, status_key
 from trimtab_protocol.signing.keys import TrustedKeys
@@ -125,7 +125,7 @@ class TopicsLook:
         try:
             state = read_trusted_state(self._connection, configuration, now, self._trusted)
         except (KafkaException, ReadError) as error:
-            text = error_text(error) if isinstance(error, KafkaException) else str(error)
+            text = error_text(error)
             raise CannotSayError(f"the topics cannot be read now: {text}") from error
         return Read(decider=informed(state, configuration, now), execution=state.found.execution)
 

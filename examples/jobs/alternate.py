@@ -12,7 +12,7 @@ from flights.watch import StatusWatch, read_snapshots
 from jobs.outcome import Phase, Saturated
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.intents import write_intents
-from trimtab_protocol.messages.intents import MoveKeyGroups, Placing
+from trimtab_protocol.messages.intents import MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import Snapshot
 from trimtab_protocol.settings.kafka import KafkaSettings
@@ -83,9 +83,9 @@ def order_of(turn: int, first: Either, last: Either) -> tuple[Either, Either]:
     return (first, last) if turn % 2 == 0 else (last, first)
 
 
-def moves_to(wanted: Placed, now: Placed) -> tuple[Placing, ...]:
+def moves_to(wanted: Placed, now: Placed) -> tuple[RequestedMove, ...]:
     """What has to move."""
-    return tuple(Placing(key_group=each, worker=to) for each, to in sorted(wanted.items()) if now.get(each) != to)
+    return tuple(RequestedMove(key_group=each, worker=to) for each, to in sorted(wanted.items()) if now.get(each) != to)
 
 
 def _put(run: Run, wanted: Placed) -> None:
@@ -98,7 +98,7 @@ def _put(run: Run, wanted: Placed) -> None:
     run.until(lambda: placed(run) == wanted, LIMIT_S, "key groups have changed places")
 
 
-def _move(run: Run, moves: tuple[Placing, ...]) -> None:
+def _move(run: Run, moves: tuple[RequestedMove, ...]) -> None:
     """Move key groups in one plan: it comes first when the controller goes on, which then pauses again."""
     connection = Connection(kafka=KafkaSettings(bootstrap_servers=run.cluster.broker.address))
     wish = MoveKeyGroups(moves=moves, by="jobs", at=time.time(), reason=REASON)

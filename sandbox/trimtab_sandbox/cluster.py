@@ -13,7 +13,7 @@ from typing import Self
 
 import trimtab_agent
 from trimtab_controller.kafka.connection import Connection
-from trimtab_controller.kafka.key_changes import approving, change_keys
+from trimtab_controller.kafka.host_keys import approving, change_keys
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_or_make_key
 from trimtab_protocol.messages.names import HostId, Topics, TopicSettings, topic_settings

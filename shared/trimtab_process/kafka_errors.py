@@ -52,8 +52,8 @@ def is_transient(error: KafkaError) -> bool:
     return bool(error.retriable()) or error.code() in TRANSIENT
 
 
-def error_text(fault: KafkaException) -> str:
-    """Text of an error for a log line, in the words of the broker or the client."""
+def error_text(fault: Exception) -> str:
+    """Text of an error for a log line; of one of the Kafka client in the words of the broker or the client."""
     error = fault.args[0] if fault.args else None
     return str(error.str()) if isinstance(error, KafkaError) else str(fault)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from trimtab_protocol.capacity_documents import Totals
 from trimtab_protocol.messages.refused_hosts import RefusedHosts
+from trimtab_protocol.messages.status import HostStatus
 
 T = TypeVar("T")
 
@@ -56,7 +56,24 @@ class Controller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Totals:
+    """Some workers together, and the hosts that they are on.
+
+    `used_cores`, `demand_cores` of `capacity_cores`: sums over the `running` of `workers` as far as they are known,
+    None if none is; `unknown` = running workers without one of them.
+    """
+
+    hosts: int
+    workers: int
+    running: int
+    capacity_cores: float
+    used_cores: float | None
+    demand_cores: float | None
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDocument:
     """The cluster as a whole.
 
     `state` = silent, hold, paused, acting or dry run; `runbook` = what to open first; `rejected` = refused messages by
@@ -188,7 +205,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlanReport:
     """A plan in flight (`ended_at` is None) or a past one; the fields are those of `RoundStatus`.
 
     Load distances in pp.  `handovers` = number per phase; pauses in seconds, over the hand-overs that are done.
@@ -368,7 +385,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signatures:
+class SignaturesDocument:
     """How the controller that leads looks at the signatures of hosts: `checking` = warn or enforce, None: not at all.
 
     `enrolled` of `hosts` have a key; `hosts` are those that have one, had one, report, or are named in a report that
@@ -399,3 +416,221 @@ class HostKeyRow:
     by: str | None = None
     refused: str | None = None
     doubted: str | None = None
+
+
+# --- workers together, as bars, by host and zone, and the demand of apps ----------------------------------------------
+
+
+class HostOrder(StrEnum):
+    """How hosts are ordered; demands with the highest first, unknown ones last."""
+
+    NAME = "name"
+    DEMAND = "demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """Workers as columns, one entry per bar, ordered by zone and host; a bar stands for `workers_per_bar` at most.
+
+    `host` and `zone` = those of the `first` of its workers; `zone` None: it is not known.
+    `load`, `used`, `demand` = the highest of its workers, `used_mean` = their mean, in percent of a worker's capacity;
+    `remark` = what the first of them that is not running and steered is.  `mean_use` = the use of all workers together,
+    in percent of their capacity.
+    """
+
+    total: int
+    workers_per_bar: int
+    mean_use: float | None
+    first: Sequence[str]
+    host: Sequence[str]
+    count: Sequence[int]
+    load: Sequence[float | None]
+    used: Sequence[float | None]
+    used_mean: Sequence[float | None]
+    demand: Sequence[float | None]
+    remark: Sequence[str | None]
+    zone: Sequence[str | None] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRow(HostStatus):
+    """A host: what it reports, and its workers.
+
+    `workers` are known there, of which `running` run and `draining` are drained; `key_groups` = what they own together.
+    `maintenance_until` = when its maintenance ends; None: it is in none.
+    """
+
+    workers: int = 0
+    running: int = 0
+    draining: int = 0
+    key_groups: int = 0
+    maintenance_until: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneRow(Totals):
+    """The hosts that may fail together, as agents name them; `zone` None: those whose zone is not known."""
+
+    zone: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """The demand of an app in cores, as it was measured `at` these times, and as it is forecast for those `ahead_at`.
+
+    `text` = the forecast and its errors in words, or why there is none; `used`: the number of workers follows it.
+    `error` = the mean absolute error of such forecasts, as far ahead as a worker takes until it runs; None = unknown.
+    """
+
+    text: str
+    used: bool
+    error: float | None
+    at: Sequence[float]
+    cores: Sequence[float | None]
+    ahead_at: Sequence[float]
+    ahead: Sequence[float]
+
+
+# --- what happened, and why plans and key groups are as they are ------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventDocument:
+    """Something that happened; kinds, phases and reasons are those of the topic of events.
+
+    `by` = the operator or controller whose doing it is.  Of plans: the number of `moves`, load distances `before`, as
+    `planned` and as `measured` (pp).
+    """
+
+    id: str
+    at: float
+    kind: str
+    phase: str
+    text: str
+    reason: str | None
+    app: str | None
+    plan: str | None
+    worker: str | None
+    by: str | None
+    moves: int | None
+    before: float | None
+    planned: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMove:
+    """A move of a plan: `why` in words, `reason` and `warm` as in the plan's event; `outcome` None: not known yet.
+
+    `load_pct` in percent of a core, as planned, `measured_pct` after the plan; `pause_s` measured.  `paid` = whether
+    its workers were nearer to the mean load then than without it; None: not known, or the plan was not for balance.
+    """
+
+    key_group: str
+    source: str
+    target: str
+    why: str | None
+    reason: str | None
+    warm: str | None
+    load_pct: float | None
+    outcome: str | None
+    pause_s: float | None
+    measured_pct: float | None = None
+    paid: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedLoad:
+    """The load of a worker before a plan, as it predicted, and as measured after it, in percent of its capacity."""
+
+    worker: str
+    before: float | None
+    planned: float | None
+    measured: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanExplanation:
+    """Why a plan was made as it was, by its events.
+
+    `moves` are the first of `moves_total`.  `next` = what one more move would do, in words; `next_load_distance` in pp,
+    None: no single move that the hosts allow would help, or it is not known.  `proposed_at`: of a plan that began after
+    its approval, when the load distance `planned` was predicted; all other loads are of the time when it began.
+    """
+
+    plan: str
+    app: str | None
+    text: str
+    mean_load: float | None
+    planned: float | None
+    measured: float | None
+    moves: Sequence[PlannedMove]
+    moves_total: int
+    loads: Sequence[PlannedLoad]
+    next: str | None
+    next_load_distance: float | None
+    proposed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyTarget:
+    """What moving a key group to a worker would do; None = unknown.
+
+    `load_distance` after the move and its `change` (pp); `load_pct` = the worker's load then, in percent of its
+    capacity.  `owner`: it has the key group now; `standby`: it follows it.  `forbidden` = the limit that forbids the
+    move; `no_standby` = the rules that keep the worker from being a standby of it.
+    """
+
+    worker: str
+    host: str
+    load_distance: float | None
+    change: float | None
+    load_pct: float | None
+    owner: bool
+    standby: bool
+    forbidden: str | None
+    no_standby: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyMove:
+    """A move of the key group that a plan made or tried; `at` = when the plan ended, or began (`outcome` None)."""
+
+    at: float
+    plan: str | None
+    source: str
+    target: str
+    why: str | None
+    outcome: str | None
+    load_pct: float | None = None
+    measured_pct: float | None = None
+    paid: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroupWhy:
+    """Where a key group is and why, and what moving it would do; None = unknown.
+
+    `owner` and `standbys` by the published placement, `reported` = its owner by the last window, whose end is
+    `window_end`.  `since` = when it came there, by the plan `plan`; `story` = that in words.  `load_pct` in percent of
+    a core.  `stays` = why it cannot be moved now.  `targets`, the best first, are some of `targets_total`; `moves`,
+    newest first, as far back as events are kept.  `rules` = those about it, in words.
+    """
+
+    key_group: str
+    owner: str | None
+    standbys: Sequence[str]
+    reported: str | None
+    since: float | None
+    plan: str | None
+    story: str
+    load_pct: float | None
+    state_bytes: int | None
+    window_end: float | None
+    load_distance: float | None
+    mean_load: float | None
+    stays: str | None
+    targets: Sequence[WhyTarget]
+    targets_total: int
+    moves: Sequence[WhyMove]
+    rules: Sequence[str] = ()

@@ -12,7 +12,7 @@ from tests.console.setup import certificate, serving
 from trimtab_client import Access, BadAccess, BadAnswer, Client, ProblemError, Unreachable, link
 from trimtab_client.link import Link
 from trimtab_console.server import application
-from trimtab_protocol.console_documents import ChangeDocument, Cluster, LiveChange
+from trimtab_protocol.console_documents import ChangeDocument, ClusterDocument, LiveChange
 
 GOOD = answer(200, json.dumps({"cluster": "prod", "version": 1, "at": 1.5, "read": True, "fault": None, "newer": {}}))
 CHANGE = {"action": "pause", "text": "t", "caveats": [], "intents": ["pause"], "written": True, "by": "ann"}
@@ -49,8 +49,8 @@ def linked(time: Time) -> Callable[..., Link]:
 
 def test_a_read_is_tried_again_and_what_it_does_not_know_is_ignored(linked: Callable[..., Link], time: Time) -> None:
     with playing(b"", problem(503, "not yet"), problem(429, "too many", "retry-after: 3"), GOOD) as played:
-        found = linked(played.address, token="secret").get(Cluster, "cluster")
-    assert found == Cluster(cluster="prod", version=1, at=1.5, read=True, fault=None)
+        found = linked(played.address, token="secret").get(ClusterDocument, "cluster")
+    assert found == ClusterDocument(cluster="prod", version=1, at=1.5, read=True, fault=None)
     assert time.waits == [0.5, 1.0, 3.0]
     assert played.header("authorization") == ["Bearer secret"] * 4
 
@@ -67,16 +67,16 @@ def test_a_change_is_sent_again_with_its_key(linked: Callable[..., Link]) -> Non
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 422, 500])
 def test_what_would_be_refused_again_is_not_tried_again(linked: Callable[..., Link], time: Time, code: int) -> None:
     with playing(problem(code, "no")) as played, pytest.raises(ProblemError, match=f"{code} Title: no"):
-        linked(played.address).get(Cluster, "cluster")
+        linked(played.address).get(ClusterDocument, "cluster")
     assert time.waits == []
 
 
 def test_patience_has_an_end(linked: Callable[..., Link], time: Time) -> None:
     with playing(*[problem(503, "not yet")] * 9) as played, pytest.raises(ProblemError, match="503"):
-        linked(played.address).get(Cluster, "cluster")
+        linked(played.address).get(ClusterDocument, "cluster")
     assert time.waits == [0.5, 1.0, 2.0, 5.0]
     with playing(problem(429, "no", "retry-after: 3600")) as played, pytest.raises(ProblemError) as refused:
-        linked(played.address).get(Cluster, "cluster")
+        linked(played.address).get(ClusterDocument, "cluster")
     assert (refused.value.retry_after_s, len(time.waits)) == (3600.0, 4)
 
 
@@ -84,11 +84,11 @@ def test_nobody_there_and_no_answer(linked: Callable[..., Link], time: Time, mon
     with playing() as played:
         pass
     with pytest.raises(Unreachable, match=played.address):
-        linked(played.address).get(Cluster, "cluster")
+        linked(played.address).get(ClusterDocument, "cluster")
     assert time.waits == [0.5, 1.0, 2.0, 5.0]
     monkeypatch.setattr(link, "ANSWER_LIMIT_S", 0.2)
     with playing(None, *[GOOD] * 4) as played:  # on a busy machine the first answer may come too late as well
-        assert linked(played.address).get(Cluster, "cluster").version == 1
+        assert linked(played.address).get(ClusterDocument, "cluster").version == 1
     assert time.waits[4:5] == [0.5]
 
 
@@ -154,10 +154,10 @@ def test_only_a_certificate_of_the_named_ca_is_trusted(
     monkeypatch.setattr(link, "CONNECT_LIMIT_S", 240.0)  # a handshake on a machine that is busy with others
     own, other = certificate(tmp_path, "own"), certificate(tmp_path, "other")
     with serving(application(source_of(watching(Fleet()))), own) as address:
-        assert linked(address, ca=own.certificate).get(Cluster, "cluster").cluster == CLUSTER
+        assert linked(address, ca=own.certificate).get(ClusterDocument, "cluster").cluster == CLUSTER
         for access in ({}, {"ca": other.certificate}):
             with pytest.raises(Unreachable, match="certificate verify failed"):
-                linked(address, **access).get(Cluster, "cluster")
+                linked(address, **access).get(ClusterDocument, "cluster")
     assert time.waits == [], "the same would happen again"
 
 
@@ -176,4 +176,4 @@ def test_proxies_of_the_environment_see_nothing(linked: Callable[..., Link], mon
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, elsewhere.address)
     with playing(GOOD) as played:
-        assert linked(played.address, token="secret").get(Cluster, "cluster").version == 1
+        assert linked(played.address, token="secret").get(ClusterDocument, "cluster").version == 1

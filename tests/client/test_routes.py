@@ -14,8 +14,7 @@ from tests.console.fleet import APP, CLUSTER, NOW, OPERATORS, Fleet, placement_r
 from tests.console.setup import SECRETS, Setup, certificate, serving
 from tests.console.told import MOVED, PLAN, events, explainer_of, tell
 from trimtab_client import Access, Changed, Client, HostOrder, KeyGroupOrder, ProblemError, WorkerOrder, link
-from trimtab_console.cluster_view import cluster_document
-from trimtab_console.hosts_view import host_rows
+from trimtab_console.cluster_view import cluster_document, host_rows
 from trimtab_console.plans import plan_document
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_protocol.console_documents import API, MAX_PAGE

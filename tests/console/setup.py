@@ -19,8 +19,8 @@ from starlette.types import ASGIApp
 from tests.console.fleet import NOW, TOPICS, Fleet, Record, source_of, watching
 from tests.console.told import explainer_of
 from trimtab_console.access.entrance import Entrance
-from trimtab_console.access.tokens import Role, Token, TokenFile, digest_of, new_secret, to_table
-from trimtab_console.configuration import Tls
+from trimtab_console.access.tokens import Token, TokenFile, TokenRole, digest_of, new_secret, to_table
+from trimtab_console.configuration import ConsoleTls
 from trimtab_console.desk import Desk
 from trimtab_console.server import application
 from trimtab_console.watch import Watch
@@ -32,7 +32,7 @@ from trimtab_sandbox.broker import free_ports
 FLEET = Fleet(workers=4, key_groups=64)
 BASE = "http://localhost:8750"
 SECRETS = {name: new_secret() for name in ("ann", "vera")}
-ROLES = {"ann": Role.OPERATOR, "vera": Role.VIEWER}
+ROLES = {"ann": TokenRole.OPERATOR, "vera": TokenRole.VIEWER}
 
 
 class Topic:
@@ -78,7 +78,7 @@ class Setup:
         return self.client.post(f"/api/v1/intents/{what}", json={"reason": "test", **body}, headers=headers)
 
 
-def certificate(folder: Path, name: str, *, password: bytes | None = None) -> Tls:
+def certificate(folder: Path, name: str, *, password: bytes | None = None) -> ConsoleTls:
     """A certificate for localhost that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
@@ -94,7 +94,7 @@ def certificate(folder: Path, name: str, *, password: bytes | None = None) -> Tl
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .sign(key, hashes.SHA256())
     )
-    files = Tls(certificate=folder / f"{name}.pem", key=folder / f"{name}.key")
+    files = ConsoleTls(certificate=folder / f"{name}.pem", key=folder / f"{name}.key")
     files.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     sealed = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
     form = serialization.PrivateFormat.PKCS8
@@ -120,7 +120,7 @@ def running(server: uvicorn.Server) -> Iterator[None]:
 
 
 @contextmanager
-def serving(app: ASGIApp, tls: Tls | None = None) -> Iterator[str]:
+def serving(app: ASGIApp, tls: ConsoleTls | None = None) -> Iterator[str]:
     """The address of a server for this application."""
     (port,) = free_ports(1)
     files = {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)} if tls else {}

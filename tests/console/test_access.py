@@ -6,13 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from trimtab_console.access.entrance import FAILURES_AT_ONCE, FAILURES_PER_S, Entrance, NotLetIn, TooManyFailures
-from trimtab_console.access.sessions import MAX_OF_TOKEN, MAX_SESSIONS, SESSION_S, Sessions
+from trimtab_console.access.entrance import (
+    FAILURES_AT_ONCE,
+    FAILURES_PER_S,
+    MAX_OF_TOKEN,
+    MAX_SESSIONS,
+    SESSION_S,
+    Entrance,
+    NotLetIn,
+    Sessions,
+    TooManyFailures,
+)
 from trimtab_console.access.tokens import (
     BadTokens,
-    Role,
     Token,
     TokenFile,
+    TokenRole,
     decode_tokens,
     digest_of,
     new_secret,
@@ -22,7 +31,7 @@ from trimtab_controller.cli import main
 
 NOW = 1_800_000_000.0
 SECRET = new_secret()
-ANN = Token(name="ann", role=Role.OPERATOR, digest=digest_of(SECRET))
+ANN = Token(name="ann", role=TokenRole.OPERATOR, digest=digest_of(SECRET))
 HERE = "127.0.0.1"
 
 
@@ -46,7 +55,7 @@ def test_a_secret_has_256_bits_and_is_not_in_the_file() -> None:
 
 
 def test_tokens_are_read_as_they_were_written() -> None:
-    until = Token(name="bot", role=Role.VIEWER, digest=digest_of("x"), expires=NOW)
+    until = Token(name="bot", role=TokenRole.VIEWER, digest=digest_of("x"), expires=NOW)
     text = to_table(ANN) + to_table(until)
     assert decode_tokens(text) == (ANN, until)
     assert tomllib.loads(text)["token"][1]["expires"] == datetime.fromtimestamp(NOW, UTC)
@@ -87,7 +96,7 @@ def test_a_file_that_others_can_read_is_refused(mode: int, tmp_path: Path) -> No
 
 def test_a_change_of_the_file_counts_at_once_and_a_wrong_one_shuts_everybody_out(tmp_path: Path) -> None:
     path = write(tmp_path / "tokens.toml", ANN)
-    file, bob = TokenFile(path, Clock()), Token(name="bob", role=Role.VIEWER, digest=digest_of("b" * 43))
+    file, bob = TokenFile(path, Clock()), Token(name="bob", role=TokenRole.VIEWER, digest=digest_of("b" * 43))
     assert file.find(ANN.digest) == ANN
     write(path, bob)
     assert (file.find(ANN.digest), file.find(bob.digest)) == (None, bob)
@@ -103,10 +112,10 @@ def test_a_change_of_the_file_counts_at_once_and_a_wrong_one_shuts_everybody_out
 
 def test_a_token_ends_when_it_says(tmp_path: Path) -> None:
     clock = Clock()
-    path = write(tmp_path / "tokens.toml", Token(name="a", role=Role.VIEWER, digest=ANN.digest, expires=NOW + 10))
+    path = write(tmp_path / "tokens.toml", Token(name="a", role=TokenRole.VIEWER, digest=ANN.digest, expires=NOW + 10))
     entrance = Entrance(TokenFile(path, clock), clock)
     session, person = entrance.log_in(SECRET, HERE)
-    assert (entrance.by_token(SECRET, HERE).name, person.role) == ("a", Role.VIEWER)
+    assert (entrance.by_token(SECRET, HERE).name, person.role) == ("a", TokenRole.VIEWER)
     clock.now = NOW + 10
     assert entrance.by_session(session) is None
     with pytest.raises(NotLetIn):
@@ -193,8 +202,8 @@ def test_the_command_makes_a_token_that_is_let_in(tmp_path: Path, capsys: pytest
     entrance = Entrance(TokenFile(file, clock), clock)
     ann, bot = (entrance.by_token(each.out.strip(), HERE) for each in (first, second))
     assert [(each.name, each.role, each.until is None) for each in (ann, bot)] == [
-        ("ann", Role.OPERATOR, True),
-        ("bot", Role.VIEWER, False),
+        ("ann", TokenRole.OPERATOR, True),
+        ("bot", TokenRole.VIEWER, False),
     ]
     assert first.out.strip() not in file.read_text()
     assert main([*call, "ann"]) == 1

@@ -8,8 +8,7 @@ import pytest
 
 from tests.console.fleet import NOW, Fleet, status_record
 from tests.console.setup import SECRETS, Setup
-from trimtab_console.cluster_view import bars
-from trimtab_console.hosts_view import host_rows, zone_rows
+from trimtab_console.cluster_view import bars, host_rows, zone_rows
 from trimtab_protocol.messages.intents import Drain
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.messages.report import WorkerState

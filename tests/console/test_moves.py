@@ -9,11 +9,10 @@ from fastapi.testclient import TestClient
 
 from tests.console.fleet import APP, OPERATORS, Fleet, source_of, watching
 from tests.console.told import PLAN, events, tell
-from trimtab_console.moves import by_worker
+from trimtab_console.plans import by_worker
 from trimtab_console.server import application
 from trimtab_controller.execution.state import HandoverPhase, Round
-from trimtab_protocol.console_documents import MovesByWorker, WorkerMoves
-from trimtab_protocol.event_documents import PlanExplanation, PlannedMove
+from trimtab_protocol.console_documents import MovesByWorker, PlanExplanation, PlannedMove, WorkerMoves
 from trimtab_protocol.messages.names import KeyGroup
 
 FLEET = Fleet(workers=4, key_groups=64)

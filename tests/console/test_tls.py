@@ -11,12 +11,12 @@ from tests.console.fleet import Fleet, source_of, watching
 from tests.console.setup import certificate as make
 from tests.console.setup import running
 from trimtab_console.command import check_tls, settings_of
-from trimtab_console.configuration import BadConfiguration, Tls, load
+from trimtab_console.configuration import BadConsoleConfiguration, ConsoleTls, load
 from trimtab_sandbox.broker import free_ports
 
 
-def told(files: Tls) -> str:
-    with pytest.raises(BadConfiguration) as refused:
+def told(files: ConsoleTls) -> str:
+    with pytest.raises(BadConsoleConfiguration) as refused:
         check_tls(files)
     return str(refused.value)
 
@@ -24,10 +24,13 @@ def told(files: Tls) -> str:
 def test_files_that_cannot_be_used_are_refused_before_it_listens(tmp_path: Path) -> None:
     one, other = make(tmp_path, "one"), make(tmp_path, "other")
     check_tls(one)
-    assert "expected a certificate and its key" in told(Tls(certificate=one.certificate, key=other.key))
-    assert "expected a certificate and its key" in told(Tls(certificate=one.key, key=one.key))
+    assert "expected a certificate and its key" in told(ConsoleTls(certificate=one.certificate, key=other.key))
+    assert "expected a certificate and its key" in told(ConsoleTls(certificate=one.key, key=one.key))
     assert "not encrypted" in told(make(tmp_path, "sealed", password=b"secret"))
-    assert told(Tls(certificate=tmp_path / "none", key=one.key)) == f"{tmp_path / 'none'}: No such file or directory"
+    assert (
+        told(ConsoleTls(certificate=tmp_path / "none", key=one.key))
+        == f"{tmp_path / 'none'}: No such file or directory"
+    )
     one.key.chmod(0o640)
     assert told(one) == f"{one.key}: found mode 0640, expected 0600: others can use it"
 

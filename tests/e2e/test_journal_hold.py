@@ -5,8 +5,7 @@ import time
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.e2e.played_cluster import LIMIT_S, World, wait_until_it_acts
-from trimtab_controller.execution.inheritance import Flaw
-from trimtab_controller.execution.journal import KEY
+from trimtab_controller.execution.journal import KEY, Flaw
 from trimtab_protocol.messages.commands import CommandKind, Phase
 
 

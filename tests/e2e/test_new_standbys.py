@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tests.e2e.played_cluster import World, host_of, key_group, wait_until_it_acts
-from trimtab_controller.execution.restores.costs import BYTES_PER_S, UNIT_S
+from trimtab_controller.execution.restore_costs import BYTES_PER_S, UNIT_S
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.snapshot import Snapshot
 

@@ -13,7 +13,7 @@ from tests.e2e.console_pages import LIMIT_MS, log_in, new_page
 from tests.e2e.page_views_run import Run, page_views
 from tests.programs import program
 from trimtab_client import Access, Client
-from trimtab_protocol.console_documents import Plan
+from trimtab_protocol.console_documents import PlanReport
 from trimtab_protocol.messages.status import ProposalStatus
 from trimtab_sandbox.configuration import CONTROLLER
 
@@ -59,7 +59,7 @@ def survives_a_take_over(run: Run) -> ProposalStatus:
     return row
 
 
-def ended(console: Client, plan: str) -> Plan:
+def ended(console: Client, plan: str) -> PlanReport:
     """The plan, once it has ended; all of it has moved."""
     until(lambda: any(each.plan == plan and each.ended_at for each in console.plans()), f"plan {plan} has ended")
     found = console.plan(plan)
@@ -84,7 +84,7 @@ def approve(page: Page, address: str, console: Client, waits: ProposalStatus) ->
     assert phases[::-1][:2] == ["proposed", "begun"]
 
 
-def move(page: Page, address: str, console: Client) -> Plan:
+def move(page: Page, address: str, console: Client) -> PlanReport:
     """The operator moves one key group to another worker, without any approval."""
     (app,) = [row.app for row in console.apps()]
     first = next(console.placement(app))
@@ -101,12 +101,12 @@ def move(page: Page, address: str, console: Client) -> Plan:
     return plan
 
 
-def asked(console: Client) -> list[Plan]:
+def asked(console: Client) -> list[PlanReport]:
     """The plans that an operator's move has made; the status has them later than the placement."""
     return [row for row in console.plans() if "moves it: by dialog" in row.reason]
 
 
-def undo(page: Page, address: str, console: Client, plan: Plan) -> None:
+def undo(page: Page, address: str, console: Client, plan: PlanReport) -> None:
     """The operator takes that back, after the page has said what it costs."""
     (moved,) = console.explanation(plan.plan).moves
     page.goto(f"{address}/#/plan/{plan.plan}")

@@ -14,7 +14,7 @@ from tests.controller.stream.test_chunks import snapshot
 from tests.e2e.sent_reports import report
 from trimtab_controller.kafka.chunks import Chunk, read_chunk
 from trimtab_controller.stream.outlet import Fenced
-from trimtab_controller.stream.publisher import Publisher
+from trimtab_controller.stream.publisher import SnapshotPublisher
 from trimtab_protocol.messages.names import Topics, topic_settings
 from trimtab_protocol.messages.report import encode_report
 from trimtab_sandbox.broker import Broker, Topic
@@ -109,7 +109,7 @@ def test_the_broker_refuses_the_snapshots_of_a_stream_that_another_one_has_taken
     broker: Broker, unique: str
 ) -> None:
     broker.create_topics([Topic(name=Topics(unique).snapshots, partitions=1)])
-    first, second = Publisher(broker.kafka, unique), Publisher(broker.kafka, unique)
+    first, second = SnapshotPublisher(broker.kafka, unique), SnapshotPublisher(broker.kafka, unique)
     assert first.newest_ms() == 0
     first.take_over()
     first.publish(snapshot(10_000, cluster=unique))

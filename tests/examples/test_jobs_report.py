@@ -7,7 +7,7 @@ from jobs.catalogue import JOBS
 from jobs.oracle import Verdict
 from jobs.outcome import Outcome, Phase, Saturated
 from jobs.report import report
-from trimtab_protocol.messages.intents import Placing
+from trimtab_protocol.messages.intents import RequestedMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, OperatorId, WorkerId
 
 
@@ -86,5 +86,5 @@ def test_the_placement_that_comes_first_changes_from_turn_to_turn(turn: int, exp
 def test_only_key_groups_that_are_elsewhere_move() -> None:
     one, two = (KeyGroup(AppId("views"), OperatorId("view"), partition) for partition in (0, 1))
     a, b = WorkerId("a"), WorkerId("b")
-    assert moves_to({one: a, two: b}, {one: b, two: b}) == (Placing(key_group=one, worker=a),)
+    assert moves_to({one: a, two: b}, {one: b, two: b}) == (RequestedMove(key_group=one, worker=a),)
     assert moves_to({one: a}, {one: a}) == ()

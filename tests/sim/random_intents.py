@@ -35,8 +35,8 @@ from trimtab_protocol.messages.intents import (
     Intent,
     MoveKeyGroups,
     Pause,
-    Placing,
     Reject,
+    RequestedMove,
     RollingRestart,
     Scale,
     Stop,
@@ -235,7 +235,7 @@ class Controller:
             RollingRestart(app=app, workers=tuple(drawn.sample(WORKERS, 2)), **said),
             Approve(plan=drawn.choice(plans), **said),
             Reject(plan=drawn.choice(plans), **said),
-            MoveKeyGroups(moves=tuple(Placing(key_group=each, worker=worker) for each in moved), **said),
+            MoveKeyGroups(moves=tuple(RequestedMove(key_group=each, worker=worker) for each in moved), **said),
             AddRule(rule=rule, **said),
         ]
         intent = drawn.choice(intents)

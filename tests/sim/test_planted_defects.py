@@ -37,7 +37,7 @@ from trimtab_controller.kafka.placements import PublishedPlacements
 from trimtab_controller.kafka.publisher import Publisher
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.leadership import machine as leading
-from trimtab_controller.leadership.machine import GroupEvent, Role
+from trimtab_controller.leadership.machine import CandidateRole, GroupEvent
 from trimtab_controller.loop import driver, publications, recovery
 from trimtab_controller.loop import run as starting
 from trimtab_controller.loop.inbox import Inbox
@@ -235,7 +235,7 @@ class ReadsTooEarly(Publisher):
 early: dict[Any, recovery.RecoveredState] = {}
 
 
-def without(role: Role, word: GroupEvent) -> dict[Any, Any]:
+def without(role: CandidateRole, word: GroupEvent) -> dict[Any, Any]:
     """The table of the candidate without one of its lines."""
     return {known: then for known, then in leading.TRANSITIONS.items() if known != (role, word)}
 
@@ -283,7 +283,7 @@ CASES: dict[str, tuple[object, str, object, tuple[Fault, ...], str]] = {
     ),
     "who was fenced stays away": (leading, "REJOIN_DELAY_S", 1e9, (*DEPOSING, *MOVING), "controllers are"),
     "a lease that ran out is forgotten": (
-        leading, "TRANSITIONS", without(Role.SUSPENDED, GroupEvent.GRANTED), (faults.cut_controller,),
+        leading, "TRANSITIONS", without(CandidateRole.SUSPENDED, GroupEvent.GRANTED), (faults.cut_controller,),
         "controllers are",
     ),
     "agents obey whoever writes": (daemon.Agent, "_find_trust", lambda *_: None, FORGING, "forged: agent"),

@@ -13,7 +13,7 @@ from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import World, world_folder
 from trimtab_controller.execution.events import ExecutionLimits
 from trimtab_controller.execution.state import HandoverPhase, Round
-from trimtab_protocol.messages.intents import MoveKeyGroups, Placing
+from trimtab_protocol.messages.intents import MoveKeyGroups, RequestedMove
 
 KEY_GROUPS, MOVES = 1_400, 1_000
 ENDS_WITHIN_S = 5.0
@@ -41,7 +41,7 @@ def begin_a_large_plan(world: World) -> Round:
     workers = sorted(each.id for each in world.workers())
     after = dict(zip(workers, [*workers[1:], workers[0]], strict=True))
     chosen = sorted(world.ledger.accounts.items())[:MOVES]
-    moves = tuple(Placing(key_group=name, worker=after[each.worker]) for name, each in chosen if each.worker)
+    moves = tuple(RequestedMove(key_group=name, worker=after[each.worker]) for name, each in chosen if each.worker)
     world.say(MoveKeyGroups(moves=moves, by="operator", at=world.timeline.now, reason="simulated"))
     for _ in range(round(PLANNED_WINDOWS * WINDOW_S)):
         world.timeline.run_until(world.timeline.now + 1.0)

@@ -32,7 +32,7 @@ class BadTokens(Exception):
     """The token file cannot be used; the message tells the operator why."""
 
 
-class Role(StrEnum):
+class TokenRole(StrEnum):
     """What the owner of a token may do."""
 
     VIEWER = "viewer"  # read
@@ -44,7 +44,7 @@ class Token:
     """`digest` = SHA-256 of the secret in hexadecimal; `expires` in epoch seconds, None: never."""
 
     name: str
-    role: Role
+    role: TokenRole
     digest: str
     expires: float | None = None
 
@@ -90,7 +90,7 @@ def _decode(row: Fields) -> Token:
         raise BadMessage(Fault.RANGE, row.at("sha256"), f"{len(digest)} characters", "64 hexadecimal digits")
     token = Token(
         name=row.name("name"),
-        role=row.choice("role", Role),
+        role=row.choice("role", TokenRole),
         digest=digest,
         expires=row.optional("expires", lambda name: _moment(row, name)),
     )

@@ -9,9 +9,9 @@ from trimtab_console import key_groups
 from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, Source, found, page_of
 from trimtab_console.demand import demand_of
-from trimtab_console.flows import Flows
-from trimtab_protocol.capacity_documents import Demand
+from trimtab_console.flows import OperatorFlows
 from trimtab_protocol.console_documents import (
+    Demand,
     Flow,
     KeyGroupMap,
     KeyGroupOrder,
@@ -79,7 +79,7 @@ def get_operators(source: From, app: str) -> list[Operator]:
 def get_flows(source: From, app: str, offset: Offset = 0, limit: Limit = 100) -> Page[Flow]:
     """What the operators of the app send to each other, the largest flows first; at most 1,000 of them are kept."""
     _ = source.snapshot
-    flows = source.watch.known.flows.get(AppId(app), Flows())
+    flows = source.watch.known.flows.get(AppId(app), OperatorFlows())
     return Page(items=flows.largest[offset : offset + limit], total=flows.total, offset=offset)
 
 

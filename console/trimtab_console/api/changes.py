@@ -9,7 +9,7 @@ from pydantic import Field as Limits
 
 from trimtab_console.api.person import ChangingRoute, Operator, address_of
 from trimtab_console.api.source import From
-from trimtab_console.desk import Decide, Desk, Refused
+from trimtab_console.desk import Decide, Desk, RequestRefused
 from trimtab_console.desk import Request as Wanted
 from trimtab_console.why import CannotSayError
 from trimtab_controller.intents.plans import Looked
@@ -99,7 +99,7 @@ class Counter:
         )
         try:
             return self._desk.carry_out(wanted, decide)
-        except Refused as refused:
+        except RequestRefused as refused:
             raise HTTPException(refused.status, refused.detail) from refused
 
     def look(self) -> Looked:

@@ -8,22 +8,25 @@ from fastapi import APIRouter, Query
 
 from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
-from trimtab_console.cluster_view import bars, cluster_document
+from trimtab_console.cluster_view import bars, cluster_document, host_rows, zone_rows
 from trimtab_console.host_keys import signatures
-from trimtab_console.hosts_view import host_rows, zone_rows
 from trimtab_console.intents import intent_document, rule_row
-from trimtab_console.runbooks import read_runbook
-from trimtab_protocol.capacity_documents import Bars, HostOrder, HostRow, ZoneRow
+from trimtab_process.shipped import shipped
 from trimtab_protocol.console_documents import (
-    Cluster,
+    Bars,
+    ClusterDocument,
     HostKeyRow,
+    HostOrder,
+    HostRow,
     IntentDocument,
     Page,
     RuleDocument,
     Runbook,
-    Signatures,
+    SignaturesDocument,
     WorkerOrder,
+    ZoneRow,
 )
+from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.names import AppId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, NodeStatus, PoolStatus
@@ -45,7 +48,7 @@ def _place(order: WorkerOrder) -> Callable[[NodeStatus], tuple[float, str]]:
 
 
 @router.get("/cluster")
-def get_cluster(source: From) -> Cluster:
+def get_cluster(source: From) -> ClusterDocument:
     """The state, who leads, and the sums over all workers."""
     return cluster_document(source.cluster, source.watch.known, source.clock())
 
@@ -106,7 +109,7 @@ def get_zones(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[Zone
 
 
 @router.get("/signatures")
-def get_signatures(source: From) -> Signatures:
+def get_signatures(source: From) -> SignaturesDocument:
     """Whether hosts sign what they say, and how many of them can."""
     status = source.status
     return signatures(source.watch.host_keys(), status, verified=source.watch.verifies)
@@ -153,4 +156,6 @@ def get_rules(source: From, offset: Offset = 0, limit: Limit = 100) -> Page[Rule
 @router.get("/runbooks/{name}")
 def get_runbook(name: str) -> Runbook:
     """What an alert or a reason means, and what to do, as Markdown."""
-    return Runbook(name=name, text=found(read_runbook(name), "such runbook"))
+    path = shipped("runbooks") / f"{name}.md"
+    known = path if NAME_PATTERN.fullmatch(name) and path.is_file() else None
+    return Runbook(name=name, text=found(known, "such runbook").read_text(encoding="utf-8"))

@@ -10,8 +10,7 @@ from trimtab_console.events import event_row
 from trimtab_console.why import CannotSayError
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import UnknownKeyGroupError
-from trimtab_protocol.console_documents import Page
-from trimtab_protocol.event_documents import EventDocument, KeyGroupWhy, PlanExplanation
+from trimtab_protocol.console_documents import EventDocument, KeyGroupWhy, Page, PlanExplanation
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.messages.names import parse_key_group
 

@@ -6,10 +6,9 @@ from fastapi import APIRouter, Query
 
 from trimtab_console.api.person import ReadingRoute
 from trimtab_console.api.source import From, Limit, Offset, found, page_of
-from trimtab_console.moves import by_worker
-from trimtab_console.plans import moves_of, plan_document
+from trimtab_console.plans import by_worker, moves_of, plan_document
 from trimtab_controller.loop.events.explanation import explain_plan
-from trimtab_protocol.console_documents import MovesByWorker, Moving, Page, Plan
+from trimtab_protocol.console_documents import MovesByWorker, Moving, Page, PlanReport
 from trimtab_protocol.messages.status import ProposalStatus
 
 MAX_NAMED = 100
@@ -26,14 +25,14 @@ def get_proposals(source: From, app: str | None = None, offset: Offset = 0, limi
 
 
 @router.get("/plans")
-def get_plans(source: From, app: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Page[Plan]:
+def get_plans(source: From, app: str | None = None, offset: Offset = 0, limit: Limit = 100) -> Page[PlanReport]:
     """Plans in flight and past ones, newest first."""
     rows = [row for row in source.status.rounds if app in (None, row.app)]
     return page_of([plan_document(row) for row in sorted(rows, key=lambda row: -row.started_at)], offset, limit)
 
 
 @router.get("/plans/{plan}")
-def get_plan(source: From, plan: str) -> Plan:
+def get_plan(source: From, plan: str) -> PlanReport:
     """One plan."""
     row = next((row for row in source.status.rounds if row.plan == plan), None)
     return plan_document(found(row, "such plan"))

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from trimtab_console.access.entrance import MAX_SECRET, NotLetIn, Person
-from trimtab_console.access.sessions import SESSION_S
+from trimtab_console.access.entrance import MAX_SECRET, SESSION_S, NotLetIn, Person
 from trimtab_console.api.person import COOKIE, Cookie, Known, address_of, refused, why_not
 from trimtab_console.api.source import From, Source
 from trimtab_protocol.console_documents import SessionDocument

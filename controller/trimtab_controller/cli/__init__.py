@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
 
-from trimtab_controller.cli.parsers.actions import COMMANDS as ACTION_COMMANDS
-from trimtab_controller.cli.parsers.views import COMMANDS as VIEW_COMMANDS
+from trimtab_controller.cli.parsers import ACTION_COMMANDS, VIEWS
 from trimtab_process.extras import explain_missing
 
 DONE, FAILED, BAD_USAGE = 0, 1, 2
@@ -19,8 +18,7 @@ INTERRUPTED, CUT_OFF = 130, 141
 """The exit codes that shells use for SIGINT and SIGPIPE."""
 PARSERS = "trimtab_controller.cli.parsers"
 COMMANDS = {
-    **{name: (f"{PARSERS}.views", text) for name, text in VIEW_COMMANDS.items()},
-    **{name: (f"{PARSERS}.actions", text) for name, text in ACTION_COMMANDS.items()},
+    **{name: (PARSERS, text) for name, text in (VIEWS | ACTION_COMMANDS).items()},
     "doctor": (
         "trimtab_controller.cli.doctor",
         "check this host, Kafka and the agents, and say how to fix what is wrong",
@@ -29,10 +27,10 @@ COMMANDS = {
         "trimtab_controller.cli.health",
         "ask the controller on this host whether windows come, or whether it could take over",
     ),
-    "controller": (f"{PARSERS}.controller", "run the controller"),
-    "solve": (f"{PARSERS}.solve", "solve one instance file"),
-    "simulate": (f"{PARSERS}.simulate", "play policies on a generated or recorded workload"),
-    "keys": (f"{PARSERS}.keys", "create, show and rotate the key that signs commands"),
+    "controller": (PARSERS, "run the controller"),
+    "solve": (PARSERS, "solve one instance file"),
+    "simulate": (PARSERS, "play policies on a generated or recorded workload"),
+    "keys": (PARSERS, "create, show and rotate the key that signs commands"),
     "acl": ("trimtab_controller.cli.acl", "print the least-privilege ACLs for each kind of client"),
     "jars": ("trimtab_controller.cli.jars", "download the jars that Spark and the sandbox's broker need (54 MB)"),
     "sample": (

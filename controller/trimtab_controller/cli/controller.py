@@ -18,7 +18,7 @@ from trimtab_controller.leadership.driver import Candidacy, LeaseView
 from trimtab_controller.leadership.group import MembershipError, own_name
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop.health import Health
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.run import ControllerRun
 from trimtab_controller.loop.stream_process import StreamProcess, stream_command
 from trimtab_process.logs import PlainFormatter, log_to_stderr

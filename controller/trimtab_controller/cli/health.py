@@ -4,7 +4,7 @@ import argparse
 import sys
 import tomllib
 
-from trimtab_controller.cli.parsers.options import add_config, config_of
+from trimtab_controller.cli.parsers import add_config, config_of
 from trimtab_process.health import LIVE, READY, ask
 from trimtab_protocol.messages.decode import BadMessage, Fields
 from trimtab_protocol.settings.listen import read_listen

@@ -14,11 +14,10 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, Message
 
 from trimtab_controller.cli.operator import who
-from trimtab_controller.cli.parsers.options import CONFIG_VARIABLE, named_config
+from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.kafka.connection import Connection, MissingTopicsError, StoppedError
-from trimtab_controller.kafka.host_keys import read_keys
-from trimtab_controller.kafka.key_changes import Change, approving, change_keys, revoking
+from trimtab_controller.kafka.host_keys import Change, approving, change_keys, read_keys, revoking
 from trimtab_controller.kafka.publisher import FencedError, PublicationError
 from trimtab_controller.kafka.reader import ReadError, new_consumer, since
 from trimtab_process.private_files import PRIVATE_MODE, replace_file

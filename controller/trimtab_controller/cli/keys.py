@@ -10,12 +10,13 @@ from confluent_kafka.admin import AdminClient
 
 from trimtab_controller.configuration import BadConfiguration, load
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection, StoppedError
-from trimtab_controller.kafka.key_changes import change_keys, sign_again
+from trimtab_controller.kafka.host_keys import change_keys, sign_again
+from trimtab_controller.kafka.placements import placements_signed_by
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.kafka.reader import ReadError, drain, reading, starts
-from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key, load_trust
+from trimtab_process.kafka_errors import error_text
 from trimtab_protocol.messages.names import Topics
 from trimtab_protocol.signing.keys import BadKey
 from trimtab_protocol.wording import first_few
@@ -85,8 +86,7 @@ def _check_placements(config: Path, files: KeyFiles) -> None:
         with reading(Connection(kafka=configuration.kafka), "keys") as consumer:
             found = drain(consumer, starts(consumer, [topics.placement]))
     except (KafkaException, ReadError) as error:
-        why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        raise BadKey(f"the placements could not be checked: {why}; {UNSEEN}") from error
+        raise BadKey(f"the placements could not be checked: {error_text(error)}; {UNSEEN}") from error
     key, trusted = files.load()
     signers = placements_signed_by(found, topics, trusted)
     older = [(app, sorted(keys - {key.public.id})) for app, keys in signers.items()]
@@ -106,8 +106,7 @@ def _sign_hosts_again(config: Path, files: KeyFiles) -> None:
         if topics.keys in AdminClient(connection.client("trimtab-keys")).list_topics(timeout=REQUEST_LIMIT_S).topics:
             change_keys(connection, topics, key, trusted, sign_again)
     except (KafkaException, ReadError, FencedError, StoppedError) as error:
-        why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-        raise BadKey(f"the keys of the hosts could not be signed again: {why}") from error
+        raise BadKey(f"the keys of the hosts could not be signed again: {error_text(error)}") from error
 
 
 def _files(args: argparse.Namespace) -> KeyFiles:

@@ -15,9 +15,9 @@ from typing import Any
 from confluent_kafka import KafkaException
 from rich.console import Console
 
-from trimtab_controller.cli.parsers.options import CONFIG_VARIABLE, named_config
+from trimtab_controller.cli.parsers import CONFIG_VARIABLE, named_config
 from trimtab_controller.configuration import BadConfiguration, Configuration, decode, load, parse
-from trimtab_controller.intents.change import Fault, Refusal
+from trimtab_controller.intents.change import ChangeRefused, RefusalKind
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.events import read_events
 from trimtab_controller.kafka.intents import NotWrittenError
@@ -66,8 +66,8 @@ def run_with_cluster(args: argparse.Namespace, function: Callable[[argparse.Name
         return refuse(str(error), BAD_USAGE)
     try:
         return function(args, target)
-    except Refusal as error:
-        return refuse(str(error), BAD_USAGE if error.fault is Fault.INVALID else FAILED)
+    except ChangeRefused as error:
+        return refuse(str(error), BAD_USAGE if error.fault is RefusalKind.INVALID else FAILED)
     except (CommandError, ReadError, BadKey, NotWrittenError) as error:
         return refuse(str(error), FAILED)
     except (BadConfiguration, BadMessage) as error:

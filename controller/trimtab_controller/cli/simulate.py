@@ -19,7 +19,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from trimtab_controller.cli.parsers.simulate import DEFAULT_WORKLOAD
+from trimtab_controller.cli.parsers import DEFAULT_WORKLOAD
 from trimtab_models.instances import BadInstance, BalanceInstance, MigrationBudget, parse_snapshot
 from trimtab_models.simulation import (
     QUICK,

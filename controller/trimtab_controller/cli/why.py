@@ -17,7 +17,14 @@ from trimtab_controller.cli.operator import DONE, CommandError, Target, console,
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.preview import informed, read_cluster_state
 from trimtab_controller.loop.why import UnknownKeyGroupError, why_here
-from trimtab_protocol.event_documents import KeyGroupWhy, PlanExplanation, PlannedLoad, PlannedMove, WhyMove, WhyTarget
+from trimtab_protocol.console_documents import (
+    KeyGroupWhy,
+    PlanExplanation,
+    PlannedLoad,
+    PlannedMove,
+    WhyMove,
+    WhyTarget,
+)
 from trimtab_protocol.messages.decode import check_name
 from trimtab_protocol.messages.names import parse_key_group
 from trimtab_protocol.wording import local_time

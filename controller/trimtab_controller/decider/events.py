@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.observing.view import PlannableView
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.solver.answer import Answer, NoAnswer
 from trimtab_protocol.messages.intents import Intent, TakenBack

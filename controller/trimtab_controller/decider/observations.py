@@ -57,7 +57,7 @@ from trimtab_controller.decider.size.rounds import SeenApps, SizeRounds
 from trimtab_controller.decider.standbys.copies import state_held
 from trimtab_controller.decider.standbys.rounds import StandbyRounds
 from trimtab_controller.execution.budget import PauseBudget
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, GuardStop
 from trimtab_protocol.messages.intents import Intent, MoveKeyGroups
 from trimtab_protocol.messages.names import AppId, HostId, WorkerId

@@ -16,7 +16,7 @@ from trimtab_controller.decider.operators.modes import PlanMode, PlanSettings
 from trimtab_controller.decider.planning.admission import admit_app, admit_cluster
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.names import AppId, WorkerId
 

@@ -30,7 +30,7 @@ class ExecutionLimits:
     wait until one hand-over at a time is in flight.
 
     Restores begin so that a host, and all hosts together, restore no more bytes per second on average (None: no limit;
-    see `restores/rate.py`).
+    see `pace.py`).
 
     Within these limits `schedule_restores` decides the order of a plan's hand-overs, and how many a host prepares at
     the same time.  Without it they begin in the order of the plan.
@@ -82,7 +82,6 @@ class PlanProposed:
 
     plan: Plan
     expires_at: float
-    answered: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

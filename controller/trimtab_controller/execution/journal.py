@@ -2,11 +2,17 @@
 
 Each entry holds the whole state, so a new leader needs only the last one; its epoch is its place in the sequence.  It
 ends with a checksum of the rest, since a changed digit could otherwise still be a valid state.
+
+A new leader inherits the last entry, or a hold that says why the journal cannot be trusted.  Journal, placements and
+commands are written in the same transactions, under increasing epochs.  So the last entry is at least as new as every
+placement, command and status, and newer than every other entry.  If it is not, entries were lost or changed.  Their
+content could only be guessed, and a wrong guess would give a key group two owners.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from trimtab_controller.execution.disruption import Disruption, Seconds
@@ -22,7 +28,7 @@ from trimtab_controller.execution.state import (
 )
 from trimtab_protocol.messages.codec import MAX_INTEGER, Inline, Most, Range, Wire, converted, encoded, versioned
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import AppId, KeyGroupName, WorkerId
+from trimtab_protocol.messages.names import NO_EPOCH, AppId, Epoch, KeyGroupName, WorkerId
 
 VERSION = 2
 KEY = b"execution"
@@ -138,3 +144,79 @@ def _check_seal(payload: bytes) -> None:
     found, expected = payload[-size:], _seal(payload[:-size] + b"}")
     if found != expected:
         raise BadMessage(Fault.MALFORMED, "sha256", found, f"the checksum {expected[11:19].decode()}...")
+
+
+# --- what a new leader inherits ---------------------------------------------------------------------------------------
+
+
+class Flaw(StrEnum):
+    """What is wrong with the journal."""
+
+    MISSING = "missing"  # no entry, though something was published
+    CORRUPTED = "corrupted"  # the last entry cannot be read, or its checksum is wrong
+    TRUNCATED = "truncated"  # something newer than the last entry was published
+    DISORDERED = "disordered"  # an older entry follows a newer one
+    PLACEMENT = "placement"  # the journal is intact, but a placement that it refers to is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """The controller decides nothing, because of a flaw.  `newest` = the newest epoch known to have been used."""
+
+    flaw: Flaw
+    detail: str
+    newest: Epoch
+
+    @property
+    def id(self) -> str:
+        """Identifies this hold, so that an operator accepts this one and no later one."""
+        return hashlib.sha256(f"{self.flaw}: {self.detail}: {self.newest}".encode()).hexdigest()[:16]
+
+    @property
+    def reason(self) -> str:
+        """The reason for status and log."""
+        return f"the journal cannot be trusted ({self.flaw}): {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRecord:
+    """One record of the journal.  `found` is its entry or its error; None: the entry was deleted."""
+
+    offset: int
+    found: JournalEntry | BadMessage | None
+
+
+def read_record(offset: int, value: bytes | None) -> JournalRecord:
+    """Decode a record of the journal's topic."""
+    if value is None:
+        return JournalRecord(offset=offset, found=None)
+    try:
+        return JournalRecord(offset=offset, found=decode_entry(value))
+    except BadMessage as error:
+        return JournalRecord(offset=offset, found=error)
+
+
+def inherit(journal: Sequence[JournalRecord], published: Epoch) -> JournalEntry | Hold:
+    """The last entry of the journal, if it can be trusted.
+
+    `journal` is oldest first; `published` = the newest epoch of placements and status.
+    """
+    entries = [record.found for record in journal if isinstance(record.found, JournalEntry)]
+    newest = max([published, *(entry.execution.epoch for entry in entries)])
+
+    def hold(flaw: Flaw, detail: str) -> Hold:
+        return Hold(flaw=flaw, detail=detail, newest=newest)
+
+    if not journal or journal[-1].found is None:
+        if newest == NO_EPOCH:
+            return JournalEntry(execution=Execution(generation=0))
+        return hold(Flaw.MISSING, f"it has no entry, but {newest} was published")
+    last = journal[-1].found
+    if isinstance(last, BadMessage):
+        return hold(Flaw.CORRUPTED, f"at offset {journal[-1].offset}: {last}"[:1000])
+    epoch = last.execution.epoch
+    if epoch < published:
+        return hold(Flaw.TRUNCATED, f"it ends with {epoch}, but {published} was published")
+    if epoch < newest:
+        return hold(Flaw.DISORDERED, f"{epoch} at offset {journal[-1].offset} follows {newest}")
+    return last

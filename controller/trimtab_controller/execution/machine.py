@@ -7,9 +7,8 @@ is published together with the new state, so a new leader that reads the journal
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trimtab_controller.execution import guard, handovers, pauses, proposing, scalings
-from trimtab_controller.execution.answers import answers
-from trimtab_controller.execution.budget import BudgetGate, PauseBudget, end_spent, with_pauses
+from trimtab_controller.execution import guard, handovers, scalings
+from trimtab_controller.execution.budget import BudgetGate, PauseBudget, count_window, end_spent, with_pauses
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
@@ -30,22 +29,25 @@ from trimtab_controller.execution.events import (
     StopWanted,
     WindowSeen,
 )
+from trimtab_controller.execution.handovers import answers
 from trimtab_controller.execution.pace import PlanPace
-from trimtab_controller.execution.releases import Releases
-from trimtab_controller.execution.restores.costs import LearnedRestores
-from trimtab_controller.execution.restores.of_handovers import HandoverRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
+from trimtab_controller.execution.restores import HandoverRestores, Releases
 from trimtab_controller.execution.state import (
     ENDED,
     IN_FLIGHT,
     Execution,
+    HandMoved,
     Handover,
     HandoverPhase,
+    Proposal,
     Round,
     placement_of,
 )
 from trimtab_controller.execution.step import Step
 from trimtab_controller.execution.windows import SeenSites
 from trimtab_controller.plan import Plan
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.commands import Ack
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -84,15 +86,15 @@ class ExecutionMachine:
         match event:
             case PlanDecided(plan=plan, standbys=rows, lacking=lacking):
                 self._begin(step, plan, event.id or str(step.epoch))
-                proposing.begun(step, event)
+                _end_proposal(step, event)
                 guard.begun(step, plan.app)
                 self._place_standbys(step, plan.app, rows, lacking)
             case PlanProposed():
-                proposing.propose(step, event)
+                _propose(step, event)
             case ProposalDropped():
-                proposing.drop(step, event)
+                _drop_proposal(step, event)
             case IntentsAnswered():
-                proposing.answer(step, event)
+                step.answered, step.changed = event.answered, True
             case PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking):
                 self._adopt(step, app, owners)
                 self._place_standbys(step, app, rows, lacking)
@@ -143,7 +145,7 @@ class ExecutionMachine:
             self._restores.see_hosts(now, self.state, seen.start_s, seen.hosts)
         step = self._step(now)
         if seen.pauses is not None:
-            pauses.count(step, seen, seen.pauses)
+            count_window(step, seen, seen.pauses)
         if seen.owners is not None:
             self._resolve(step, seen.start_s, seen.owners)
         if seen.jobs is not None:
@@ -167,7 +169,7 @@ class ExecutionMachine:
         self._pace.begin(step.now, step.execution.in_flight)
         self._restores.start_waiting(step, gate)
         self._standbys.name_due(step, self._restores.running_on(step.execution))
-        proposing.let_go(step)
+        _let_go(step)
         guard.forgive(step)
         actions = step.close()
         self.state = step.execution
@@ -192,15 +194,11 @@ class ExecutionMachine:
             return
         self._check_idle(plan.app)
         step.drop_details()
-        row = Round(
+        row = copied(
+            Round,
+            plan,
             plan=name,
-            app=plan.app,
             reason=plan.detail,
-            status=plan.status,
-            fallback=plan.fallback,
-            before=plan.before,
-            planned=plan.planned,
-            lower_bound=plan.lower_bound,
             started_at=step.now,
             lost=plan.lost,
             handovers=handovers.handovers_of(step, plan),
@@ -293,7 +291,7 @@ class ExecutionMachine:
             self._pace.forget(wanted.app)
             scalings.forget_app(step, wanted.app)
             step.count(step.execution.disruption.without(wanted.app))
-            proposing.forget(step, wanted.app)
+            _forget_proposal(step, wanted.app)
             if (last := self.state.rounds.get(wanted.app)) is not None:
                 step.set_round(replace(last, handovers=(), ended_at=step.now))
         if wanted.worker is not None:
@@ -327,3 +325,56 @@ def publish_again(step: Step) -> None:
     step.afresh = step.changed = True
     for app, placement in step.execution.placements.items():
         step.adopted[app] = replace(placement, epoch=step.epoch)
+
+
+# --- plans that wait for approval, and key groups that operators moved ------------------------------------------------
+
+
+def _propose(step: Step, event: PlanProposed) -> None:
+    """Keep a plan until an operator decides about it; it replaces an earlier one of its app."""
+    app = event.plan.app
+    proposal = Proposal(id=str(step.epoch), plan=event.plan, at=step.now, expires_at=event.expires_at)
+    step.set_proposals({**step.execution.proposals, app: proposal})
+
+
+def _drop_proposal(step: Step, event: ProposalDropped) -> None:
+    """End the wait of a plan; a rejected one is kept so long that it does not come again at once."""
+    step.answered, step.changed = event.answered, True
+    known = step.execution.proposals.get(event.app)
+    if known is None or known.id != event.plan:
+        return
+    if event.rejected_until is None:
+        _without_proposal(step, event.app)
+    else:
+        rejected = known.turned_down(event.detail, event.rejected_until)
+        step.set_proposals({**step.execution.proposals, event.app: rejected})
+
+
+def _end_proposal(step: Step, event: PlanDecided) -> None:
+    """A plan begins: it waits no longer, and its key groups stay where an operator wants them."""
+    app = event.plan.app
+    if event.id is not None:
+        _without_proposal(step, app)
+    if event.keep_until is not None:
+        row_of = {move.key_group: HandMoved(worker=move.target, until=event.keep_until) for move in event.plan.moves}
+        step.execution = replace(step.execution, hand_moved={**step.execution.hand_moved, **row_of})
+    step.answered = event.answered
+
+
+def _let_go(step: Step) -> None:
+    """Forget what need not stay any longer where an operator moved it.  That alone is no reason to publish."""
+    known = step.execution.hand_moved
+    if step.changed and any(row.until <= step.now for row in known.values()):
+        left = {each: row for each, row in known.items() if row.until > step.now}
+        step.execution = replace(step.execution, hand_moved=left)
+
+
+def _forget_proposal(step: Step, app: AppId) -> None:
+    """Forget what concerns an app."""
+    _without_proposal(step, app)
+    moved = {each: row for each, row in step.execution.hand_moved.items() if each.app != app}
+    step.execution = replace(step.execution, hand_moved=moved)
+
+
+def _without_proposal(step: Step, app: AppId) -> None:
+    step.set_proposals({each: row for each, row in step.execution.proposals.items() if each != app})

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from trimtab_controller.execution.answers import ACK_GRACE_S, said
 from trimtab_controller.execution.events import ResizeWanted, ScalingWanted
+from trimtab_controller.execution.handovers import ACK_GRACE_S, said
 from trimtab_controller.execution.state import AppSize, ScalingPhase, WorkerScaling, without_standby
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase

@@ -1,24 +1,29 @@
-"""The operators' actions, one function each: from a request and what is known to a change.  All raise Refusal."""
+"""The operators' actions, one function each: from a request and what is known to a change.  All raise ChangeRefused."""
 
 from collections.abc import Collection
 from dataclasses import replace
 
 from trimtab_controller.intents.change import (
+    STOP_THERE,
+    ZONE,
     Asked,
     Change,
-    Fault,
-    Refusal,
+    ChangeRefused,
+    Node,
+    RefusalKind,
+    check_heard,
     check_reports,
     check_seen,
+    left_out,
     not_now,
     one,
+    revoked_of,
     several,
     take_back,
+    told_of_dropped,
     unseen,
     without_leader,
 )
-from trimtab_controller.intents.names import ZONE, Node
-from trimtab_controller.intents.revoked import STOP_THERE, check_heard, left_out, revoked_of, told_of_dropped
 from trimtab_controller.seen import SILENT_AFTER_S
 from trimtab_protocol.messages.intents import (
     MAX_WORKERS,
@@ -27,6 +32,7 @@ from trimtab_protocol.messages.intents import (
     Drain,
     ForgetApp,
     ForgetWorker,
+    Intent,
     MoveKeyGroups,
     Pause,
     Scale,
@@ -36,7 +42,7 @@ from trimtab_protocol.messages.intents import (
     restart_key,
     scale_key,
 )
-from trimtab_protocol.messages.names import AppId, WorkerId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.rules import RuleKind
 from trimtab_protocol.messages.status import NodeStatus
@@ -53,7 +59,7 @@ def drain(asked: Asked, node: Node) -> Change:
         return _drain_all(asked, name, members)
     if known and name not in known:
         there = f"{what_there_is(known)}{told_of_dropped(asked)}"
-        raise Refusal(Fault.UNKNOWN, f"no worker or host {name!r} reports; {there}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no worker or host {name!r} reports; {there}")
     check_heard(asked, [name], STOP_THERE)
     intent = Drain(worker=name, by=asked.by, at=asked.at, reason=asked.reason)
     text = (
@@ -86,17 +92,19 @@ def _zone_named(node: Node) -> str | None:
 
 
 def _in_zone(asked: Asked, zone: str) -> list[WorkerId]:
-    """The workers on hosts of a zone.  Raises Refusal."""
+    """The workers on hosts of a zone.  Raises ChangeRefused."""
     check_seen(asked)
     rows = asked.status.hosts if asked.status else ()
     hosts = {row.host for row in rows if row.zone == zone}
     if not hosts:
         zones = sorted({row.zone for row in rows if row.zone is not None})
         known = what_there_is(zones) if zones else "no agent names one, see [host] in agent.toml"
-        raise Refusal(Fault.UNKNOWN, f"no host of zone {zone[:200]!r} reports; {known}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no host of zone {zone[:200]!r} reports; {known}")
     workers = sorted(row.worker for row in asked.nodes if row.host in hosts)
     if not workers:
-        raise Refusal(Fault.UNKNOWN, f"no worker is on the hosts of zone {zone!r}: {first_few(sorted(hosts))}")
+        raise ChangeRefused(
+            RefusalKind.UNKNOWN, f"no worker is on the hosts of zone {zone!r}: {first_few(sorted(hosts))}"
+        )
     return workers
 
 
@@ -216,9 +224,9 @@ def accept_journal(asked: Asked, expected: str | None = None) -> Change:
     """
     hold = asked.status.hold if asked.status else None
     if hold is None:
-        raise Refusal(Fault.CONFLICT, "the controller is not on hold: there is nothing to accept")
+        raise ChangeRefused(RefusalKind.CONFLICT, "the controller is not on hold: there is nothing to accept")
     if expected not in (None, hold.id):
-        raise Refusal(Fault.CONFLICT, f"found another hold, {hold.id}, expected {expected}: {hold.text}")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"found another hold, {hold.id}, expected {expected}: {hold.text}")
     intent = AcceptJournal(hold=hold.id, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"accepted: {hold.text}; the controller rebuilds its state from the placement and the reports"
     return one(intent, text)
@@ -228,7 +236,9 @@ def scale(asked: Asked, app: AppId, workers: int) -> Change:
     """Set how many workers an app should have, whatever its demand is."""
     check_reports(asked, app)
     if not 1 <= workers <= MAX_WORKERS:
-        raise Refusal(Fault.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}")
+        raise ChangeRefused(
+            RefusalKind.INVALID, f"found {workers}, expected a number of workers from 1 to {MAX_WORKERS}"
+        )
     intent = Scale(app=app, workers=workers, by=asked.by, at=asked.at, reason=asked.reason)
     text = f"{app} will have {counted(workers, 'worker')}; `trimtab scale {app} auto` ends that"
     return one(intent, text, (*not_now(asked, "it happens", "changes"), *_out_of_reach(asked, app, workers)))
@@ -256,7 +266,7 @@ def _running(asked: Asked) -> list[NodeStatus]:
 def _check_gone(found: list[NodeStatus], what: str) -> None:
     if found:
         where = first_few(f"{row.worker} on {row.host}" for row in found)
-        raise Refusal(Fault.CONFLICT, f"{what} still runs: {where}; stop it first")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"{what} still runs: {where}; stop it first")
 
 
 def _forgotten(intent: ForgetApp | ForgetWorker, what: str, caveats: tuple[str, ...]) -> Change:
@@ -306,3 +316,50 @@ def _out_of_reach(asked: Asked, app: AppId, workers: int) -> tuple[str, ...]:
         told = "without a `hook` only workers leave that have `app` and `command` in agent.toml"
         return (f"but {size.workers} run, and {stoppable} of them can be stopped: {told}",)
     return ()
+
+
+# --- maintenance of a host: its workers are drained and stay off until a time -----------------------------------------
+
+
+def maintenance(asked: Asked, host: HostId, for_s: float) -> Change:
+    """Drain all workers of the host and keep them off; after `for_s` seconds they are started again."""
+    check_seen(asked)
+    hosts = {row.host for row in asked.nodes}
+    if host not in hosts:
+        there = what_there_is(sorted(hosts))
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no host {host!r} reports; {there}{told_of_dropped(asked)}")
+    until = asked.at + for_s
+    here = sorted(row.worker for row in asked.nodes if row.host == host)
+    check_heard(asked, here, STOP_THERE)
+    kept = [each for each in here if _is_lasting(asked.intents.get(drain_key(each)))]
+    if not (workers := [each for each in here if each not in kept]):
+        text = f"operators drain all workers of {host} without an end: they stay off anyway, see `trimtab undrain`"
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
+    drains = [
+        Drain(worker=each, by=asked.by, at=asked.at, reason=asked.reason, until=until, host=host) for each in workers
+    ]
+    text = (
+        f"maintenance of {host} for {for_s / 60.0:.0f} min: {counted(len(workers), 'worker')} will be drained as the "
+        f"budget of each round allows, then stopped, and started again at its end: {first_few(workers)}; "
+        f"`trimtab maintenance {host} --end` ends it earlier"
+    )
+    return several(drains, text, (*drain(asked, Node(host)).caveats, *_stay_off(kept)))
+
+
+def _stay_off(kept: list[WorkerId]) -> tuple[str, ...]:
+    return (f"but {first_few(kept)} stay off also after it: an operator drains them without an end",) if kept else ()
+
+
+def _is_lasting(intent: Intent | None) -> bool:
+    """Whether it is a drain without an end, which a maintenance must not give one."""
+    return isinstance(intent, Drain) and intent.until is None
+
+
+def end_maintenance(asked: Asked, host: HostId) -> Change:
+    """End a maintenance: workers that were stopped are started.  The host need not report."""
+    keys = [key for key, each in asked.intents.items() if isinstance(each, Drain) and each.host == host]
+    if not keys:
+        return undrain(asked, Node(host))
+    again = f"{counted(len(keys), 'worker')} may run again"
+    text = f"the maintenance of {host} ends: {again}; those that were stopped are started"
+    return Change(key=keys[0], records=tuple((key, asked.takes_back) for key in keys), text=text)

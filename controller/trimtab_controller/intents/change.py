@@ -1,20 +1,26 @@
-"""What an operator's request becomes: intents to write with a text that says what follows, or a refusal."""
+"""What an operator's request becomes: intents to write with a text that says what follows, or a refusal.
 
-from collections.abc import Mapping, Sequence
+The names in a request are checked once, where it comes in.  With `host_signatures = "enforce"`, what a host has not
+signed is dropped.  Nothing can move to or from a host whose key is revoked, since nobody would hear that it has.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NewType
 
 from trimtab_controller.seen import Seen, State
+from trimtab_protocol.messages.decode import NAME_PATTERN
 from trimtab_protocol.messages.intents import Intent, TakenBack
-from trimtab_protocol.messages.names import AppId
+from trimtab_protocol.messages.names import AppId, HostId, WorkerId
 from trimtab_protocol.messages.status import NodeStatus, Status
-from trimtab_protocol.wording import what_there_is
+from trimtab_protocol.wording import first_few, what_there_is
 
 Record = tuple[str, Intent | TakenBack | None]
 """Key of an intent and the intent, or who takes it back; None takes away what is over."""
 
 
-class Fault(StrEnum):
+class RefusalKind(StrEnum):
     """Why a request is refused."""
 
     INVALID = "invalid"  # it makes no sense, whatever the cluster does
@@ -22,10 +28,10 @@ class Fault(StrEnum):
     CONFLICT = "conflict"  # the cluster is not in a state for it
 
 
-class Refusal(Exception):
+class ChangeRefused(Exception):
     """The request is not carried out; the text names what was found and what was expected."""
 
-    def __init__(self, fault: Fault, text: str) -> None:
+    def __init__(self, fault: RefusalKind, text: str) -> None:
         self.fault = fault
         super().__init__(text)
 
@@ -133,13 +139,105 @@ def unseen(asked: Asked) -> str | None:
 
 
 def check_seen(asked: Asked) -> None:
-    """Raises Refusal while it is not known which workers there are."""
+    """Raises ChangeRefused while it is not known which workers there are."""
     if (why := unseen(asked)) is not None:
         told = "ask again after the next window, see `trimtab status`"
-        raise Refusal(Fault.CONFLICT, f"which workers run is not known: {why}: {told}")
+        raise ChangeRefused(RefusalKind.CONFLICT, f"which workers run is not known: {why}: {told}")
 
 
 def check_reports(asked: Asked, app: AppId) -> None:
-    """Raises Refusal if apps report, but not this one."""
+    """Raises ChangeRefused if apps report, but not this one."""
     if asked.apps and app not in asked.apps:
-        raise Refusal(Fault.UNKNOWN, f"no app {app!r} reports; {what_there_is(asked.apps)}")
+        raise ChangeRefused(RefusalKind.UNKNOWN, f"no app {app!r} reports; {what_there_is(asked.apps)}")
+
+
+# --- names, which raise ChangeRefused ---------------------------------------------------------------------------------
+
+
+ZONE = "zone:"
+"""Before the name of a zone, so that it is told from a worker and a host: no name has a colon."""
+
+Node = NewType("Node", str)
+"""A worker, a host, or `zone:NAME`."""
+
+
+def worker_named(text: str) -> WorkerId:
+    """The worker's name."""
+    return WorkerId(_name(text, "a worker's name"))
+
+
+def app_named(text: str) -> AppId:
+    """The app's id."""
+    return AppId(_name(text, "an app's id"))
+
+
+def host_named(text: str) -> HostId:
+    """The host's name."""
+    return HostId(_name(text, "a host's name"))
+
+
+def node_named(text: str) -> Node:
+    """The name of a worker, of a host, or of a zone after `zone:`."""
+    if text.startswith(ZONE):
+        _name(text.removeprefix(ZONE), "the name of a zone")
+        return Node(text)
+    return Node(_name(text, "a worker's name"))
+
+
+def _name(text: str, expected: str) -> str:
+    if not NAME_PATTERN.fullmatch(text):
+        raise ChangeRefused(RefusalKind.INVALID, f"found {text[:200]!r}, expected {expected}")
+    return text
+
+
+# --- hosts whose word does not count ----------------------------------------------------------------------------------
+
+
+STOP_THERE = "stop it on the host itself, and others take over"
+"""What to do with a worker of which the controller hears nothing."""
+
+
+def is_revoked(asked: Asked, host: HostId) -> bool:
+    """Whether the key of the host is revoked, and what it says is dropped for that."""
+    found = asked.status.signatures if asked.status else None
+    return found is not None and found.enforced and host in found.revoked
+
+
+def check_heard(asked: Asked, workers: Iterable[WorkerId], instead: str = "") -> None:
+    """Raises ChangeRefused if one of these workers is on a host whose key is revoked.
+
+    `instead` = what else could be done.
+    """
+    for worker, host in revoked_of(asked, workers).items():
+        text = f"the key of {host} is revoked, so what its agent says of {worker} is dropped"
+        enroll = f"`trimtab keys enroll {host}`"
+        then = f"{instead}, or {enroll}" if instead else f"{enroll} gives it a new key"
+        raise ChangeRefused(RefusalKind.CONFLICT, f"{text}, and nothing can move to or from there; {then}")
+
+
+def revoked_of(asked: Asked, workers: Iterable[WorkerId]) -> dict[WorkerId, HostId]:
+    """Those of the workers that are on a host whose key is revoked, each with the host."""
+    wanted = set(workers)
+    hosts = {row.worker: row.host for row in asked.nodes if row.worker in wanted}
+    return {worker: host for worker, host in sorted(hosts.items()) if is_revoked(asked, host)}
+
+
+def left_out(revoked: dict[WorkerId, HostId]) -> tuple[str, ...]:
+    """What is said of workers that are left out, one line for each host."""
+    hosts = dict.fromkeys(revoked.values())
+    return tuple(f"but not {first_few(_on(revoked, host))}: the key of {host} is revoked" for host in hosts)
+
+
+def _on(revoked: dict[WorkerId, HostId], host: HostId) -> list[WorkerId]:
+    return [worker for worker, where in revoked.items() if where == host]
+
+
+def told_of_dropped(asked: Asked) -> str:
+    """After a name that does not report: for which hosts what is said is dropped, if for any."""
+    found = asked.status.signatures if asked.status else None
+    if asked.status is None or found is None or not found.enforced:
+        return ""
+    heard = {row.host for row in asked.status.hosts} | {row.host for row in asked.nodes}
+    hosts = {**found.doubted, **dict.fromkeys(found.revoked, "revoked")}
+    dropped = [f"{host} ({why})" for host, why in sorted(hosts.items()) if host not in heard]
+    return f"; what is said for these hosts is dropped: {first_few(dropped)}" if dropped else ""

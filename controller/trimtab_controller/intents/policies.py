@@ -1,6 +1,6 @@
 """What each action becomes: from the fields of a request to the change that its policy decides.
 
-A wrong name is refused before the policy is asked, so that nobody waits for a broker.  All raise Refusal.
+A wrong name is refused before the policy is asked, so that nobody waits for a broker.  All raise ChangeRefused.
 
 Policies that need the decider are imported when they are asked for: `trimtab pause` does not wait until it is there.
 """
@@ -10,9 +10,16 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from trimtab_controller.intents import actions, maintenance
-from trimtab_controller.intents.change import Change, Fault, Refusal
-from trimtab_controller.intents.names import app_named, host_named, node_named, worker_named
+from trimtab_controller.intents import actions
+from trimtab_controller.intents.change import (
+    Change,
+    ChangeRefused,
+    RefusalKind,
+    app_named,
+    host_named,
+    node_named,
+    worker_named,
+)
 from trimtab_protocol.actions import LONGEST_MAINTENANCE_S
 from trimtab_protocol.messages.codec import converted
 from trimtab_protocol.messages.decode import BadMessage
@@ -42,19 +49,17 @@ def _scale(app: str, workers: int | None) -> Decide:
 def _rolling_restart(app: str, *, cancel: bool) -> Decide:
     if cancel:
         return partial(actions.cancel_restart, app=app_named(app))
-    from trimtab_controller.intents.restart import rolling_restart
-
-    return partial(rolling_restart, app=app_named(app))
+    return partial(_plans().rolling_restart, app=app_named(app))
 
 
 def _maintenance(host: str, for_s: float | None) -> Decide:
     known = host_named(host)
     if for_s is None:
-        return partial(maintenance.end, host=known)
+        return partial(actions.end_maintenance, host=known)
     if not 0.0 < for_s <= LONGEST_MAINTENANCE_S:
         text = f"found {for_s:g} s, expected more than 0 s, and at most {LONGEST_MAINTENANCE_S:g} s"
-        raise Refusal(Fault.INVALID, text)
-    return partial(maintenance.maintenance, host=known, for_s=for_s)
+        raise ChangeRefused(RefusalKind.INVALID, text)
+    return partial(actions.maintenance, host=known, for_s=for_s)
 
 
 def _plans() -> ModuleType:
@@ -78,7 +83,7 @@ def _add_rule(**given: Any) -> Decide:
     try:
         return partial(_rules().add, rule=converted({**found, "reason": "that of the request"}, Rule))
     except BadMessage as error:
-        raise Refusal(Fault.INVALID, str(error)) from error
+        raise ChangeRefused(RefusalKind.INVALID, str(error)) from error
 
 
 POLICIES: Mapping[str, Callable[..., Decide]] = {

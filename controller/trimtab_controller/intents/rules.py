@@ -1,4 +1,4 @@
-"""An operator's rules: add one, take one back.  All raise Refusal."""
+"""An operator's rules: add one, take one back.  All raise ChangeRefused."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.intents.change import (
     Asked,
     Change,
-    Fault,
+    ChangeRefused,
     Record,
-    Refusal,
+    RefusalKind,
     not_now,
     one,
     take_back,
@@ -31,22 +31,24 @@ def add(asked: Asked, rule: Rule, looked: Looked) -> Change:
     """Keep a rule, for the reason of the request, from the next window on; the text says what follows now."""
     rule = replace(rule, reason=asked.reason)
     if rule.ended(asked.at):
-        raise Refusal(Fault.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until")
+        raise ChangeRefused(
+            RefusalKind.INVALID, f"the end of rule {rule.name} is over: expected a time to come in until"
+        )
     if rule.until is not None and rule.until > LATEST_END:
         text = f"rule {rule.name} would end after the year 9999: expected an earlier end, or none"
-        raise Refusal(Fault.INVALID, text)
+        raise ChangeRefused(RefusalKind.INVALID, text)
     own, added = _own(asked, looked), _added(asked)
     if rule.name in {each.name for each in own}:
         text = f"controller.toml has a rule {rule.name}: expected a name that no other rule has"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     known = next((each for each in added if each.rule.name == rule.name), None)
     if known is not None and not known.rule.ended(asked.at):
         text = f"{known.by} has added a rule {rule.name}: take it back first, by `trimtab rule remove {rule.name}`"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     lasting = [each for each in added if not each.rule.ended(asked.at)]
     if len(own) + len(lasting) >= MAX_RULES:
         text = f"rules in controller.toml: {len(own)}, of operators: {len(lasting)}; expected {MAX_RULES} at most"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     intent = AddRule(rule=rule, by=asked.by, at=asked.at, reason=asked.reason)
     rules = followed(known_rules(own, [*lasting, intent], asked.at))
     moves, caveats = _what_follows(rule, rules, looked, asked.at)
@@ -67,9 +69,9 @@ def remove(asked: Asked, name: str) -> Change:
     told = asked.status.rules or () if asked.status else ()
     if name in {each.rule.name for each in told if each.by is None}:
         text = f"rule {name} stands in controller.toml: remove it there, and restart the controllers"
-        raise Refusal(Fault.CONFLICT, text)
+        raise ChangeRefused(RefusalKind.CONFLICT, text)
     names = sorted(each.rule.name for each in _added(asked))
-    raise Refusal(Fault.UNKNOWN, f"no operator has added a rule {name[:200]!r}; {what_there_is(names)}")
+    raise ChangeRefused(RefusalKind.UNKNOWN, f"no operator has added a rule {name[:200]!r}; {what_there_is(names)}")
 
 
 def _own(asked: Asked, looked: Looked) -> tuple[Rule, ...]:

@@ -4,14 +4,28 @@ Chunks are keyed by the cluster, so they stay in order.  Their headers name the 
 snapshot is decoded when all its chunks have arrived.
 """
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import zstandard
 
-from trimtab_controller.kafka.collecting import collector_paused
 from trimtab_protocol.messages.decode import NAME_PATTERN, BadMessage, Fault
 from trimtab_protocol.messages.snapshot import MAX_SNAPSHOT_BYTES, Snapshot, decode_snapshot, encode_snapshot
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Run without Python's cycle collector, which would scan all objects built so far again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
 
 MAX_CHUNK_BYTES = 900_000
 """Maximum size of one chunk; Kafka's default limit for a message is 1 MB with its headers."""

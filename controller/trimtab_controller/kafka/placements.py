@@ -1,16 +1,22 @@
-"""Puts the placements of all apps together from the records of their topic, and finds out which keys signed them."""
+"""Puts the placements of all apps together from the records of their topic, and finds out which keys signed them.
+
+Once one of these keys is no longer trusted, readers refuse the placement.
+"""
 
 from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 
 from confluent_kafka import Message
 
+from trimtab_controller.kafka.reader import Reading, envelope_of
 from trimtab_protocol.messages.decode import BadMessage, Fault
-from trimtab_protocol.messages.names import NO_EPOCH, Epoch
+from trimtab_protocol.messages.names import NO_EPOCH, Epoch, Topics
 from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_log import PlacementLog
 from trimtab_protocol.messages.placement_parts import app_in, decode_record, is_part, part_key
 from trimtab_protocol.signing.envelope import headers_in, signatures_in
-from trimtab_protocol.signing.keys import KeyId
+from trimtab_protocol.signing.keys import KeyId, TrustedKeys
 
 
 class PublishedPlacements:
@@ -90,3 +96,24 @@ class PublishedPlacements:
                 for part in range(len(table.parts))
             ]
         return frozenset(self._signers[key][1] for key in keys)
+
+
+def placements_signed_by(found: Reading, topics: Topics, trusted: TrustedKeys) -> Mapping[str, frozenset[KeyId]]:
+    """App -> the keys that signed its placement; placements without a trusted signature are left out."""
+    placements = PublishedPlacements(topics.cluster)
+    for message in found.messages:
+        if message.topic() == topics.placement and _is_trusted(message, trusted):
+            with suppress(BadMessage):  # a controller that reads it holds, and says so
+                placements.take(message)
+    signers = {placement.app: placements.signers(placement) for placement in placements.newest()}
+    return {app: frozenset(key for key in keys if key is not None) for app, keys in signers.items()}
+
+
+def _is_trusted(message: Message, trusted: TrustedKeys) -> bool:
+    if message.value() is None:
+        return False
+    try:
+        trusted.check(envelope_of(message))
+    except BadMessage:
+        return False
+    return True

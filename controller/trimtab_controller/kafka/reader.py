@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from trimtab_controller.kafka.connection import REQUEST_LIMIT_S, Connection
 from trimtab_process.kafka_errors import is_transient
 from trimtab_process.offsets import first_since
+from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
 
 SILENCE_LIMIT_S = 30.0
 """How long the broker may be silent before it counts as away."""
@@ -39,6 +40,13 @@ class Reading:
     def positions(self, topic: str) -> list[TopicPartition]:
         """Where to continue reading a topic."""
         return [TopicPartition(name, at, offset) for (name, at), offset in self.next_offsets.items() if name == topic]
+
+
+def envelope_of(message: Message) -> Envelope:
+    """The record, as far as its signatures cover it.  Raises BadMessage."""
+    value = message.value()
+    signatures = signatures_in(headers_in(message)) if value is not None else ()
+    return Envelope(topic=message.topic(), key=message.key() or b"", value=value or b"", signatures=signatures)
 
 
 NO_RIGHT = "topic {}: this user has no right to read it; `trimtab acl` prints the rights of each role"

@@ -16,11 +16,11 @@ from trimtab_controller.leadership.machine import (
     ENDED,
     Action,
     Candidate,
+    CandidateRole,
     Event,
     GroupEvent,
     LeadershipAction,
     ProducerEnded,
-    Role,
     StandDown,
     TermFenced,
 )
@@ -105,7 +105,7 @@ class Candidacy:
             self._membership.leave()
 
     @property
-    def role(self) -> Role:
+    def role(self) -> CandidateRole:
         """The present role."""
         return self._candidate.role
 
@@ -126,7 +126,7 @@ class Candidacy:
 
     def suspended(self) -> bool:
         """Whether the term must wait for now."""
-        return self._candidate.role is Role.SUSPENDED
+        return self._candidate.role is CandidateRole.SUSPENDED
 
     # --- events and actions ---------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Candidacy:
 
     def _log_leader(self) -> None:
         self._logged_at = time.monotonic()
-        if self._candidate.role is Role.JOINING:
+        if self._candidate.role is CandidateRole.JOINING:
             log.warning("waiting to join the group of controllers")
             return
         admin = AdminClient(self._connection.client("trimtab-controller-admin"))

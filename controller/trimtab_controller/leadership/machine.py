@@ -23,7 +23,7 @@ LASTED_S = 120.0
 """A producer that ended so long after the one before has nothing to do with it."""
 
 
-class Role(StrEnum):
+class CandidateRole(StrEnum):
     """The role of a candidate."""
 
     AWAY = "away"  # not in the group: not yet, or after it was fenced
@@ -86,20 +86,20 @@ TAKEN = StandDown(reason="the lease expired and another controller has it now")
 GIVEN_AWAY = StandDown(reason="the group gave the lease to another controller")
 ENDED = StandDown(reason="asked to end", taken=False)
 
-TRANSITIONS: Mapping[tuple[Role, GroupEvent], tuple[Role, tuple[Action, ...]]] = {
-    (Role.JOINING, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.LEAD,)),
-    (Role.JOINING, GroupEvent.NOTHING_GRANTED): (Role.WAITING, (LeadershipAction.WAIT,)),
-    (Role.WAITING, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.LEAD,)),
-    (Role.LEADING, GroupEvent.EXPIRED): (Role.SUSPENDED, (LeadershipAction.SUSPEND,)),
-    (Role.LEADING, GroupEvent.MOVED): (Role.WAITING, (GIVEN_AWAY, LeadershipAction.WAIT)),
-    (Role.SUSPENDED, GroupEvent.GRANTED): (Role.LEADING, (LeadershipAction.RESUME,)),
-    (Role.SUSPENDED, GroupEvent.NOTHING_GRANTED): (Role.WAITING, (TAKEN, LeadershipAction.WAIT)),
-    (Role.SUSPENDED, GroupEvent.MOVED): (Role.WAITING, (GIVEN_AWAY, LeadershipAction.WAIT)),
-    (Role.AWAY, GroupEvent.END_ASKED): (Role.RETIRED, ()),
-    (Role.JOINING, GroupEvent.END_ASKED): (Role.RETIRED, (LeadershipAction.LEAVE,)),
-    (Role.WAITING, GroupEvent.END_ASKED): (Role.RETIRED, (LeadershipAction.LEAVE,)),
-    (Role.LEADING, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
-    (Role.SUSPENDED, GroupEvent.END_ASKED): (Role.RETIRED, (ENDED, LeadershipAction.LEAVE)),
+TRANSITIONS: Mapping[tuple[CandidateRole, GroupEvent], tuple[CandidateRole, tuple[Action, ...]]] = {
+    (CandidateRole.JOINING, GroupEvent.GRANTED): (CandidateRole.LEADING, (LeadershipAction.LEAD,)),
+    (CandidateRole.JOINING, GroupEvent.NOTHING_GRANTED): (CandidateRole.WAITING, (LeadershipAction.WAIT,)),
+    (CandidateRole.WAITING, GroupEvent.GRANTED): (CandidateRole.LEADING, (LeadershipAction.LEAD,)),
+    (CandidateRole.LEADING, GroupEvent.EXPIRED): (CandidateRole.SUSPENDED, (LeadershipAction.SUSPEND,)),
+    (CandidateRole.LEADING, GroupEvent.MOVED): (CandidateRole.WAITING, (GIVEN_AWAY, LeadershipAction.WAIT)),
+    (CandidateRole.SUSPENDED, GroupEvent.GRANTED): (CandidateRole.LEADING, (LeadershipAction.RESUME,)),
+    (CandidateRole.SUSPENDED, GroupEvent.NOTHING_GRANTED): (CandidateRole.WAITING, (TAKEN, LeadershipAction.WAIT)),
+    (CandidateRole.SUSPENDED, GroupEvent.MOVED): (CandidateRole.WAITING, (GIVEN_AWAY, LeadershipAction.WAIT)),
+    (CandidateRole.AWAY, GroupEvent.END_ASKED): (CandidateRole.RETIRED, ()),
+    (CandidateRole.JOINING, GroupEvent.END_ASKED): (CandidateRole.RETIRED, (LeadershipAction.LEAVE,)),
+    (CandidateRole.WAITING, GroupEvent.END_ASKED): (CandidateRole.RETIRED, (LeadershipAction.LEAVE,)),
+    (CandidateRole.LEADING, GroupEvent.END_ASKED): (CandidateRole.RETIRED, (ENDED, LeadershipAction.LEAVE)),
+    (CandidateRole.SUSPENDED, GroupEvent.END_ASKED): (CandidateRole.RETIRED, (ENDED, LeadershipAction.LEAVE)),
 }
 """All other events are late or repeated and change nothing: the leader keeps the lease while members come and go."""
 
@@ -108,16 +108,16 @@ class Candidate:
     """Decides when to join, lead and stand down.  `on_event` and `on_tick` return the actions in order."""
 
     def __init__(self) -> None:
-        self.role = Role.AWAY
+        self.role = CandidateRole.AWAY
         self._join_at = 0.0
         self._ended_at: float | None = None
         self._delay_s = REJOIN_DELAY_S
 
     def on_tick(self, now: float) -> tuple[Action, ...]:
         """Join the group when it is time.  `now`: seconds of a monotonic clock."""
-        if self.role is not Role.AWAY or now < self._join_at:
+        if self.role is not CandidateRole.AWAY or now < self._join_at:
             return ()
-        self.role = Role.JOINING
+        self.role = CandidateRole.JOINING
         return (LeadershipAction.JOIN,)
 
     def on_event(self, now: float, event: Event) -> tuple[Action, ...]:
@@ -134,7 +134,7 @@ class Candidate:
 
     def _leave(self, now: float, ended: StandDown, delay_s: float) -> tuple[Action, ...]:
         """Leave the group in any role, to join it again as a new member."""
-        if self.role in (Role.AWAY, Role.RETIRED):
+        if self.role in (CandidateRole.AWAY, CandidateRole.RETIRED):
             return ()
-        self.role, self._join_at = Role.AWAY, now + delay_s
+        self.role, self._join_at = CandidateRole.AWAY, now + delay_s
         return (ended, LeadershipAction.LEAVE)

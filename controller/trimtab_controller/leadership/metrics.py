@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from trimtab_controller.leadership.machine import Role
+from trimtab_controller.leadership.machine import CandidateRole
 
 PREFIX = "trimtab_controller_"
 
@@ -27,9 +27,9 @@ class ProcessMetrics:
         self.producers_ended = Counter(PREFIX + "producers_ended_total", text, registry=self.registry)
         self._shown: CollectorRegistry | None = None
 
-    def see(self, role: Role) -> None:
+    def see(self, role: CandidateRole) -> None:
         """Set the present role."""
-        for each in Role:
+        for each in CandidateRole:
             self._role.labels(each).set(each is role)
 
     def show(self, term: CollectorRegistry | None) -> None:

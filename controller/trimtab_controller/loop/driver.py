@@ -13,8 +13,7 @@ from trimtab_controller.decider.decision import Decision, Resized
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.planning.instance import question_of
 from trimtab_controller.execution import events as executing
-from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.journal import JournalEntry
+from trimtab_controller.execution.journal import Hold, JournalEntry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.execution.windows import WindowReader
@@ -24,7 +23,7 @@ from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox, Received
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.publications import records_of, status_record, to_sign_again
 from trimtab_controller.loop.realize import realizing, resizing
 from trimtab_controller.loop.recovery import RecoveredState, recalled_costs, recalled_demand, taken_over
@@ -317,18 +316,8 @@ class ControlLoop:
                 case executing.Publish():
                     self._publish(action)
                     self._see_execution(action.execution)
-                case executing.RestoreEnded():
-                    self._telemetry.restore_ended(action)
-                case executing.HandoverEnded():
-                    self._telemetry.handover_ended(action)
-                case executing.PaceChanged():
-                    self._telemetry.pace_changed(action)
-                case executing.GuardActed():
-                    self._telemetry.guard_acted(action)
-                case executing.RoundEnded():
-                    self._telemetry.round_ended(action)
                 case _:
-                    assert_never(action)
+                    self._telemetry.executed(action)
 
     def _publish(self, action: executing.Publish) -> None:
         """Write journal, placements, commands and events in one transaction."""

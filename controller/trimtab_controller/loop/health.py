@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from trimtab_controller.configuration import Configuration
-from trimtab_controller.leadership.machine import Role
+from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_process.health import LIVE, READY, Check, HealthVerdict
 
 STUCK_S = 120.0
@@ -22,7 +22,7 @@ class JudgedCandidacy(Protocol):
     """The part of the candidacy that is judged."""
 
     @property
-    def role(self) -> Role:
+    def role(self) -> CandidateRole:
         """The present role."""
 
     @property
@@ -46,7 +46,7 @@ class Facts:
     answer to this candidate; None = not yet.  `stream`: what the controller knows of its stream; None = nothing wrong.
     """
 
-    role: Role | None
+    role: CandidateRole | None
     window_age_s: float | None
     heard_s: float | None
     stream: str | None
@@ -105,15 +105,15 @@ def judge(facts: Facts, *, window_limit_s: float, contact_limit_s: float) -> Hea
     match facts.role:
         case None:
             return _judge_windows("dry run", facts, window_limit_s)
-        case Role.LEADING:
+        case CandidateRole.LEADING:
             return _judge_windows("leads", facts, window_limit_s)
-        case Role.WAITING:
+        case CandidateRole.WAITING:
             return _judge_standby(facts, contact_limit_s)
-        case Role.SUSPENDED:
+        case CandidateRole.SUSPENDED:
             return HealthVerdict(False, "the lease has expired: no commands until it is known who leads")
-        case Role.AWAY | Role.JOINING:
+        case CandidateRole.AWAY | CandidateRole.JOINING:
             return HealthVerdict(False, "waits for Kafka, to join the group of controllers")
-        case Role.RETIRED:
+        case CandidateRole.RETIRED:
             return HealthVerdict(False, "ends")
 
 

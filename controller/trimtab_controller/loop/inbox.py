@@ -16,6 +16,7 @@ from trimtab_controller.execution.journal import JournalEntry, decode_entry
 from trimtab_controller.kafka.chunks import Reassembler, read_chunk
 from trimtab_controller.kafka.host_keys import take_all, take_keys
 from trimtab_controller.kafka.placements import PublishedPlacements
+from trimtab_controller.kafka.reader import envelope_of
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_protocol.messages.host_keys import REQUEST_HEADER
@@ -25,7 +26,7 @@ from trimtab_protocol.messages.placement import Placement
 from trimtab_protocol.messages.placement_parts import is_part
 from trimtab_protocol.messages.rate_limit import RateLimits, is_told
 from trimtab_protocol.messages.refused_hosts import RefusedHost, RefusedHosts, RefusedTally, host_named
-from trimtab_protocol.signing.envelope import Envelope, headers_in, signatures_in
+from trimtab_protocol.signing.envelope import headers_in, signatures_in
 from trimtab_protocol.signing.hosts import HostChecking, Signed, digest_of
 from trimtab_protocol.signing.keys import TrustedKeys
 from trimtab_protocol.signing.known_hosts import KnownHosts
@@ -246,9 +247,7 @@ class Inbox:
 
     def _check_signature(self, message: Message) -> None:
         if self._trusted is not None:
-            signatures = signatures_in(headers_in(message)) if message.value() is not None else ()
-            key, value = message.key() or b"", message.value() or b""
-            self._trusted.check(Envelope(topic=message.topic(), key=key, value=value, signatures=signatures))
+            self._trusted.check(envelope_of(message))
 
     def _check_cluster(self, cluster: str) -> None:
         if cluster != self._topics.cluster:

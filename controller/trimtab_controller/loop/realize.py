@@ -19,44 +19,32 @@ from trimtab_controller.decider.decision import (
     StandbysPlaced,
 )
 from trimtab_controller.execution import events as executing
+from trimtab_protocol.messages.codec import copied
 
 
 def realizing(decision: Decision) -> executing.Event | None:
-    """The event; None for a decision to do nothing."""
+    """The event; None for a decision to do nothing.  Most have what it needs under the same names."""
     match decision:
-        case Planned(plan=plan, standbys=rows, lacking=lacking):
-            return executing.PlanDecided(
-                plan=plan,
-                standbys=rows,
-                lacking=lacking,
-                id=decision.id,
-                keep_until=decision.keep_until,
-                answered=decision.answered,
-            )
-        case Proposed(plan=plan, expires_at=expires_at):
-            return executing.PlanProposed(plan=plan, expires_at=expires_at)
+        case Planned():
+            return copied(executing.PlanDecided, decision)
+        case Proposed():
+            return copied(executing.PlanProposed, decision)
         case ProposalEnded():
-            return executing.ProposalDropped(
-                app=decision.app,
-                plan=decision.plan,
-                detail=decision.detail,
-                rejected_until=decision.rejected_until,
-                answered=decision.answered,
-            )
-        case IntentRefused(answered=answered) | Restarted(answered=answered) | MaintenanceEnded(answered=answered):
-            return executing.IntentsAnswered(answered=answered)
-        case Adopted(app=app, owners=owners, standbys=rows, lacking=lacking):
-            return executing.PlacementWanted(app=app, owners=owners, standbys=rows, lacking=lacking)
-        case StandbysPlaced(app=app, rows=rows, lacking=lacking):
-            return executing.StandbysWanted(app=app, rows=rows, lacking=lacking)
+            return copied(executing.ProposalDropped, decision)
+        case IntentRefused() | Restarted() | MaintenanceEnded():
+            return copied(executing.IntentsAnswered, decision)
+        case Adopted():
+            return copied(executing.PlacementWanted, decision)
+        case StandbysPlaced():
+            return copied(executing.StandbysWanted, decision)
         case PlanEnded(app=app, lost=lost, detail=detail):
             return executing.StopWanted(app=app, reason=detail, lost=lost)
-        case Scaled(kind=kind, worker=worker, host=host, app=app, owning=owning):
-            return executing.ScalingWanted(kind=kind, worker=worker, host=host, app=app, owning=owning)
+        case Scaled():
+            return copied(executing.ScalingWanted, decision)
         case Resized():
             return resizing(decision)
-        case Forgotten(answered=answered, app=app, worker=gone):
-            return executing.ForgetWanted(answered=answered, app=app, worker=gone)
+        case Forgotten():
+            return copied(executing.ForgetWanted, decision)
         case Skip():
             return None
     assert_never(decision)
@@ -64,11 +52,4 @@ def realizing(decision: Decision) -> executing.Event | None:
 
 def resizing(found: Resized) -> executing.ResizeWanted:
     """The event that changes the size of an app."""
-    return executing.ResizeWanted(
-        app=found.app,
-        start={row.worker: row.host for row in found.start},
-        drain=found.drain,
-        keep=found.keep,
-        change=found.change,
-        answered=found.answered,
-    )
+    return copied(executing.ResizeWanted, found, start={row.worker: row.host for row in found.start})

@@ -10,9 +10,8 @@ from trimtab_controller.decider.collocation.remote_costs import Recalled
 from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.forecast.history import KEY_PREFIX, DemandRecord, decode_demand, series_of
 from trimtab_controller.decider.forecast.rounds import Forecasts, ForecastSettings
-from trimtab_controller.execution.inheritance import Flaw, Hold, inherit, read_record
 from trimtab_controller.execution.journal import KEY as JOURNAL_KEY
-from trimtab_controller.execution.journal import JournalEntry
+from trimtab_controller.execution.journal import Flaw, Hold, JournalEntry, inherit, read_record
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.placements import PublishedPlacements
@@ -28,7 +27,6 @@ from trimtab_protocol.messages.status import RemoteCostStatus, Status, decode_st
 from trimtab_protocol.signing.hosts import HostChecking
 from trimtab_protocol.signing.keys import KeyId
 
-log = logging.getLogger(__name__)
 log = logging.getLogger(__name__)
 
 

@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient
 from trimtab_controller.configuration import Configuration
 from trimtab_controller.kafka.connection import Connection, StoppedError, events_obstacle, pause
 from trimtab_controller.kafka.follower import Follower
-from trimtab_controller.kafka.optional_topic import OptionalTopic
-from trimtab_controller.kafka.publisher import Publisher
+from trimtab_controller.kafka.publisher import OptionalTopic, Publisher
 from trimtab_controller.kafka.reader import reading, since
 from trimtab_controller.kafka.startup import start_when_ready
 from trimtab_controller.loop.driver import POLL_S, ControlLoop, Resources
@@ -20,7 +19,7 @@ from trimtab_controller.loop.events.log import EventLog
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.hook import Hook
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.recovery import RecoveredState, recover
 from trimtab_controller.loop.stream_process import StreamProcess
 from trimtab_controller.solver.answer import Method

@@ -19,11 +19,12 @@ from trimtab_controller.decider.operators.undrained import Allowed
 from trimtab_controller.decider.operators.undrained import waits as restart_waits
 from trimtab_controller.decider.rules.known import KnownRule, still_wanted
 from trimtab_controller.execution.budget import BudgetUse
-from trimtab_controller.execution.inheritance import Hold
-from trimtab_controller.execution.pauses import unmeasured
+from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import AppSize, Execution, HandoverPhase, Proposal, Round, ScalingPhase
+from trimtab_controller.execution.windows import unmeasured
 from trimtab_models.albic.fit import TupleCost, Unknown
 from trimtab_models.forecast import Accuracy
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.commands import CommandKind
 from trimtab_protocol.messages.decode import Fault
 from trimtab_protocol.messages.names import WorkerId
@@ -166,24 +167,15 @@ def round_status(row: Round) -> RoundStatus:
     """The status of a round; only completed hand-overs count as migrations."""
     done = [handover for handover in row.handovers if handover.phase is HandoverPhase.DONE]
     recovery = row.recovery
-    return RoundStatus(
-        plan=row.plan,
-        app=row.app,
-        reason=row.reason,
-        status=row.status,
-        fallback=row.fallback,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        before=row.before,
-        planned=row.planned,
+    return copied(
+        RoundStatus,
+        row,
         after=None,
-        lower_bound=row.lower_bound,
         migrations=row.key_groups(HandoverPhase.DONE),
         failed=row.key_groups(HandoverPhase.FAILED, HandoverPhase.UNRESOLVED),
         bytes_moved=sum(handover.state_bytes for handover in done),
         handovers=Counter(str(handover.phase) for handover in row.handovers),
         pauses_s=tuple(handover.pause_s for handover in done if handover.pause_s is not None),
-        stopped=row.stopped,
         recovery_planned_s=recovery.planned_s if recovery else None,
         recovery_high_s=recovery.high_s if recovery else None,
         recovery_bound_s=recovery.bound_s if recovery else None,
@@ -204,22 +196,16 @@ def _nodes(decider: Decider, execution: Execution) -> tuple[NodeStatus, ...]:
     for block in snapshot.blocks:
         owned.update(block.owned())
     return tuple(
-        NodeStatus(
-            worker=row.worker,
-            host=row.host,
-            app=row.app,
-            state=row.state,
-            capacity=row.capacity,
+        copied(
+            NodeStatus,
+            row,
             load_pct=loads.get(row.worker),
             key_groups=owned[row.worker],
             draining=row.worker in draining,
-            steering=row.steering,
             used_pct=used.used_pct if (used := use.get(row.worker)) else None,
             demand_pct=used.demand_pct if used else None,
             backlog=used.backlog.now if used and used.backlog else None,
-            memory_bytes=row.memory_bytes,
             reason=row.reason or _not_started(row, execution),
-            absence=row.absence,
             level=levels[row.worker].value if row.worker in levels else None,
             startable=row.app is not None and row.app == row.declared,
         )
@@ -245,22 +231,14 @@ def _hosts(decider: Decider) -> tuple[HostStatus, ...]:
     snapshot, seen = decider.known.snapshot, decider.known.capacity.seen.hosts
     levels = decider.known.levels.hosts
     return tuple(
-        HostStatus(
-            host=row.host,
+        copied(
+            HostStatus,
+            row,
             used_pct=row.used_pct,
-            memory_bytes=row.memory_bytes,
-            memory_limit_bytes=row.memory_limit_bytes,
-            received_bytes_s=row.received_bytes_s,
-            sent_bytes_s=row.sent_bytes_s,
-            link_bytes_s=row.link_bytes_s,
             demand_pct=found.used.get("CPU") if (found := seen.get(row.host)) else None,
             bottleneck=found.bottleneck if found else None,
-            type=row.type,
             speed=found.speed if found else None,
             level=levels[row.host].value if row.host in levels else None,
-            disk_total_bytes=row.disk_total_bytes,
-            disk_free_bytes=row.disk_free_bytes,
-            zone=row.zone,
         )
         for row in sorted(snapshot.hosts if snapshot else (), key=lambda row: row.host)
     )
@@ -332,7 +310,7 @@ def _collocation(found: Together | None) -> CollocationStatus | None:
 def _cost(cost: TupleCost | Unknown) -> RemoteCostStatus:
     if isinstance(cost, Unknown):
         return RemoteCostStatus(unknown=str(cost))
-    return RemoteCostStatus(value=cost.value, error=cost.error, freedom=cost.freedom, significant=cost.significant)
+    return copied(RemoteCostStatus, cost, significant=cost.significant)
 
 
 def _restart(now: float, found: Restarting | None, decider: Decider, execution: Execution) -> RestartStatus | None:
@@ -352,16 +330,13 @@ def _restart(now: float, found: Restarting | None, decider: Decider, execution: 
 def _size(verdict: SizeVerdict | None, size: AppSize) -> SizeStatus | None:
     if verdict is None:
         return None
-    return SizeStatus(
+    return copied(
+        SizeStatus,
+        verdict,
         text=verdict.detail[:4000],
-        workers=verdict.workers,
-        wanted=verdict.wanted,
-        desired=verdict.desired,
         demand_cores=verdict.asked,
         capacity_cores=verdict.capacity,
         leaving=size.leaving,
-        restart_s=verdict.restart_s,
-        measured_restart_s=verdict.measured_restart_s,
         own_settings=tuple(each[:MAX_SETTING] for each in verdict.own),
     )
 
@@ -392,14 +367,11 @@ def _warm(row: Round) -> str:
 
 def disruption_status(use: BudgetUse, unmeasured: int | None) -> DisruptionStatus:
     """What an app has used of its budget; `unmeasured` = workers of which the last window does not say all of it."""
-    return DisruptionStatus(
-        used_s=use.used_s,
-        assumed_s=use.assumed_s,
-        in_flight_s=use.in_flight_s,
-        limit_s=use.limit_s,
+    return copied(
+        DisruptionStatus,
+        use,
         fits=use.fits,
         free_at=None if use.limit_s is None else use.free_at(),
-        since=use.since,
         causes=tuple(CauseStatus(cause=str(cause), used_s=seconds) for cause, seconds in use.causes.items()),
         unmeasured=unmeasured,
     )
@@ -409,16 +381,13 @@ def forecast_status(told: ForecastReport | None) -> ForecastStatus | None:
     """The status of a forecast; None if nothing is forecast."""
     if told is None:
         return None
-    return ForecastStatus(
+    return copied(
+        ForecastStatus,
+        told,
         text=_text(told),
-        used=told.used,
         peak_cores=told.peak,
-        period_s=told.period_s,
-        at=told.at,
-        known_s=told.known_s,
         near=_accuracy(told.near),
         far=_accuracy(told.far),
-        ahead_at=told.ahead_at,
         step_s=None if told.ahead_at is None else float(STEP_S),
         ahead=tuple(round(each, DIGITS) for each in told.ahead),
     )
@@ -468,20 +437,15 @@ def proposal_status(row: Proposal, placement: Placement | None) -> ProposalStatu
         if placement is None or move.target not in placement.of(move.key_group.operator, move.key_group.partition)
     ]
     sizes = [move.state_bytes if move.lacking_bytes is None else move.lacking_bytes for move in cold]
-    return ProposalStatus(
+    return copied(
+        ProposalStatus,
+        plan,
         plan=row.id,
-        app=row.app,
         reason=plan.detail[:4000],
         at=row.at,
         expires_at=row.expires_at,
-        before=plan.before,
-        planned=plan.planned,
-        lower_bound=plan.lower_bound,
         moves=tuple(
-            ProposedMove(
-                key_group=str(move.key_group), source=move.source, target=move.target, state_bytes=move.state_bytes
-            )
-            for move in plan.moves[:MAX_PROPOSED_MOVES]
+            copied(ProposedMove, move, key_group=str(move.key_group)) for move in plan.moves[:MAX_PROPOSED_MOVES]
         ),
         moves_total=len(plan.moves),
         to_standbys=len(plan.moves) - len(cold),

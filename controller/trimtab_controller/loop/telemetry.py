@@ -14,11 +14,11 @@ from trimtab_controller.decider.operators.intents import in_maintenance
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution import guard
 from trimtab_controller.execution.events import GuardActed, HandoverEnded, PaceChanged, RestoreEnded, RoundEnded
-from trimtab_controller.execution.inheritance import Hold
+from trimtab_controller.execution.journal import Hold
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_controller.loop.health import Health
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end
 from trimtab_controller.seen import CALM
 from trimtab_controller.solver.answer import Answer, NoAnswer
@@ -34,6 +34,7 @@ REPEAT_LOG_S = 60.0
 """How often to repeat the log line of a decision that stays the same."""
 SETTLED = WINDOWS + 2
 """So many windows in a row show whether a concern holds, also if a plan makes one or two of them incomparable."""
+Reported = RestoreEnded | HandoverEnded | PaceChanged | GuardActed | RoundEnded
 SHOWN_BY_EACH_WINDOW = frozenset({ConcernKind.WORKER_CRASHES, ConcernKind.DISRUPTION_BUDGET, ConcernKind.JOB_SUFFERS})
 
 
@@ -158,45 +159,29 @@ class Telemetry:
         self._metrics.generation.set(execution.generation)
         self._metrics.number.set(execution.number)
 
-    def handover_ended(self, event: HandoverEnded) -> None:
-        """Report the end of a hand-over; only failures are logged, since the end of the round counts the others."""
-        handover = event.handover
-        self._metrics.handovers.ended(handover)
-        if handover.phase is not HandoverPhase.DONE:
-            log.warning(
-                "hand-over %s of %d key groups %s -> %s %s: %s",
-                handover.id,
-                len(handover.key_groups),
-                handover.source,
-                handover.target,
-                handover.phase,
-                handover.detail,
-            )
-
-    def restore_ended(self, event: RestoreEnded) -> None:
-        """Report how long a target took until it was warm."""
-        self._metrics.handovers.restored(event.handover, event.seconds)
-
-    def pace_changed(self, event: PaceChanged) -> None:
-        """Report how many hand-overs of an app may be in flight; only fewer are logged."""
-        self._metrics.handovers.see_pace(event.app, event.after)
-        if event.after < event.before:
-            log.warning(
-                "%s: %s: %d hand-overs at a time, until now %d", event.app, _why(event), event.after, event.before
-            )
-
-    def guard_acted(self, event: GuardActed) -> None:
-        """Report that the guard has ended a plan, or judged what of it goes back."""
-        stop = event.stop
-        if stop.back_by is None or stop.at == stop.back_by:
-            self._metrics.handovers.guard_stopped(stop.app)
-        log.warning("%s: %s", stop.app, guard.describe_stop(stop))
-
-    def round_ended(self, event: RoundEnded) -> None:
-        """Report the end of a round."""
-        row = event.round
-        self._metrics.handovers.round_ended(row)
-        log.info("%s", describe_end(row))
+    def executed(self, action: Reported) -> None:
+        """Report what the execution has met; of hand-overs only failures are logged, since their round counts all."""
+        metrics = self._metrics.handovers
+        match action:
+            case RestoreEnded(handover=handover, seconds=seconds):
+                metrics.restored(handover, seconds)
+            case HandoverEnded(handover=handover):
+                metrics.ended(handover)
+                if handover.phase is not HandoverPhase.DONE:
+                    ends = f"{handover.source} -> {handover.target}"
+                    told = (handover.id, len(handover.key_groups), ends, handover.phase, handover.detail)
+                    log.warning("hand-over %s of %d key groups %s %s: %s", *told)
+            case PaceChanged(app=app, before=before, after=after):
+                metrics.see_pace(app, after)
+                if after < before:
+                    log.warning("%s: %s: %d hand-overs at a time, until now %d", app, _why(action), after, before)
+            case GuardActed(stop=stop):
+                if stop.back_by is None or stop.at == stop.back_by:
+                    metrics.guard_stopped(stop.app)
+                log.warning("%s: %s", stop.app, guard.describe_stop(stop))
+            case RoundEnded(round=row):
+                metrics.round_ended(row)
+                log.info("%s", describe_end(row))
 
     def round_measured(self, event: RoundMeasured) -> None:
         """Report the result of a round."""

@@ -14,7 +14,8 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.standbys.copies import Held, copies_of_one, state_held
 from trimtab_controller.execution.state import Execution, HandoverPhase, Round
 from trimtab_controller.loop.events.explanation import moves_of, why_text
-from trimtab_protocol.event_documents import KeyGroupWhy, WhyMove, WhyTarget
+from trimtab_protocol.console_documents import KeyGroupWhy, WhyMove, WhyTarget
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, WorkerId
 from trimtab_protocol.messages.owner_rows import Owners
@@ -325,14 +326,4 @@ def _not_free(view: SmoothedView, row: Owners, barred: BarredStandbys) -> Iterat
 
 
 def _told(event: Event, move: EventMove) -> WhyMove:
-    return WhyMove(
-        at=event.at,
-        plan=event.plan,
-        source=move.source,
-        target=move.target,
-        why=why_text(move, event),
-        outcome=move.outcome,
-        load_pct=move.load_pct,
-        measured_pct=move.measured_pct,
-        paid=move.paid,
-    )
+    return copied(WhyMove, move, at=event.at, plan=event.plan, why=why_text(move, event))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trimtab_controller.execution.restores.costs import BYTES_PER_S, UNIT_S
+from trimtab_controller.execution.restore_costs import BYTES_PER_S, UNIT_S
 from trimtab_controller.execution.state import Execution
 from trimtab_protocol.messages.commands import Ack, Command, CommandKind, Phase
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId

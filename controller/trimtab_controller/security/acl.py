@@ -54,7 +54,7 @@ class Operation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class AclRule:
     """`role` may do `operation` on the resource `name`, or, if `prefixed`, on all whose names begin with it."""
 
     role: Role
@@ -80,7 +80,7 @@ class Rules:
     topics: Topics
     apps: tuple[AppTopics, ...] = field(default=())
 
-    def of(self, role: Role) -> tuple[Rule, ...]:
+    def of(self, role: Role) -> tuple[AclRule, ...]:
         """The rules of one role, without duplicates."""
         match role:
             case Role.AGENT:
@@ -98,25 +98,25 @@ class Rules:
     def _names(self) -> list[str]:
         return [settings.name for settings in topic_settings(self.topics)]
 
-    def _agent(self) -> Iterator[Rule]:
+    def _agent(self) -> Iterator[AclRule]:
         topics = self.topics
         yield from _on_topics(Role.AGENT, Operation.WRITE, topics.reports, topics.acks)
         yield from _on_topics(Role.AGENT, Operation.READ, topics.commands)
-        yield Rule(role=Role.AGENT, resource=Resource.GROUP, name=AGENT_GROUP, operation=Operation.DESCRIBE)
+        yield AclRule(role=Role.AGENT, resource=Resource.GROUP, name=AGENT_GROUP, operation=Operation.DESCRIBE)
 
-    def _worker(self) -> Iterator[Rule]:
+    def _worker(self) -> Iterator[AclRule]:
         topics = self.topics
         yield from _on_topics(Role.WORKER, Operation.READ, topics.placement, topics.handover)
         yield from _on_topics(Role.WORKER, Operation.WRITE, topics.handover)
         for app in self.apps:
-            yield Rule(role=Role.WORKER, resource=Resource.GROUP, name=app.app, operation=Operation.READ)
+            yield AclRule(role=Role.WORKER, resource=Resource.GROUP, name=app.app, operation=Operation.READ)
             for operation in (Operation.CREATE, Operation.READ, Operation.WRITE):
                 own = f"{app.app}-"
-                yield Rule(role=Role.WORKER, resource=Resource.TOPIC, name=own, operation=operation, prefixed=True)
+                yield AclRule(role=Role.WORKER, resource=Resource.TOPIC, name=own, operation=operation, prefixed=True)
             yield from _on_topics(Role.WORKER, Operation.READ, *app.reads)
             yield from _on_topics(Role.WORKER, Operation.WRITE, *app.writes)
 
-    def _controller(self) -> Iterator[Rule]:
+    def _controller(self) -> Iterator[AclRule]:
         topics = self.topics
         yield from _on_topics(Role.CONTROLLER, Operation.CREATE, *self._names())
         # Hand-overs and events are not for the controller, but for `trimtab doctor`, `move`, `why` and others, which
@@ -131,23 +131,23 @@ class Rules:
         producers = [transactional_id(topics.cluster, acting=acting) for acting in (True, False)]
         for name in (*producers, stream_transactional_id(topics.cluster), keys_transactional_id(topics.cluster)):
             for operation in (Operation.DESCRIBE, Operation.WRITE):
-                yield Rule(role=Role.CONTROLLER, resource=Resource.TRANSACTIONAL_ID, name=name, operation=operation)
+                yield AclRule(role=Role.CONTROLLER, resource=Resource.TRANSACTIONAL_ID, name=name, operation=operation)
         group = controllers_group(topics.cluster)
-        yield Rule(role=Role.CONTROLLER, resource=Resource.GROUP, name=group, operation=Operation.READ)
+        yield AclRule(role=Role.CONTROLLER, resource=Resource.GROUP, name=group, operation=Operation.READ)
         yield _on_groups(Role.CONTROLLER)
 
-    def _reader(self, role: Role) -> Iterator[Rule]:
+    def _reader(self, role: Role) -> Iterator[AclRule]:
         yield from _on_topics(role, Operation.READ, *self._names())
         group = controllers_group(self.topics.cluster)
-        yield Rule(role=role, resource=Resource.GROUP, name=group, operation=Operation.DESCRIBE)
+        yield AclRule(role=role, resource=Resource.GROUP, name=group, operation=Operation.DESCRIBE)
         yield _on_groups(role)
 
-    def _operator(self) -> Iterator[Rule]:
+    def _operator(self) -> Iterator[AclRule]:
         yield from self._reader(Role.OPERATOR)
         yield from _on_topics(Role.OPERATOR, Operation.WRITE, self.topics.intents)
 
 
-def commands(rules: Iterable[Rule], *, principal: str, bootstrap_servers: str) -> Iterator[str]:
+def commands(rules: Iterable[AclRule], *, principal: str, bootstrap_servers: str) -> Iterator[str]:
     """The rules as command lines of Kafka's `kafka-acls`; `admin.properties` holds the admin's login."""
     for rule in rules:
         words = ["kafka-acls", "--bootstrap-server", bootstrap_servers, "--command-config", "admin.properties", "--add"]
@@ -156,10 +156,10 @@ def commands(rules: Iterable[Rule], *, principal: str, bootstrap_servers: str) -
         yield shlex.join(words)
 
 
-def _on_topics(role: Role, operation: Operation, *names: str) -> Iterator[Rule]:
+def _on_topics(role: Role, operation: Operation, *names: str) -> Iterator[AclRule]:
     for name in names:
-        yield Rule(role=role, resource=Resource.TOPIC, name=name, operation=operation)
+        yield AclRule(role=role, resource=Resource.TOPIC, name=name, operation=operation)
 
 
-def _on_groups(role: Role) -> Rule:
-    return Rule(role=role, resource=Resource.GROUP, name=OTHER_GROUPS, operation=Operation.DESCRIBE, prefixed=True)
+def _on_groups(role: Role) -> AclRule:
+    return AclRule(role=role, resource=Resource.GROUP, name=OTHER_GROUPS, operation=Operation.DESCRIBE, prefixed=True)

@@ -66,7 +66,7 @@ class StreamSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Configuration:
+class StreamConfiguration:
     """The settings that the stream needs to run.
 
     `host_signatures`: what becomes of reports that their host has not signed; `trust` = file with the controller's
@@ -81,7 +81,7 @@ class Configuration:
     key: Path | None = None
 
 
-def load(path: Path) -> Configuration:
+def load(path: Path) -> StreamConfiguration:
     """Read the stream's settings from controller.toml, and ignore the rest.  Raises BadMessage, OSError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -93,7 +93,7 @@ def load(path: Path) -> Configuration:
         signing = fields.fields("signing")
         checking, trust = read_checking(signing), read_path(signing, "trust_file")
         key = read_path(signing, "key_file")
-    return Configuration(
+    return StreamConfiguration(
         cluster=fields.fields("controller").name("cluster"),
         kafka=read_kafka(fields.fields("kafka"), read_private),
         stream=read_stream_settings(document.get("stream", {}), "stream"),

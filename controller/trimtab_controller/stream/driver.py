@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from trimtab_controller.kafka.collecting import collector_paused
+from trimtab_controller.kafka.chunks import collector_paused
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import HostKeysFollower
 from trimtab_controller.kafka.reader import ReadError
@@ -20,9 +20,9 @@ from trimtab_controller.stream import pipeline
 from trimtab_controller.stream.arrivals import SMALL_HOSTS, is_small
 from trimtab_controller.stream.assemble import Assembler
 from trimtab_controller.stream.batches import BatchReader
-from trimtab_controller.stream.configuration import Configuration
+from trimtab_controller.stream.configuration import StreamConfiguration
 from trimtab_controller.stream.outlet import Outlet, Turns, first_ms
-from trimtab_controller.stream.publisher import NotPublished, Publisher
+from trimtab_controller.stream.publisher import NotPublished, SnapshotPublisher
 from trimtab_controller.stream.reporting import reporting_hosts
 from trimtab_controller.stream.session import fresh_checkpoint, open_session, prefer_plain_files
 from trimtab_controller.stream.signatures import SignatureCheck, Verdict
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 Stopping = Callable[[], bool]
 
 
-def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
+def run(configuration: StreamConfiguration, turns: Turns, stopping: Stopping) -> None:
     """Turn reports into snapshots until `stopping()`, and publish them at this stream's turn.
 
     A failed query is restarted.
@@ -63,7 +63,7 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
         # Before Kafka has the topics, which the controller may be about to create: the session takes seconds.
         spark = open_session(f"trimtab-stream-{configuration.cluster}", configuration.stream.spark, small=small)
         log.info("Spark's session is open")
-        outlet = Outlet(Publisher(configuration.kafka, configuration.cluster), turns)
+        outlet = Outlet(SnapshotPublisher(configuration.kafka, configuration.cluster), turns)
         needed = [topics.reports, topics.snapshots]
         if configuration.host_signatures is not HostChecking.OFF:
             needed.append(topics.keys)
@@ -78,7 +78,7 @@ def run(configuration: Configuration, turns: Turns, stopping: Stopping) -> None:
             spark.stop()
 
 
-def _is_small(configuration: Configuration, topics: Topics) -> bool:
+def _is_small(configuration: StreamConfiguration, topics: Topics) -> bool:
     """Whether the fleet is small: by its expected hosts, or by those that have reported within the last window."""
     if configuration.stream.expected_hosts is not None:
         return is_small(configuration.stream.expected_hosts)
@@ -113,7 +113,7 @@ def wait_for_topics(kafka: KafkaSettings, topics: Sequence[str], stopping: Stopp
 class Signatures:
     """The check of the hosts' signatures, with the keys as they are now.  Raises ReadError, KafkaException, BadKey."""
 
-    def __init__(self, configuration: Configuration, topics: Topics) -> None:
+    def __init__(self, configuration: StreamConfiguration, topics: Topics) -> None:
         settings = configuration.stream
         assert configuration.trust is not None, "checking needs [signing]"
         connection = Connection(kafka=configuration.kafka)
@@ -190,7 +190,7 @@ class Batches:
 
 def _run_query(
     spark: SparkSession,
-    configuration: Configuration,
+    configuration: StreamConfiguration,
     topics: Topics,
     outlet: Outlet,
     stopping: Stopping,
@@ -237,7 +237,7 @@ def _run_query(
             signatures.close()
 
 
-def _own_key(configuration: Configuration) -> SigningKey | None:
+def _own_key(configuration: StreamConfiguration) -> SigningKey | None:
     """The controller's private key.  A stream that runs on another host has none, and needs none."""
     if configuration.key is None:
         return None

@@ -32,7 +32,7 @@ class NotPublished(Exception):
     """Kafka did not take a snapshot."""
 
 
-class Publisher:
+class SnapshotPublisher:
     """The topic of a cluster's snapshots, as `outlet.SnapshotTopic`; records are keyed by the cluster."""
 
     def __init__(self, kafka: KafkaSettings, cluster: str) -> None:

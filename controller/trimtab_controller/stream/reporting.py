@@ -27,8 +27,7 @@ def reporting_hosts(connection: Connection, topic: str, from_s: float, *, most: 
     except NoTopicError:
         return frozenset()
     except (KafkaException, ReadError) as error:
-        why = error_text(error) if isinstance(error, KafkaException) else str(error)
-        log.info("how many hosts report is not known: %s", why)
+        log.info("how many hosts report is not known: %s", error_text(error))
         return None
 
 

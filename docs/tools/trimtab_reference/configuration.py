@@ -17,7 +17,7 @@ from typing import Any
 from trimtab_agent.configuration import read_configuration
 from trimtab_console.configuration import decode as read_console
 from trimtab_controller.cli import BLAS_THREADS
-from trimtab_controller.cli.parsers.options import CONFIG_VARIABLE
+from trimtab_controller.cli.parsers import CONFIG_VARIABLE
 from trimtab_controller.configuration import decode
 from trimtab_protocol.messages.decode import BadMessage, Fault
 from trimtab_reference import ROOT

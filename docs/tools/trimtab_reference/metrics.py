@@ -9,9 +9,9 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from trimtab_agent.metrics import AgentMetrics
 from trimtab_controller.decider.concerns import ConcernKind
-from trimtab_controller.leadership.machine import Role
+from trimtab_controller.leadership.machine import CandidateRole
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics as LoopMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics as LoopMetrics
 from trimtab_process.metrics_port import refusal_counter
 from trimtab_protocol.messages.names import Topics, WorkerId
 from trimtab_reference.markdown import code, codes, link, table
@@ -51,7 +51,7 @@ def render() -> str:
 def _series() -> Iterator[tuple[str, str, str, str, str]]:
     """How many series there are; those of a worker or host that is gone go with it."""
     process, loop = ProcessMetrics(), LoopMetrics()
-    process.see(Role.LEADING)
+    process.see(CandidateRole.LEADING)
     loop.messages.read_from(Topics("c"))
     loop.handovers.see_rounds(())
     both = (process.registry, loop.registry)

@@ -244,6 +244,19 @@ def document(value: object) -> dict[str, Any]:
     return cast(dict[str, Any], _encoder(cast(Any, type(value)))(value))
 
 
+def copied(kind: type[T], value: object, /, **further: object) -> T:
+    """A value of this dataclass: `further`, and in its other fields what `value` has in those of the same names."""
+    return kind(
+        **{**{name: getattr(value, name) for name in _shared_names(cast(Any, kind), cast(Any, type(value)))}, **further}
+    )
+
+
+@cache
+def _shared_names(one: Any, other: Any) -> tuple[str, ...]:
+    names = {each.name for each in fields(other)}
+    return tuple(each.name for each in fields(one) if each.name in names)
+
+
 def _may_be_none(kind: Any) -> bool:
     if get_origin(kind) is Annotated:
         return _may_be_none(get_args(kind)[0])

@@ -145,6 +145,11 @@ class Event:
     rule: Annotated[Rule | None, WrittenAs(Any, document, _known_rule)] = None
 
 
+def event_of(now: float, cluster: str, kind: str, phase: str, text: str, **known: Any) -> Event:
+    """An event without an id, unless that is `known` too."""
+    return Event(**{"id": "", **known}, cluster=cluster, at=now, kind=kind, phase=phase, text=text[:MAX_TEXT] or kind)
+
+
 def intent_event_id(key: str, at: float) -> str:
     """The id of the event that tells of an intent, by its key and time (epoch seconds).  Its end adds INTENT_ENDED."""
     return f"intent/{key}/{at:.3f}"

@@ -226,7 +226,7 @@ class Reject(Said):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placing:
+class RequestedMove:
     """A key group, and the worker to which it should move."""
 
     WIRE: ClassVar = Wire(row=True)
@@ -242,7 +242,7 @@ class MoveKeyGroups(Said):
     `undoes` = the plan whose moves these take back; None: an operator has chosen them.
     """
 
-    moves: Annotated[tuple[Placing, ...], Most(MAX_MOVES)]
+    moves: Annotated[tuple[RequestedMove, ...], Most(MAX_MOVES)]
     undoes: Name | None = None
 
     def __post_init__(self) -> None:

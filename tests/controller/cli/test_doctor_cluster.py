@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.controller.cli.findings import levels
-from trimtab_controller.cli.doctor.changelog_checks import judge_changelogs
 from trimtab_controller.cli.doctor.cluster_checks import (
     AUTHENTICATION,
     TLS,
@@ -14,6 +13,7 @@ from trimtab_controller.cli.doctor.cluster_checks import (
     PartitionSeen,
     TopicSeen,
     judge_brokers,
+    judge_changelogs,
     judge_rights,
     judge_topics,
 )

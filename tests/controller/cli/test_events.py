@@ -11,7 +11,7 @@ from tests.controller.decider.decider_situations import W0, W1
 from tests.controller.decider.hosted_job import kg
 from tests.controller.loop.test_why import BEGUN, ENDED, EVENTS, EXECUTION, MEASURED, known
 from trimtab_controller.cli.events import line_of
-from trimtab_controller.cli.parsers.options import span
+from trimtab_controller.cli.parsers import span
 from trimtab_controller.cli.why import show, show_plan
 from trimtab_controller.loop.events.explanation import explain_plan
 from trimtab_controller.loop.why import why_here

@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from trimtab_controller.cli import main
-from trimtab_controller.cli.parsers import simulate as parsers
+from trimtab_controller.cli import main, parsers
 from trimtab_models.simulation import POLICIES, WORKLOADS
 
 SMALL = ["--nodes", "4", "--key-groups", "36", "--rounds", "4", "--seed", "7"]

@@ -14,7 +14,7 @@ from trimtab_controller.execution.budget import PauseBudget
 from trimtab_controller.execution.disruption import WINDOW_S, Cause, Disruption, DisruptionSettings, Pauses
 from trimtab_controller.execution.state import GuardStop, Moved
 from trimtab_controller.plan import PlanReason
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
 LIMIT_S = 10.0
@@ -79,7 +79,7 @@ def test_drains_wait_for_room_too() -> None:
 
 def test_what_an_operator_wants_waits_until_all_of_it_fits() -> None:
     wish = MoveKeyGroups(
-        moves=(Placing(key_group=kg(0), worker=W1), Placing(key_group=kg(1), worker=W1)),
+        moves=(RequestedMove(key_group=kg(0), worker=W1), RequestedMove(key_group=kg(1), worker=W1)),
         by="ann",
         at=1005.0,
         reason="bench",

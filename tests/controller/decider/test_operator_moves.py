@@ -17,11 +17,11 @@ from trimtab_controller.execution.state import HandMoved
 from trimtab_controller.plan import MoveReason, PlanReason
 from trimtab_controller.solver.answer import Answer
 from trimtab_controller.solver.balance import answer
-from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Placing
+from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import HostId, WorkerId
 
 W2 = WorkerId("w2")
-TO_W1 = MoveKeyGroups(moves=(Placing(key_group=kg(0), worker=W1),), by="ann", at=1012.0, reason="bench")
+TO_W1 = MoveKeyGroups(moves=(RequestedMove(key_group=kg(0), worker=W1),), by="ann", at=1012.0, reason="bench")
 
 
 def deciding(owners: dict = BALANCED, plans: PlanSettings = PlanSettings(), **changes: object) -> Decider:  # noqa: B008
@@ -40,7 +40,7 @@ def said(decider: Decider, *intents: Intent, now: float = 1012.0) -> object:
 
 
 def wish(*moves: tuple[int, str], undoes: str | None = None) -> MoveKeyGroups:
-    rows = tuple(Placing(key_group=kg(number), worker=WorkerId(worker)) for number, worker in moves)
+    rows = tuple(RequestedMove(key_group=kg(number), worker=WorkerId(worker)) for number, worker in moves)
     return MoveKeyGroups(moves=rows, by="ann", at=1012.0, reason="bench", undoes=undoes)
 
 

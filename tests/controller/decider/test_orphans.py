@@ -33,7 +33,7 @@ from trimtab_controller.decider.events import (
 )
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.settings import Requirements, Settings
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling, next_owned, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_models.instances import TableCost

@@ -13,7 +13,7 @@ from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.orphans.restoring import onto_copies, with_restores
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer, Method
 from trimtab_models.instances import TableCost

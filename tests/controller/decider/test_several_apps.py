@@ -20,7 +20,7 @@ from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.execution.state import Execution, GuardStop, ScalingPhase, WorkerScaling, placement_of
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import CommandKind
-from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, Placing
+from trimtab_protocol.messages.intents import ForgetWorker, MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import AppId, Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.snapshot import KeyGroupWindow
 
@@ -170,7 +170,7 @@ def test_nothing_that_a_plan_forbids_is_decided_before_the_plan_is_carried_out()
 def test_what_an_operator_says_while_the_solver_works_is_done_when_it_has_answered() -> None:
     made = decider(placed())
     assert asked(made.on_event(1011.0, both())) == [OTHER]
-    moves = (Placing(key_group=kg(0, OTHER), worker=V1),)
+    moves = (RequestedMove(key_group=kg(0, OTHER), worker=V1),)
     wish = MoveKeyGroups(moves=moves, by="op", at=1011.0, reason="try it")
     made.on_event(1011.5, IntentsChanged(intents=(wish,)))
     actions = [*made.on_event(1012.0, answer()), *made.on_event(1013.0, answer())]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
     AckSeen,
     Action,
@@ -10,6 +9,7 @@ from trimtab_controller.execution.events import (
     PlanDecided,
     Publish,
 )
+from trimtab_controller.execution.handovers import ACK_GRACE_S
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.state import (
     Execution,

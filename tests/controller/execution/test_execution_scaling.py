@@ -21,7 +21,6 @@ from tests.controller.execution.execution_transcripts import (
     rows,
     started,
 )
-from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import (
     ForgetWanted,
     PlacementWanted,
@@ -29,6 +28,7 @@ from trimtab_controller.execution.events import (
     Resumed,
     ScalingWanted,
 )
+from trimtab_controller.execution.handovers import ACK_GRACE_S
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.scalings import IN_A_ROW_S

@@ -15,8 +15,8 @@ from tests.controller.execution.execution_transcripts import (
     published,
     started,
 )
-from trimtab_controller.execution.answers import ACK_GRACE_S
 from trimtab_controller.execution.events import ForgetWanted, Publish, ResizeWanted, Resumed, ScalingWanted
+from trimtab_controller.execution.handovers import ACK_GRACE_S
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
 from trimtab_controller.execution.scalings import CHANGES_KEPT_S, MAX_CHANGES

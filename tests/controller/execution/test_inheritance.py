@@ -2,8 +2,16 @@
 
 import pytest
 
-from trimtab_controller.execution.inheritance import Flaw, Hold, JournalRecord, inherit, read_record
-from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
+from trimtab_controller.execution.journal import (
+    Flaw,
+    Hold,
+    JournalEntry,
+    JournalRecord,
+    decode_entry,
+    encode_entry,
+    inherit,
+    read_record,
+)
 from trimtab_controller.execution.state import Execution, ScalingPhase, WorkerScaling
 from trimtab_protocol.messages.commands import Command, CommandKind
 from trimtab_protocol.messages.decode import BadMessage, Fault

@@ -8,8 +8,7 @@ from tests.controller.execution.execution_transcripts import APP, CLUSTER, T0, k
 from tests.controller.execution.test_restore_order import MB, SCHEDULED, SOURCE, TARGETS, plan, recovery
 from trimtab_controller.execution.events import HostReport, PlanDecided, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores.costs import BYTES_PER_S, PRIOR, RestoreCosts
-from trimtab_controller.execution.restores.links import FEW, HostLink, Links
+from trimtab_controller.execution.restore_costs import BYTES_PER_S, FEW_WINDOWS, PRIOR, HostLink, Links, RestoreCosts
 from trimtab_controller.execution.state import Execution, placement_of
 from trimtab_protocol.messages.names import Epoch, HostId
 
@@ -31,7 +30,7 @@ def test_a_link_has_left_what_the_p95_of_the_foreground_leaves() -> None:
 
 def test_what_nobody_reports_is_unknown_and_not_nothing() -> None:
     assert seen(Links(), *([1e6] * 9), limit=None).of(H1) is None
-    assert seen(Links(), *([1e6] * (FEW - 1))).of(H1) is None
+    assert seen(Links(), *([1e6] * (FEW_WINDOWS - 1))).of(H1) is None
     assert seen(Links(), 1e6).of(H2) is None
     assert RestoreCosts().curves([H1], {H1: 2})[H1].high.values == pytest.approx([PRIOR.at(n) for n in (1, 2)])
 
@@ -40,19 +39,19 @@ def test_windows_with_a_restore_do_not_count_as_foreground() -> None:
     links = seen(Links(), *([90e6] * 9), restoring=(H1,))
     assert links.of(H1) is None
     links.restored(H1, T0 + 15.0)
-    seen(links, *([5e6] * (FEW + 2)))
+    seen(links, *([5e6] * (FEW_WINDOWS + 2)))
     assert links.of(H1) == HostLink(limit_bytes_s=100e6, foreground_bytes_s=5e6)
-    assert len(links._received[H1]) == FEW, "the first two windows began before the restore ended"
+    assert len(links._received[H1]) == FEW_WINDOWS, "the first two windows began before the restore ended"
 
 
 def test_restores_get_a_part_of_a_full_link_all_the_same() -> None:
-    [link] = [seen(Links(), *([120e6] * FEW)).of(H1)]
+    [link] = [seen(Links(), *([120e6] * FEW_WINDOWS)).of(H1)]
     assert link is not None
     assert (link.full, link.free_bytes_s) == (True, 5e6)
 
 
 def reported(machine: ExecutionMachine, limits: Mapping[HostId, float]) -> None:
-    for number in range(FEW):
+    for number in range(FEW_WINDOWS):
         hosts = {
             host: HostReport(cores=4.0, link_bytes_s=limit, received_bytes_s=0.0) for host, limit in limits.items()
         }
@@ -79,7 +78,7 @@ def test_the_schedule_begins_with_what_the_links_have_left_and_names_those_that_
 
 def test_no_more_restore_at_a_time_than_the_link_takes() -> None:
     costs = RestoreCosts()
-    seen(costs.links, *([20e6] * FEW), limit=50e6)
+    seen(costs.links, *([20e6] * FEW_WINDOWS), limit=50e6)
     curve = costs.curves([H1], {H1: 8})[H1]
     assert costs.at_once(H1, 8, curve) == 8, "with the prior they share what is left"
     costs.links.observe(T0 + 99.0, {H1: HostReport(link_bytes_s=21e6, received_bytes_s=20e6)}, ())

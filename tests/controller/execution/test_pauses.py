@@ -8,7 +8,7 @@ import pytest
 from tests.controller.decider.decider_situations import APP, W0, W1, kg
 from tests.controller.decider.deciders import window
 from trimtab_controller.execution.disruption import AppPauses, Unowned
-from trimtab_controller.execution.pauses import PauseTracker, unmeasured
+from trimtab_controller.execution.windows import PauseTracker, unmeasured
 from trimtab_protocol.messages.names import KeyGroup, OperatorId, WorkerId
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.snapshot import NodeWindow, Snapshot

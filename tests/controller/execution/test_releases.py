@@ -7,7 +7,7 @@ from tests.controller.execution.execution_transcripts import APP, ack
 from tests.controller.execution.test_restore_order import SCHEDULED, TARGETS, drained, handovers, prepared
 from trimtab_controller.execution.events import Publish, RestoreEnded, Resumed, StopWanted
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.releases import RELEASES_PER_HOST
+from trimtab_controller.execution.restores import RELEASES_PER_HOST
 from trimtab_controller.execution.state import Handover, HandoverPhase
 from trimtab_protocol.messages.commands import CommandKind, Phase, Refusal
 

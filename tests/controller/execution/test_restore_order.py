@@ -13,7 +13,7 @@ from tests.controller.execution.execution_transcripts import APP, CLUSTER, HOSTS
 from trimtab_controller.execution.events import PlanDecided, Publish, RestoreEnded, Resumed
 from trimtab_controller.execution.journal import JournalEntry, decode_entry, encode_entry
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores.costs import BYTES_PER_S, ENOUGH, FEW, PRIOR, UNIT_S, RestoreCosts
+from trimtab_controller.execution.restore_costs import BYTES_PER_S, ENOUGH, FEW, PRIOR, UNIT_S, RestoreCosts
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Recovery, placement_of
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_protocol.messages.commands import Phase
@@ -141,9 +141,9 @@ def test_a_restore_from_a_copy_teaches_nothing() -> None:
     machine = drained((TARGETS[0], 20 * MB), lacking={0: MB})
     [handover] = handovers(machine)
     costs.learn(T0 + 5.0, handover, [])
-    assert (costs.samples, costs.unit_s) == (0, UNIT_S)
+    assert (len(costs._remote), costs.unit_s) == (0, UNIT_S)
     costs.learn(T0 + 5.0, replace(handover, lacking_bytes=None), [])
-    assert costs.samples == 1
+    assert len(costs._remote) == 1
 
 
 def test_a_new_leader_takes_a_target_with_a_copy_for_cold() -> None:
@@ -270,7 +270,7 @@ def test_units_and_rates_are_medians_once_there_are_a_few() -> None:
         restored(costs, 2 * MB, 2.1)
     assert abs(costs.unit_s - 0.1) < 1e-9
     restored(costs, 0, 1.0)
-    assert costs.samples == FEW, "an unknown size says nothing"
+    assert len(costs._remote) == FEW, "an unknown size says nothing"
     assert costs.size(0) == 1.0
 
 
@@ -279,7 +279,8 @@ def test_a_host_with_enough_restores_has_its_own_curve() -> None:
     for number in range(ENOUGH):
         restored(costs, MB, 1.0 + number / 100)
         restored(costs, MB, 4.0 + number / 100, host="h2")
-    fast, slow, any_ = (costs.fitted(host, 2).high.at(1) for host in (HostId("h1"), HostId("h2"), None))
+    learned = costs.learned(2)
+    fast, slow, any_ = (cost.at(1) for cost in (learned.cost(HostId("h1")), learned.cost(HostId("h2")), learned.shared))
     assert fast < any_
     assert fast < slow
     assert kg(0).operator == OPERATOR

@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.controller.execution.execution_transcripts import APP, HOSTS, LIMITS, T0, W0, W1, W2, ack, plan, started
 from trimtab_controller.execution.events import ExecutionLimits, PlanDecided, Resumed
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores.rate import limited_s
+from trimtab_controller.execution.pace import limited_s
 from trimtab_controller.execution.state import HandoverPhase
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.commands import Phase

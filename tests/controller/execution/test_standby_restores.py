@@ -16,9 +16,8 @@ from tests.controller.execution.test_restore_order import (
 )
 from trimtab_controller.execution.events import HostReport, PlanDecided, Publish, StandbysWanted, WindowSeen
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores.costs import UNIT_S
-from trimtab_controller.execution.restores.links import FEW
-from trimtab_controller.execution.restores.of_standbys import LONGEST_S
+from trimtab_controller.execution.restore_costs import FEW_WINDOWS, UNIT_S
+from trimtab_controller.execution.standby_restores import LONGEST_S
 from trimtab_controller.execution.state import Execution, HandoverPhase, placement_of
 from trimtab_protocol.messages.commands import Phase
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
@@ -32,7 +31,7 @@ def machine(key_groups: int, *, cores: float = 2.0, link: float | None = None, u
     placement = placement_of(CLUSTER, APP, Epoch(1, 1), {kg(at): SOURCE for at in range(key_groups)}, None)
     made = ExecutionMachine(CLUSTER, SCHEDULED, Execution(generation=1, number=1, placements={APP: placement}))
     report = HostReport(cores=cores, link_bytes_s=link, received_bytes_s=used)
-    for number in range(FEW):
+    for number in range(FEW_WINDOWS):
         at = T0 - 100.0 + number
         made.on_event(at, WindowSeen(start_s=at, end_s=at, hosts=dict.fromkeys(PLACES.values(), report)))
     return made

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.console.fleet import APP, NOW, Fleet
-from trimtab_controller.intents import actions, restart
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents import actions, plans
+from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind
 from trimtab_protocol.messages.intents import (
     AcceptJournal,
     Drain,
@@ -15,7 +15,7 @@ from trimtab_protocol.messages.intents import (
     Intent,
     MoveKeyGroups,
     Pause,
-    Placing,
+    RequestedMove,
     RollingRestart,
     Scale,
     Stop,
@@ -70,9 +70,9 @@ NO_WINDOW = replace(STATUS, nodes=(), hosts=(), apps=(), window_end=None)
 @pytest.mark.parametrize("status", [NO_WINDOW, None])
 def test_which_workers_there_are_is_not_known_before_the_first_window(status: Status | None) -> None:
     why = "no window has come since this controller leads" if status else "no controller has reported yet"
-    with pytest.raises(Refusal, match=f"^which workers run is not known: {why}: ask again") as refused:
-        restart.rolling_restart(asked(status), APP)
-    assert refused.value.fault is Fault.CONFLICT
+    with pytest.raises(ChangeRefused, match=f"^which workers run is not known: {why}: ask again") as refused:
+        plans.rolling_restart(asked(status), APP)
+    assert refused.value.fault is RefusalKind.CONFLICT
     change = actions.drain(asked(status), WORKER)  # an operator who knows its name need not wait
     assert written(change) == [Drain(**own(worker=WORKER))]  # type: ignore[arg-type]
     told = f"but whether {WORKER} is a worker is not known: {why}; a host is drained only after that"
@@ -90,7 +90,7 @@ def test_all_workers_of_a_host_are_drained_and_taken_back() -> None:
     assert ended.records == tuple((key, BACK) for key in keys)
     assert ended.text == f"the drain of 1 worker of {host} is cancelled: key groups may go there again"
     assert actions.undrain(asked(), host).text == f"nothing to do: {host} is not being drained"
-    with pytest.raises(Refusal, match="no worker or host 'nobody' reports"):
+    with pytest.raises(ChangeRefused, match="no worker or host 'nobody' reports"):
         actions.drain(asked(), "nobody")
 
 
@@ -105,9 +105,9 @@ def test_all_workers_of_a_zone_are_drained_and_taken_back() -> None:
     keys: dict[str, Intent | None] = {f"drain/{worker}": None for worker in workers}
     assert actions.undrain(asked(status, **keys), "zone:rack-1").records == tuple((key, BACK) for key in keys)
     assert actions.undrain(asked(status), "zone:rack-1").records == ()
-    with pytest.raises(Refusal, match=r"no host of zone 'rack-9' reports; there are rack-0, rack-1"):
+    with pytest.raises(ChangeRefused, match=r"no host of zone 'rack-9' reports; there are rack-0, rack-1"):
         actions.drain(asked(status), "zone:rack-9")
-    with pytest.raises(Refusal, match=r"no agent names one, see \[host\] in agent.toml"):
+    with pytest.raises(ChangeRefused, match=r"no agent names one, see \[host\] in agent.toml"):
         actions.drain(asked(replace(STATUS, hosts=tuple(replace(row, zone=None) for row in zoned))), "zone:rack-1")
 
 
@@ -121,20 +121,20 @@ def test_of_one_host_nobody_could_take_over() -> None:
     alone = replace(STARTABLE, nodes=tuple(replace(row, host=HostId("h")) for row in STARTABLE.nodes))
     change = actions.drain(asked(alone), "h")
     assert change.caveats == ("but no other worker could take its key groups: it keeps them until there is one",)
-    with pytest.raises(Refusal, match="all workers of orders are on h: nobody could take over"):
-        restart.rolling_restart(asked(alone), APP)
+    with pytest.raises(ChangeRefused, match="all workers of orders are on h: nobody could take over"):
+        plans.rolling_restart(asked(alone), APP)
 
 
 def test_all_workers_that_run_and_that_agents_can_start_are_restarted() -> None:
     running = tuple(sorted(row.worker for row in STATUS.nodes if row.state is WorkerState.RUNNING))
-    change = restart.rolling_restart(asked(STARTABLE), APP)
+    change = plans.rolling_restart(asked(STARTABLE), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running))]  # type: ignore[arg-type]
     key = f"restart/{APP}"
-    with pytest.raises(Refusal, match="is being restarted already"):
-        restart.rolling_restart(asked(STARTABLE, **{key: None}), APP)
+    with pytest.raises(ChangeRefused, match="is being restarted already"):
+        plans.rolling_restart(asked(STARTABLE, **{key: None}), APP)
     first, *others = STARTABLE.nodes
     partly = replace(STARTABLE, nodes=(replace(first, startable=False), *others))
-    change = restart.rolling_restart(asked(partly), APP)
+    change = plans.rolling_restart(asked(partly), APP)
     assert written(change) == [RollingRestart(**own(app=APP, workers=running[1:]))]  # type: ignore[arg-type]
     assert change.caveats == (f"but {first.worker} stay as they are: their agents cannot start them",)
     assert actions.cancel_restart(asked(**{key: None}), APP).records == ((key, BACK),)
@@ -150,23 +150,23 @@ def test_a_drain_says_which_rules_keep_key_groups() -> None:
     for change in (
         actions.drain(asked(ruled), WORKER),
         actions.drain(asked(ruled), STATUS.nodes[0].host),
-        restart.rolling_restart(asked(ruled), APP),
+        plans.rolling_restart(asked(ruled), APP),
     ):
         assert change.caveats == (told,)
 
 
 def test_a_restart_says_that_versions_that_differ_are_not_drained() -> None:
-    assert "the hosts after the first are not drained" in restart.rolling_restart(asked(STARTABLE), APP).text
+    assert "the hosts after the first are not drained" in plans.rolling_restart(asked(STARTABLE), APP).text
     reason = f"{WORKERS_DIFFER}: orders-1 against orders-2"
     mixed = replace(STARTABLE, nodes=tuple(replace(row, steering=False, reason=reason) for row in STARTABLE.nodes))
-    change = restart.rolling_restart(asked(mixed), APP)
+    change = plans.rolling_restart(asked(mixed), APP)
     told = f"but without a drain, one worker at a time, since nothing may move: {reason}"
     assert [each for each in change.caveats if "drain, one" in each] == [told]
 
 
 def test_workers_that_operators_drain_are_not_restarted() -> None:
     drain = Drain(**own(worker=WORKER))  # type: ignore[arg-type]
-    change = restart.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
+    change = plans.rolling_restart(asked(STARTABLE, **{drain.key: drain}), APP)
     [intent] = written(change)
     assert isinstance(intent, RollingRestart)
     assert WORKER not in intent.workers
@@ -183,7 +183,7 @@ def rebalancing(*places: int) -> Status:
 
 
 def test_workers_that_rebalance_are_not_restarted_and_the_answer_names_them() -> None:
-    change = restart.rolling_restart(asked(rebalancing(1)), APP)
+    change = plans.rolling_restart(asked(rebalancing(1)), APP)
     [intent] = written(change)
     assert isinstance(intent, RollingRestart)
     assert WORKER not in intent.workers
@@ -193,10 +193,10 @@ def test_workers_that_rebalance_are_not_restarted_and_the_answer_names_them() ->
 def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> None:
     late = ", ".join(row.worker for row in STARTABLE.nodes[1:])
     with pytest.raises(
-        Refusal,
+        ChangeRefused,
         match=f"^workers of orders that run and can be restarted: 1, .*; {late} do not run yet, ask again when they",
     ):
-        restart.rolling_restart(asked(rebalancing(1, 2, 3)), APP)
+        plans.rolling_restart(asked(rebalancing(1, 2, 3)), APP)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_while_almost_all_workers_rebalance_a_restart_is_refused_for_now() -> No
     ],
 )
 def test_a_restart_that_cannot_work_is_refused(status: Status, why: str) -> None:
-    with pytest.raises(Refusal, match=why):
-        restart.rolling_restart(asked(status), APP)
+    with pytest.raises(ChangeRefused, match=why):
+        plans.rolling_restart(asked(status), APP)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,9 @@ def test_plans_are_stopped_of_one_app_or_of_all_and_a_pause_comes_first() -> Non
     assert written(both) == [Pause(**own()), Stop(**own(app=APP))]  # type: ignore[arg-type]
     assert (both.key, both.text.endswith("no new one starts until `trimtab resume`")) == (f"stop/{APP}", True)
     wishes = [
-        MoveKeyGroups(moves=(Placing(key_group=KeyGroup(app, SUMS, 1), worker=WORKER),), by="b", at=1.0, reason="r")
+        MoveKeyGroups(
+            moves=(RequestedMove(key_group=KeyGroup(app, SUMS, 1), worker=WORKER),), by="b", at=1.0, reason="r"
+        )
         for app in (APP, AppId("other"))
     ]
     waiting = asked(**{wish.key: wish for wish in wishes})
@@ -288,11 +290,11 @@ def test_only_the_hold_that_was_seen_is_accepted() -> None:
         change = actions.accept_journal(held, expected)
         assert written(change) == [AcceptJournal(**own(hold="h-1"))]  # type: ignore[arg-type]
         assert HOLD.text in change.text
-    with pytest.raises(Refusal, match="found another hold, h-1, expected h-0"):
+    with pytest.raises(ChangeRefused, match="found another hold, h-1, expected h-0"):
         actions.accept_journal(held, "h-0")
-    with pytest.raises(Refusal, match="the controller is not on hold") as refused:
+    with pytest.raises(ChangeRefused, match="the controller is not on hold") as refused:
         actions.accept_journal(asked())
-    assert refused.value.fault is Fault.CONFLICT
+    assert refused.value.fault is RefusalKind.CONFLICT
 
 
 def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
@@ -309,15 +311,17 @@ def test_an_app_has_so_many_workers_until_it_follows_its_demand_again() -> None:
     assert actions.scale_auto(asked(**{key: None}), APP).records == ((key, BACK),)
     assert actions.scale_auto(asked(), APP).text == f"nothing to do: nobody has set the size of {APP}"
     for workers in (0, 10_001):
-        with pytest.raises(Refusal, match="expected a number of workers from 1 to 10000"):
+        with pytest.raises(ChangeRefused, match="expected a number of workers from 1 to 10000"):
             actions.scale(asked(), APP, workers)
 
 
 def test_what_still_runs_is_not_forgotten() -> None:
-    with pytest.raises(Refusal, match=rf"worker {WORKER} still runs: {WORKER} on host-0001; stop it first") as refused:
+    with pytest.raises(
+        ChangeRefused, match=rf"worker {WORKER} still runs: {WORKER} on host-0001; stop it first"
+    ) as refused:
         actions.forget_worker(asked(), WORKER)
-    assert refused.value.fault is Fault.CONFLICT
-    with pytest.raises(Refusal, match=f"app {APP} still runs: "):
+    assert refused.value.fault is RefusalKind.CONFLICT
+    with pytest.raises(ChangeRefused, match=f"app {APP} still runs: "):
         actions.forget_app(asked(), APP)
     away = replace(STATUS, nodes=tuple(replace(row, state=WorkerState.AWAY) for row in STATUS.nodes))
     for status in (away, None, replace(STATUS, at=NOW - 60)):
@@ -336,7 +340,7 @@ def test_a_name_that_nobody_reports_is_refused_with_those_that_are() -> None:
         (lambda: actions.scale(asked(), "nobody", 3), "is orders$"),
         (lambda: actions.stop(asked(), "nobody"), "is orders$"),
     ):
-        with pytest.raises(Refusal, match=f"'nobody' reports; there {there}") as found:
+        with pytest.raises(ChangeRefused, match=f"'nobody' reports; there {there}") as found:
             refused()
-        assert found.value.fault is Fault.UNKNOWN
+        assert found.value.fault is RefusalKind.UNKNOWN
     assert actions.drain(asked(None), "nobody").records, "nobody is known yet"

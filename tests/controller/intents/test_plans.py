@@ -10,10 +10,10 @@ from tests.controller.decider.deciders import BALANCED, NEEDS, SETTINGS, executi
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase
 from trimtab_controller.intents import plans
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.events import Event, EventKind, EventMove
-from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Pause, Placing, Reject
+from trimtab_protocol.messages.intents import Approve, MoveKeyGroups, Pause, Reject, RequestedMove
 from trimtab_protocol.messages.names import Epoch, HostId, KeyGroup, WorkerId
 from trimtab_protocol.messages.status import AppStatus, ProposalStatus, RoundStatus, Status
 
@@ -42,14 +42,14 @@ def looked(present: Execution | None = None, *events: Event) -> Looked:
     return seen(BALANCED, *events, present=present)
 
 
-def refused(fault: Fault, ask: object, *args: object, **more: object) -> str:
-    with pytest.raises(Refusal) as refusal:
+def refused(fault: RefusalKind, ask: object, *args: object, **more: object) -> str:
+    with pytest.raises(ChangeRefused) as refusal:
         ask(*args, **more)  # type: ignore[operator]
     assert refusal.value.fault is fault
     return str(refusal.value)
 
 
-def moves(change: Change) -> tuple[Placing, ...]:
+def moves(change: Change) -> tuple[RequestedMove, ...]:
     [(_, intent)] = change.records
     assert isinstance(intent, MoveKeyGroups)
     return intent.moves
@@ -85,20 +85,20 @@ def test_a_plan_that_waits_is_rejected() -> None:
 
 def test_only_a_plan_that_waits_can_be_approved_or_rejected() -> None:
     for ask in (plans.approve, plans.reject):
-        assert refused(Fault.UNKNOWN, ask, asked(), "1.9") == "no plan '1.9' waits for approval; there is 1.2"
+        assert refused(RefusalKind.UNKNOWN, ask, asked(), "1.9") == "no plan '1.9' waits for approval; there is 1.2"
         gone = asked(replace(STATUS, proposals=(replace(WAITING, rejected="by bob: no"),)))
-        assert refused(Fault.CONFLICT, ask, gone, "1.2") == "plan 1.2 was rejected by bob: no"
-        assert refused(Fault.UNKNOWN, ask, gone, "1.9") == "no plan '1.9' waits for approval; none does"
+        assert refused(RefusalKind.CONFLICT, ask, gone, "1.2") == "plan 1.2 was rejected by bob: no"
+        assert refused(RefusalKind.UNKNOWN, ask, gone, "1.9") == "no plan '1.9' waits for approval; none does"
 
 
 def test_a_plan_that_has_expired_is_not_approved_although_no_controller_has_said_so_yet() -> None:
     late = replace(asked(), at=WAITING.expires_at)
-    assert refused(Fault.CONFLICT, plans.approve, late, "1.2").startswith("plan 1.2 has expired")
+    assert refused(RefusalKind.CONFLICT, plans.approve, late, "1.2").startswith("plan 1.2 has expired")
 
 
 def test_a_move_tells_what_it_leads_to() -> None:
     change = move(["app/sums/0"], W1)
-    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1),)
     assert change.text == (
         "1 key group of app to w1: load distance 0.0 -> 10.0, 1 move, 0.0 MB of state to restore, a pause of 0.20 s "
         "each (median of 3 hand-overs, the longest 0.30 s); what moves stays there for `[plans] keep_moved_s`, unless "
@@ -107,18 +107,18 @@ def test_a_move_tells_what_it_leads_to() -> None:
 
 
 def test_a_move_that_the_controller_would_refuse_is_not_written() -> None:
-    assert refused(Fault.INVALID, move, ["app/sums"], W1).startswith("APP/OPERATOR/N: found")
-    assert refused(Fault.INVALID, move, ["app/sums/0", "other/sums/0"], W1).endswith("one")
-    assert refused(Fault.UNKNOWN, move, ["other/sums/0"], W1) == "no app 'other' reports; there is app"
-    assert refused(Fault.CONFLICT, move, ["app/sums/0"], "w9") == "app: w9 does not run"
+    assert refused(RefusalKind.INVALID, move, ["app/sums"], W1).startswith("APP/OPERATOR/N: found")
+    assert refused(RefusalKind.INVALID, move, ["app/sums/0", "other/sums/0"], W1).endswith("one")
+    assert refused(RefusalKind.UNKNOWN, move, ["other/sums/0"], W1) == "no app 'other' reports; there is app"
+    assert refused(RefusalKind.CONFLICT, move, ["app/sums/0"], "w9") == "app: w9 does not run"
     seen = replace(STATUS, nodes=Fleet(workers=2, key_groups=2).status().nodes, intents={})
-    told = refused(Fault.UNKNOWN, move, ["app/sums/0"], "w9", status=seen)
+    told = refused(RefusalKind.UNKNOWN, move, ["app/sums/0"], "w9", status=seen)
     assert told.startswith("no worker 'w9' reports; there are ")
     names = [f"{'a' * 190}/{'s' * 190}/{each}" for each in range(1_000)]
-    told = refused(Fault.INVALID, move, names, "w" * 190)
+    told = refused(RefusalKind.INVALID, move, names, "w" * 190)
     assert "bytes of names, expected 500000 at most" in told
     dry = replace(STATUS, apps=(replace(STATUS.apps[0], mode="dry-run"),))
-    told = refused(Fault.CONFLICT, move, ["app/sums/0"], W1, status=dry)
+    told = refused(RefusalKind.CONFLICT, move, ["app/sums/0"], W1, status=dry)
     assert told == "the mode of app is dry-run: nothing of it moves, see [plans]"
 
 
@@ -131,7 +131,7 @@ def test_a_move_during_a_plan_of_the_app_waits_for_its_end() -> None:
 def test_undo_takes_back_what_a_plan_has_moved_by_its_events() -> None:
     there = ended(EventMove(key_group=kg(0), source=W1, target=W0, outcome="done"))
     change = plans.undo(asked(), "1.2", looked(None, there))
-    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1),)
     assert change.text.startswith(
         "plan 1.2 of app will be undone: 1 key group back: load distance 0.0 -> 10.0, 1 move,"
     )
@@ -148,28 +148,28 @@ def test_undo_prefers_the_journal_and_leaves_what_has_moved_on() -> None:
     failed = replace(done, id="1.2-1", key_groups=(kg(2),), previous=((W1,),), phase=HandoverPhase.FAILED)
     last = replace(a_round(950.0), handovers=(done, failed))
     change = plans.undo(asked(), "1.2", looked(execution(BALANCED, rounds={APP: last})))
-    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1),)
     assert change.text.endswith("; 1 key group moved on since, and stays there")
 
 
 def test_undo_is_refused_with_the_reason() -> None:
     row = EventMove(key_group=kg(0), source=W1, target=W0, outcome="done")
     flying = execution(BALANCED, rounds={APP: a_round(None)})
-    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", looked(flying)) == (
+    assert refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", looked(flying)) == (
         "plan 1.2 is in flight: `trimtab stop app` ends it"
     )
-    assert "neither the journal nor an event" in refused(Fault.UNKNOWN, plans.undo, asked(), "1.9", looked())
+    assert "neither the journal nor an event" in refused(RefusalKind.UNKNOWN, plans.undo, asked(), "1.9", looked())
     failed = looked(None, ended(replace(row, outcome="failed")))
-    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", failed) == "plan 1.2 has moved nothing"
+    assert refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", failed) == "plan 1.2 has moved nothing"
     part = looked(None, replace(ended(row), moves_total=1_500))
-    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", part) == (
+    assert refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", part) == (
         "plan 1.2 cannot be undone as a whole: the events list its first moves, and not 1499 more; "
         "`trimtab undo 1.2 --partly` takes back what can"
     )
     gone = looked(None, ended(replace(row, source=WorkerId("w7"))))
-    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
+    assert refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
     on = looked(None, ended(EventMove(key_group=kg(0), source=W0, target=W1, outcome="done")))
-    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", on).startswith("nothing is left to undo")
+    assert refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", on).startswith("nothing is left to undo")
 
 
 def moved(*numbers: int, source: WorkerId = W1) -> tuple[EventMove, ...]:
@@ -180,10 +180,10 @@ def test_undo_of_what_can_be_undone_says_what_cannot_and_why() -> None:
     owners = dict.fromkeys(map(kg, range(4)), W0) | {kg(4): W1}
     rows = (*moved(0, 1), *moved(2, 3, source=WorkerId("w7")), *moved(9))
     known = seen(owners, ended(*rows))
-    told = refused(Fault.CONFLICT, plans.undo, asked(), "1.2", known)
+    told = refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", known)
     assert told == "app: w7 does not run; 2 of 4 key groups can go back: `trimtab undo 1.2 --partly`"
     change = plans.undo(asked(), "1.2", known, partly=True)
-    assert moves(change) == (Placing(key_group=kg(0), worker=W1), Placing(key_group=kg(1), worker=W1))
+    assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1), RequestedMove(key_group=kg(1), worker=W1))
     assert change.text.startswith("plan 1.2 of app will be undone in part: 2 key groups back: load distance ")
     assert change.text.endswith("; 1 key group moved on since, and stays there")
     assert change.caveats == ("but not 2 key groups (app/sums/2, app/sums/3): w7 does not run",)
@@ -197,7 +197,7 @@ def test_undo_in_part_of_a_plan_of_which_all_can_go_back_is_the_whole() -> None:
 def test_undo_in_part_takes_back_what_the_events_list() -> None:
     known = seen({kg(0): W0, kg(1): W1}, replace(ended(*moved(0)), moves_total=1_500))
     change = plans.undo(asked(), "1.2", known, partly=True)
-    assert moves(change) == (Placing(key_group=kg(0), worker=W1),)
+    assert moves(change) == (RequestedMove(key_group=kg(0), worker=W1),)
     assert change.text.startswith("plan 1.2 of app will be undone in part: 1 key group back")
     assert change.caveats == ("but not 1499 moves of the plan: the events list only the first ones",)
 
@@ -223,19 +223,21 @@ def test_undo_of_more_than_one_plan_may_have_is_several_plans(monkeypatch: pytes
 
 def test_a_request_to_move_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "MAX_MOVES", 1)
-    assert refused(Fault.INVALID, move, ["app/sums/0", "app/sums/1"], W1) == "found 2 key groups, expected 1 at most"
+    assert (
+        refused(RefusalKind.INVALID, move, ["app/sums/0", "app/sums/1"], W1) == "found 2 key groups, expected 1 at most"
+    )
 
 
 def test_undo_in_part_is_refused_where_nothing_can_go_back_or_that_is_not_known() -> None:
     gone = seen({kg(0): W0, kg(1): W1}, ended(*moved(0, source=WorkerId("w7"))))
-    told = refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone, partly=True)
+    told = refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", gone, partly=True)
     assert told == "no key group can go back: w7 does not run"
-    assert refused(Fault.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
+    assert refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", gone) == "app: w7 does not run"
     present = execution({kg(0): W0, kg(1): W1})
     blind = Looked(
         decider=Decider(SETTINGS, NEEDS, present, acting=False), execution=present, events=(ended(*moved(0)),)
     )
-    told = refused(Fault.CONFLICT, plans.undo, asked(), "1.2", blind, partly=True)
+    told = refused(RefusalKind.CONFLICT, plans.undo, asked(), "1.2", blind, partly=True)
     assert told.startswith("nothing is planned for app now, so it is not known which moves can be undone")
 
 

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from trimtab_controller.intents import actions
-from trimtab_controller.intents.change import Fault, Refusal
+from trimtab_controller.intents.change import ChangeRefused, RefusalKind
 from trimtab_controller.intents.policies import BLIND, POLICIES
 from trimtab_protocol.actions import ACTIONS
 
@@ -26,13 +26,13 @@ def test_a_policy_takes_the_fields_of_its_action(name: str) -> None:
 
 @pytest.mark.parametrize("until", [{"for_s": None}, {"for_s": 60.0}])
 def test_a_wrong_name_is_refused_before_anything_is_known(until: dict[str, object]) -> None:
-    with pytest.raises(Refusal, match="expected a host's name") as refused:
+    with pytest.raises(ChangeRefused, match="expected a host's name") as refused:
         POLICIES["maintenance"](host="h 1", **until)
-    assert refused.value.fault is Fault.INVALID
+    assert refused.value.fault is RefusalKind.INVALID
 
 
 def test_a_rule_that_says_too_little_is_refused_before_anything_is_known() -> None:
-    with pytest.raises(Refusal, match="expected workers beside the kind pin"):
+    with pytest.raises(ChangeRefused, match="expected workers beside the kind pin"):
         POLICIES["add-rule"](name="r", kind="pin", workers=[], priority=None)
 
 

@@ -9,7 +9,7 @@ from trimtab_controller.decider.events import IntentsChanged
 from trimtab_controller.decider.rules.known import followed, known_rules
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.intents import rules
-from trimtab_controller.intents.change import Asked, Change, Fault, Refusal
+from trimtab_controller.intents.change import Asked, Change, ChangeRefused, RefusalKind
 from trimtab_controller.intents.plans import Looked
 from trimtab_protocol.messages.intents import AddRule, Intent, TakenBack, decode_intent, encode_intent
 from trimtab_protocol.messages.names import Epoch, HostId, WorkerId
@@ -99,17 +99,19 @@ def test_a_pattern_that_nothing_matches_is_told(looked: Looked) -> None:
 
 
 def test_names_that_are_taken_are_refused_and_too_many_rules(looked: Looked) -> None:
-    with pytest.raises(Refusal, match=r"controller.toml has a rule fast") as refused:
+    with pytest.raises(ChangeRefused, match=r"controller.toml has a rule fast") as refused:
         rules.add(asked(), replace(AWAY, name="fast"), looked)
-    assert refused.value.fault is Fault.CONFLICT
-    with pytest.raises(Refusal, match=r"bob has added a rule away: take it back first"):
+    assert refused.value.fault is RefusalKind.CONFLICT
+    with pytest.raises(ChangeRefused, match=r"bob has added a rule away: take it back first"):
         rules.add(asked(said(AWAY)), AWAY, looked)
     many = [said(replace(AWAY, name=f"r{number}")) for number in range(MAX_RULES - 1)]
-    with pytest.raises(Refusal, match=r"rules in controller.toml: 1, of operators: 59; expected 60 at most"):
+    with pytest.raises(ChangeRefused, match=r"rules in controller.toml: 1, of operators: 59; expected 60 at most"):
         rules.add(asked(*many), AWAY, looked)
-    with pytest.raises(Refusal, match=r"the end of rule away is over"):
+    with pytest.raises(ChangeRefused, match=r"the end of rule away is over"):
         rules.add(asked(), replace(AWAY, until=NOW), looked)
-    with pytest.raises(Refusal, match=r"rule away would end after the year 9999: expected an earlier end, or none"):
+    with pytest.raises(
+        ChangeRefused, match=r"rule away would end after the year 9999: expected an earlier end, or none"
+    ):
         rules.add(asked(), replace(AWAY, until=1e17), looked)
 
 
@@ -124,9 +126,9 @@ def test_only_an_operators_rule_is_taken_back() -> None:
     change = rules.remove(asked(said(AWAY)), "away")
     back = TakenBack(by="ann", at=NOW, reason="a disk fails")
     assert change.records == (("rule/away", back),)
-    with pytest.raises(Refusal, match=r"rule fast stands in controller.toml: remove it there"):
+    with pytest.raises(ChangeRefused, match=r"rule fast stands in controller.toml: remove it there"):
         rules.remove(asked(), "fast")
-    with pytest.raises(Refusal, match="no operator has added a rule 'x'; there is away"):
+    with pytest.raises(ChangeRefused, match="no operator has added a rule 'x'; there is away"):
         rules.remove(asked(said(AWAY)), "x")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from trimtab_controller.kafka.key_changes import approving, revoking, sign_again
+from trimtab_controller.kafka.host_keys import approving, revoking, sign_again
 from trimtab_protocol.messages.host_keys import HostKeys
 from trimtab_protocol.messages.names import HostId
 from trimtab_protocol.signing.keys import BadKey, KeyId, PublicKey, SigningKey

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from trimtab_controller.kafka.optional_topic import LOOK_AGAIN_S, OptionalTopic
-from trimtab_controller.kafka.publisher import Record
+from trimtab_controller.kafka.publisher import LOOK_AGAIN_S, OptionalTopic, Record
 
 JOURNAL, EVENTS = "journal", "events"
 RECORDS = [Record(topic=name, key=b"k", value=b"v") for name in (JOURNAL, EVENTS, EVENTS)]

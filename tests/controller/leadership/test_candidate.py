@@ -12,11 +12,11 @@ from trimtab_controller.leadership.machine import (
     REJOIN_DELAY_S,
     TAKEN,
     Candidate,
+    CandidateRole,
     Event,
     GroupEvent,
     LeadershipAction,
     ProducerEnded,
-    Role,
     StandDown,
     TermFenced,
 )
@@ -43,7 +43,7 @@ def test_it_joins_once_and_waits_until_the_leader_is_gone() -> None:
     assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (), "others come and go"
     assert one.on_event(NOW, GroupEvent.GRANTED) == (LeadershipAction.LEAD,)
     assert one.on_event(NOW, GroupEvent.NOTHING_GRANTED) == (), "who leads keeps the partition when others join"
-    assert one.role is Role.LEADING
+    assert one.role is CandidateRole.LEADING
 
 
 def test_a_lease_that_ran_out_suspends_until_it_is_known_who_has_it() -> None:
@@ -114,7 +114,7 @@ def test_terms_and_actions_agree_after_any_five_events() -> None:
     for events in itertools.product(EVENTS, repeat=5):
         one, running = candidate(), False
         for step, event in enumerate(events):
-            retired = one.role is Role.RETIRED
+            retired = one.role is CandidateRole.RETIRED
             actions = [*one.on_event(NOW + 2 * step, event), *one.on_tick(NOW + 2 * step + REJOIN_DELAY_S)]
             assert not (retired and actions), events
             for action in actions:
@@ -122,6 +122,6 @@ def test_terms_and_actions_agree_after_any_five_events() -> None:
                 assert not (action in (LeadershipAction.SUSPEND, LeadershipAction.RESUME) and not running), events
                 if action is LeadershipAction.LEAD or isinstance(action, StandDown):
                     running = action is LeadershipAction.LEAD
-            assert running is (one.role in (Role.LEADING, Role.SUSPENDED)), events
+            assert running is (one.role in (CandidateRole.LEADING, CandidateRole.SUSPENDED)), events
             if event in (GroupEvent.EXPIRED, GroupEvent.MOVED, GroupEvent.END_ASKED, FENCED, PRODUCER_ENDED):
-                assert one.role is not Role.LEADING, events
+                assert one.role is not CandidateRole.LEADING, events

@@ -5,23 +5,25 @@ import pytest
 from tests.controller.loop.inbox_records import TOPICS
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.leadership.driver import Candidacy
-from trimtab_controller.leadership.machine import ENDED, TAKEN, Role
+from trimtab_controller.leadership.machine import ENDED, TAKEN, CandidateRole
 from trimtab_controller.leadership.metrics import ProcessMetrics
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_protocol.settings.kafka import KafkaSettings
 
 
 def test_a_standby_shows_its_role_and_no_figures_of_a_term_that_has_ended() -> None:
     process, term = ProcessMetrics(), ControllerMetrics()
     term.generation.set(7)
-    process.see(Role.LEADING)
+    process.see(CandidateRole.LEADING)
     process.show(term.registry)
     assert process.registry.get_sample_value("trimtab_controller_epoch_generation") == 7
-    process.see(Role.WAITING)
+    process.see(CandidateRole.WAITING)
     process.show(None)
     assert process.registry.get_sample_value("trimtab_controller_epoch_generation") is None
-    roles = {each: process.registry.get_sample_value("trimtab_controller_role", {"role": each}) for each in Role}
-    assert [each for each, value in roles.items() if value] == [Role.WAITING]
+    roles = {
+        each: process.registry.get_sample_value("trimtab_controller_role", {"role": each}) for each in CandidateRole
+    }
+    assert [each for each, value in roles.items() if value] == [CandidateRole.WAITING]
     process.show(ControllerMetrics().registry)  # the next term counts from zero
     assert process.registry.get_sample_value("trimtab_controller_epoch_generation") == 0
 

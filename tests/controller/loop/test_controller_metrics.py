@@ -45,7 +45,7 @@ from trimtab_controller.decider.settings import Requirements, Settings
 from trimtab_controller.execution.events import RestoreEnded, RoundEnded
 from trimtab_controller.execution.state import Execution, Recovery
 from trimtab_controller.loop.inbox import Inbox
-from trimtab_controller.loop.metrics.metrics import ControllerMetrics
+from trimtab_controller.loop.metrics import ControllerMetrics
 from trimtab_controller.loop.telemetry import Telemetry
 from trimtab_controller.plan import PlanReason
 from trimtab_models.albic.fit import CostFit, TupleCost, Unknown
@@ -151,14 +151,14 @@ def test_what_remote_tuples_cost_is_shown_while_it_is_known() -> None:
 def test_restores_show_what_was_planned_and_measured_once_a_round_has_ended() -> None:
     metrics = ControllerMetrics()
     telemetry = Telemetry("c", metrics, acting=True, previous=None)
-    telemetry.restore_ended(RestoreEnded(handover=PREPARING, seconds=1.5))
+    telemetry.executed(RestoreEnded(handover=PREPARING, seconds=1.5))
     planned = Recovery(slots={}, began_at=T0, planned_s=3.0, high_s=9.0, bound_s=2.0)
-    telemetry.round_ended(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=planned)))
+    telemetry.executed(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=planned)))
     get = metrics.registry.get_sample_value
     assert get("trimtab_controller_restore_seconds_sum", {"copy": "no"}) == 1.5
     assert get("trimtab_controller_recovery_seconds", {"app": BEGUN.app}) is None, "nothing was warm"
 
-    telemetry.round_ended(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=replace(planned, warm_at=T0 + 4))))
+    telemetry.executed(RoundEnded(round=replace(BEGUN, ended_at=T0 + 6, recovery=replace(planned, warm_at=T0 + 4))))
     names = ("recovery_seconds", "recovery_planned_seconds", "recovery_bound_seconds")
     assert [get(f"trimtab_controller_{name}", {"app": BEGUN.app}) for name in names] == [4.0, 3.0, 2.0]
 

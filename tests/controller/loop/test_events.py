@@ -16,7 +16,7 @@ from trimtab_controller.loop.events.of_execution import events_of_step
 from trimtab_controller.loop.events.of_status import MAX_WORKERS_TOLD, events_of_status, new_decisions
 from trimtab_controller.plan import MoveReason, NextMove, PlanWhy
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove, decode_event
-from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause, Placing, Stop, TakenBack
+from trimtab_protocol.messages.intents import Drain, Intent, MoveKeyGroups, Pause, RequestedMove, Stop, TakenBack
 from trimtab_protocol.messages.names import Epoch, Topics
 from trimtab_protocol.messages.report import WorkerState
 from trimtab_protocol.messages.status import ConcernStatus, DecisionStatus, HoldStatus, Status
@@ -222,7 +222,7 @@ def test_who_takes_an_intent_back_is_told_and_why() -> None:
 
 
 def test_the_end_of_an_intent_says_what_was_asked() -> None:
-    move = MoveKeyGroups(moves=(Placing(key_group=kg(7), worker=W2),), by="ann", at=T0, reason="hot")
+    move = MoveKeyGroups(moves=(RequestedMove(key_group=kg(7), worker=W2),), by="ann", at=T0, reason="hot")
     log = EventLog(Topics(CLUSTER), "a:1", previous=status())
     log.heard([move, DRAIN])
     assert len(log.of_status(status(intents={move.key: T0, DRAIN.key: DRAIN.at}))) == 2
@@ -235,7 +235,7 @@ def test_the_end_of_an_intent_says_what_was_asked() -> None:
 
 
 def test_where_the_predecessor_heard_of_a_move_its_end_is_told_without_its_key() -> None:
-    move = MoveKeyGroups(moves=(Placing(key_group=kg(7), worker=W2),), by="ann", at=T0, reason="hot")
+    move = MoveKeyGroups(moves=(RequestedMove(key_group=kg(7), worker=W2),), by="ann", at=T0, reason="hot")
     log = EventLog(Topics(CLUSTER), "b:1", previous=status(intents={move.key: T0}))
     [ended] = told(log.of_status(status(at=T0 + 1)))
     assert (ended.text, ended.app) == ("a request to move key groups has ended", None)

@@ -9,7 +9,7 @@ from trimtab_controller.configuration import decode
 from trimtab_controller.decider.decision import Decision, Skip
 from trimtab_controller.decider.events import IntentsChanged, SolverAnswered
 from trimtab_controller.decider.reasons import SkipReason
-from trimtab_controller.execution.inheritance import Flaw, Hold
+from trimtab_controller.execution.journal import Flaw, Hold
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.loop.preview import ClusterState, informed, preview_decision
 from trimtab_controller.loop.recovery import RecoveredState

@@ -2,8 +2,7 @@
 
 import pytest
 
-from trimtab_controller.execution.inheritance import Flaw, Hold
-from trimtab_controller.execution.journal import KEY, JournalEntry, encode_entry
+from trimtab_controller.execution.journal import KEY, Flaw, Hold, JournalEntry, encode_entry
 from trimtab_controller.execution.state import Execution, Round
 from trimtab_controller.kafka.reader import Reading
 from trimtab_controller.loop.inbox import Inbox

@@ -11,7 +11,7 @@ from trimtab_controller.decider.events import IntentsChanged, Saving, SnapshotAr
 from trimtab_controller.decider.machine import Decider
 from trimtab_controller.decider.reasons import SkipReason
 from trimtab_controller.decider.settings import Requirements, Settings
-from trimtab_controller.execution.inheritance import Flaw, Hold
+from trimtab_controller.execution.journal import Flaw, Hold
 from trimtab_controller.execution.state import Execution, Handover, HandoverPhase, Round, ScalingPhase, WorkerScaling
 from trimtab_controller.loop.publications import status_record
 from trimtab_controller.loop.status_builder import StatusBuilder, describe_end

@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from trimtab_controller.cli import main
-from trimtab_controller.security.acl import AppTopics, Operation, Resource, Role, Rule, Rules, commands
+from trimtab_controller.security.acl import AclRule, AppTopics, Operation, Resource, Role, Rules, commands
 from trimtab_protocol.messages.names import AppId, Topics
 
 TOPICS = Topics("c")
@@ -54,7 +54,7 @@ def test_a_worker_has_its_app_and_the_hand_overs() -> None:
     assert topics(Role.WORKER, *CHANGING) == {TOPICS.handover, "shop-*", "bills"}
     assert topics(Role.WORKER, Operation.READ) == {TOPICS.handover, TOPICS.placement, "shop-*", "orders"}
     groups = [rule for rule in RULES.of(Role.WORKER) if rule.resource is Resource.GROUP]
-    assert groups == [Rule(role=Role.WORKER, resource=Resource.GROUP, name="shop", operation=Operation.READ)]
+    assert groups == [AclRule(role=Role.WORKER, resource=Resource.GROUP, name="shop", operation=Operation.READ)]
 
 
 def test_a_reader_changes_nothing() -> None:
@@ -101,7 +101,9 @@ def test_each_rule_is_one_command_line_and_one_row(capsys: pytest.CaptureFixture
         *("kafka-acls", "--bootstrap-server", "localhost:9092", "--command-config", "admin.properties", "--add"),
         *("--allow-principal", "User:CN=w 1", "--operation", "Read", "--topic", "orders"),
     ]
-    prefixed = Rule(role=Role.WORKER, resource=Resource.TOPIC, name="shop-", operation=Operation.WRITE, prefixed=True)
+    prefixed = AclRule(
+        role=Role.WORKER, resource=Resource.TOPIC, name="shop-", operation=Operation.WRITE, prefixed=True
+    )
     [line] = commands([prefixed], principal="User:w", bootstrap_servers="b:1")
     assert line.endswith("--operation Write --topic shop- --resource-pattern-type prefixed")
 

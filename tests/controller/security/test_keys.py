@@ -9,8 +9,8 @@ import pytest
 
 from trimtab_controller.cli import main
 from trimtab_controller.kafka import reader
+from trimtab_controller.kafka.placements import placements_signed_by
 from trimtab_controller.kafka.reader import Reading
-from trimtab_controller.kafka.signers import placements_signed_by
 from trimtab_controller.security.keys import KeyFiles
 from trimtab_process.credential_files import load_signing_key
 from trimtab_protocol.messages.names import AppId, Epoch, Topics

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from trimtab_controller.stream.configuration import Configuration, StreamSettings, load, read_stream_settings
+from trimtab_controller.stream.configuration import StreamConfiguration, StreamSettings, load, read_stream_settings
 from trimtab_protocol.messages.decode import BadMessage
 from trimtab_protocol.settings.kafka import KafkaSettings
 
@@ -81,7 +81,7 @@ def test_the_file_with_the_deciders_sections(tmp_path: Path) -> None:
         "[balance]\nmax_migrations = 5\n",
         encoding="utf-8",
     )
-    assert load(file) == Configuration(
+    assert load(file) == StreamConfiguration(
         cluster="demo",
         kafka=KafkaSettings(bootstrap_servers="127.0.0.1:1"),
         stream=StreamSettings(checkpoint_dir="x"),

@@ -12,7 +12,7 @@ from tests.e2e.steering.cluster import Cluster, worker
 from tests.e2e.steering.run_setup import CLUSTER, Setup
 from trimtab_controller.execution import events as executing
 from trimtab_controller.execution.machine import ExecutionMachine
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution, HandoverPhase, Recovery
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.rows import Site

@@ -35,7 +35,7 @@ from trimtab_controller.decider.observing.view import PlannableView, Worker
 from trimtab_controller.decider.orphans.placing import OPERATIONS, Orphaned, place_orphans
 from trimtab_controller.decider.orphans.restores import Restores
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Recovery
 from trimtab_controller.plan import PlanReason
 from trimtab_protocol.messages.names import KeyGroup, WorkerId

@@ -16,8 +16,8 @@ from trimtab_protocol.messages.intents import (
     ForgetWorker,
     MoveKeyGroups,
     Pause,
-    Placing,
     Reject,
+    RequestedMove,
     RollingRestart,
     Scale,
     Stop,
@@ -156,7 +156,10 @@ RESTART = RollingRestart(app=APP, workers=(WorkerId("w0"), WorkerId("w1")), by="
 APPROVE = Approve(plan="3.17", by="ann", at=NOW, reason="fine")
 REJECT = Reject(plan="3.17", by="ann", at=NOW, reason="not during the sale")
 MOVE = MoveKeyGroups(
-    moves=(Placing(key_group=KeyGroup(APP, OperatorId("sums"), 1), worker=W1),), by="ann", at=NOW, reason="profile it"
+    moves=(RequestedMove(key_group=KeyGroup(APP, OperatorId("sums"), 1), worker=W1),),
+    by="ann",
+    at=NOW,
+    reason="profile it",
 )
 UNDO = MoveKeyGroups(moves=MOVE.moves, by="ann", at=NOW, reason="it was worse", undoes="3.16")
 ON_PLANS = (APPROVE, REJECT, MOVE, UNDO)

@@ -22,7 +22,7 @@ from trimtab_controller.kafka.connection import Connection, StoppedError, Stoppi
 from trimtab_controller.kafka.publisher import FencedError
 from trimtab_controller.leadership import driver as leading
 from trimtab_controller.leadership.driver import Candidacy, LeaseView
-from trimtab_controller.leadership.machine import REJOIN_DELAY_S, Role, TermFenced
+from trimtab_controller.leadership.machine import REJOIN_DELAY_S, CandidateRole, TermFenced
 from trimtab_controller.leadership.metrics import ProcessMetrics
 from trimtab_controller.loop import driver, run
 from trimtab_controller.loop.recovery import RecoveredState
@@ -135,9 +135,9 @@ class ControllerProcess:
         return self._network.reaches("controllers") and self._network.reaches(self.name)
 
     @property
-    def role(self) -> Role:
+    def role(self) -> CandidateRole:
         """Where it stands, by its own mind."""
-        return self._candidacy._candidate.role if self._candidacy is not None else Role.AWAY
+        return self._candidacy._candidate.role if self._candidacy is not None else CandidateRole.AWAY
 
     @property
     def in_office(self) -> bool:
@@ -242,9 +242,9 @@ class ControllerProcess:
 
     def _wakes(self) -> Iterator[float]:
         term = self._controller
-        if self.role is Role.AWAY:
+        if self.role is CandidateRole.AWAY:
             yield self.timeline.now + REJOIN_DELAY_S
-        elif term is not None and self.role is Role.LEADING:
+        elif term is not None and self.role is CandidateRole.LEADING:
             looks = term._execution.wake_at, term._decider.wake_at, term._status_due, term._solver.ready_at  # type: ignore[attr-defined]
             yield from (when for when in looks if when is not None)
         elif term is not None or self._stopping:

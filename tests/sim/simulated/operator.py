@@ -8,7 +8,7 @@ from tests.sim.simulated.ledger import Violation
 from tests.sim.simulated.timeline import Timeline
 from trimtab_controller.execution.journal import decode_entry
 from trimtab_controller.execution.state import Execution, Round
-from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Placing, Reject
+from trimtab_protocol.messages.intents import Approve, Intent, MoveKeyGroups, Reject, RequestedMove
 from trimtab_protocol.messages.names import AppId, KeyGroup, Topics, WorkerId
 
 EVERY_S = 3.0
@@ -78,7 +78,7 @@ class Operator:
         workers, key_groups = self._workers(), self._key_groups()
         chosen = self._random.sample(key_groups, min(len(key_groups), self._random.randint(1, 3)))
         if chosen and workers:
-            moves = tuple(Placing(key_group=each, worker=self._random.choice(workers)) for each in chosen)
+            moves = tuple(RequestedMove(key_group=each, worker=self._random.choice(workers)) for each in chosen)
             self._say(MoveKeyGroups(moves=moves, by="operator", at=self._timeline.now, reason="simulated"))
             self.moves += 1
 

@@ -19,7 +19,7 @@ from tests.sim.simulated.worker import WorkerProcess
 from tests.sim.simulated.world import Heal, World, world_folder
 from tests.sim.simulated.zone_faults import ZONE_FAULTS
 from trimtab_controller.decider.standbys import rounds
-from trimtab_controller.leadership.machine import Role
+from trimtab_controller.leadership.machine import CandidateRole
 
 CHOSEN = 100
 """Tests choose their seeds below."""
@@ -180,7 +180,7 @@ class Simulation:
         if missing:
             return f"workers do not run: {missing}"
         roles = sorted(process.role for process in world.living_controllers())
-        if roles != [Role.LEADING] + [Role.WAITING] * (len(roles) - 1):
+        if roles != [CandidateRole.LEADING] + [CandidateRole.WAITING] * (len(roles) - 1):
             return f"controllers are {roles}"
         if world.checker.busy:
             return "a plan is in flight"

@@ -2,7 +2,7 @@
 
 import argparse
 
-from trimtab_controller.cli.parsers.options import add_config
+from trimtab_controller.cli.parsers import add_config
 
 
 def add_options(parser: argparse.ArgumentParser, command: str) -> None:

@@ -19,9 +19,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, TopicMetadata
 
 from trimtab_controller.cli.doctor.agent_checks import LeaderSeen, ReportSeen, ReportsSeen
-from trimtab_controller.cli.doctor.changelog_checks import CHANGELOG
 from trimtab_controller.cli.doctor.cluster_checks import (
     AUTHENTICATION,
+    CHANGELOG,
     RESOLVE,
     TLS,
     Address,
@@ -34,7 +34,7 @@ from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.host_keys import read_keys
 from trimtab_controller.kafka.reader import ReadError, drain, reading, since, starts
 from trimtab_controller.leadership.group import members
-from trimtab_controller.security.acl import OTHER_GROUPS, Resource, Rule
+from trimtab_controller.security.acl import OTHER_GROUPS, AclRule, Resource
 from trimtab_protocol.messages.commands import UNVERIFIED, decode_ack
 from trimtab_protocol.messages.decode import BadMessage, printable
 from trimtab_protocol.messages.names import HostId, Topics, topic_settings
@@ -97,7 +97,7 @@ class ClusterReader:
         advertised = tuple(_try(f"{each.host}:{each.port}") for each in list(found)[:MOST_ADDRESSES])
         return BrokersSeen(protocol=protocol, bootstrap=bootstrap, answered=True, advertised=advertised)
 
-    def rights(self, rules: tuple[Rule, ...]) -> Rights:
+    def rights(self, rules: tuple[AclRule, ...]) -> Rights:
         """The operations that this user may do on the topics and groups of the rules."""
         names = {
             resource: sorted({rule.name for rule in rules if rule.resource is resource and not rule.prefixed})

@@ -20,13 +20,18 @@ from trimtab_controller.cli.doctor.agent_checks import (
     judge_signatures,
     judge_windows,
 )
-from trimtab_controller.cli.doctor.changelog_checks import judge_changelogs
 from trimtab_controller.cli.doctor.cluster import ClusterReader
-from trimtab_controller.cli.doctor.cluster_checks import BrokersSeen, judge_brokers, judge_rights, judge_topics
+from trimtab_controller.cli.doctor.cluster_checks import (
+    BrokersSeen,
+    judge_brokers,
+    judge_changelogs,
+    judge_rights,
+    judge_topics,
+)
 from trimtab_controller.cli.doctor.findings import Check, Finding, Level, fault, not_checked, ok
 from trimtab_controller.cli.doctor.host import see_checkpoint, see_jars, see_java, see_keys, see_port
 from trimtab_controller.cli.doctor.host_checks import judge_checkpoint, judge_jars, judge_java, judge_keys, judge_port
-from trimtab_controller.cli.parsers.options import config_of
+from trimtab_controller.cli.parsers import config_of
 from trimtab_controller.configuration import BadConfiguration, Configuration, load
 from trimtab_controller.kafka.connection import Connection
 from trimtab_controller.kafka.reader import ReadError

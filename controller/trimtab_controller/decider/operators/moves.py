@@ -14,7 +14,7 @@ from trimtab_controller.decider.planning.explain import plan_for
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.execution.state import HandMoved, Round
 from trimtab_controller.plan import Plan, PlanReason
-from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, Placing
+from trimtab_protocol.messages.intents import Intent, MoveKeyGroups, RequestedMove
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup, WorkerId
 from trimtab_protocol.wording import first_few
 
@@ -45,7 +45,7 @@ def plan_of(now: float, view: PlannableView, wish: MoveKeyGroups, keep_s: float)
     return Planned(plan=plan, keep_until=now + keep_s, answered=(wish.key,))
 
 
-def plan_of_moves(view: PlannableView, moves: Sequence[Placing], kind: PlanReason, detail: str) -> Plan | str:
+def plan_of_moves(view: PlannableView, moves: Sequence[RequestedMove], kind: PlanReason, detail: str) -> Plan | str:
     """The plan that makes all of these moves, or what is against it."""
     rows, wrong = _rows(view, moves)
     if against := broken_by(view, rows):
@@ -69,13 +69,15 @@ def is_too_late(now: float, wish: MoveKeyGroups, last: Round | None) -> bool:
     return now > since + VALID_S
 
 
-def possible(view: PlannableView, moves: Sequence[Placing]) -> tuple[list[Placing], dict[str, list[KeyGroup]]]:
+def possible(
+    view: PlannableView, moves: Sequence[RequestedMove]
+) -> tuple[list[RequestedMove], dict[str, list[KeyGroup]]]:
     """Those of these moves that can be made together, and the key groups of the others by what is against them.
 
     Of what would overfill a host, nothing moves there.  A key group that is there already is in neither.
     """
     against: dict[str, list[KeyGroup]] = {}
-    found: dict[int, Placing] = {}
+    found: dict[int, RequestedMove] = {}
     numbers = {worker.id: number for number, worker in enumerate(view.workers)}
     for each, place, why in _checked(view, moves):
         if why is None and place >= 0 and view.rules and (by := view.places.against(place, numbers[each.worker])):
@@ -99,7 +101,7 @@ def _overfilled(view: PlannableView, moves: Mapping[int, WorkerId]) -> dict[Host
     return {each.host: f"it would overfill {each}" for each in found}
 
 
-def _rows(view: AppView, wanted: Sequence[Placing]) -> tuple[dict[int, WorkerId], list[str]]:
+def _rows(view: AppView, wanted: Sequence[RequestedMove]) -> tuple[dict[int, WorkerId], list[str]]:
     """The moves as row -> target, without those that are done already; and what is wrong with the others."""
     moves, wrong = dict[int, WorkerId](), list[str]()
     for each, place, why in _checked(view, wanted):
@@ -111,7 +113,7 @@ def _rows(view: AppView, wanted: Sequence[Placing]) -> tuple[dict[int, WorkerId]
     return moves, list(dict.fromkeys(wrong))
 
 
-def _checked(view: AppView, moves: Sequence[Placing]) -> Iterator[tuple[Placing, int, str | None]]:
+def _checked(view: AppView, moves: Sequence[RequestedMove]) -> Iterator[tuple[RequestedMove, int, str | None]]:
     """Each move with the row of its key group, and what is against it; row -1: unknown, or it is there already."""
     workers = {worker.id: worker for worker in view.workers}
     aside = {each.id: f"takes no part in plans: {each.why}" for each in view.fixed}

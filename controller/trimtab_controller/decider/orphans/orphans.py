@@ -41,7 +41,7 @@ from trimtab_controller.decider.orphans.restores import what_restores
 from trimtab_controller.decider.orphans.restoring import with_restores
 from trimtab_controller.decider.rules.moves import with_priorities
 from trimtab_controller.decider.standbys.copies import state_held
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import ENDED, Execution, Round, next_owned
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_models.elastic import NodeLevel, level_of

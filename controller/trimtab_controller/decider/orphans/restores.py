@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trimtab_controller.decider.standbys.copies import Held
-from trimtab_controller.execution.restores.costs import LearnedRestores, slots_of
+from trimtab_controller.execution.restore_costs import LearnedRestores, slots_of
 from trimtab_controller.execution.state import Execution, HandoverPhase
 from trimtab_models.dyndl import pace_of
 from trimtab_protocol.messages.names import HostId

@@ -19,7 +19,7 @@ from trimtab_controller.decider.reasons import OF_BALANCE, SkipReason
 from trimtab_controller.decider.rules.moves import broken_by
 from trimtab_controller.decider.settings import Settings
 from trimtab_controller.decider.standbys.copies import state_held
-from trimtab_controller.execution.restores.costs import LearnedRestores
+from trimtab_controller.execution.restore_costs import LearnedRestores
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.plan import Move, Plan, PlanReason
 from trimtab_controller.solver.answer import Answer

@@ -1,6 +1,6 @@
 """Decides when to place standbys and how many at a time, so that restores do not overload the hosts.
 
-The execution names them when the hosts have room for the restores (`execution/restores/of_standbys.py`).  The next
+The execution names them when the hosts have room for the restores (`execution/standby_restores.py`).  The next
 round of an app is decided when all of the last one are named, or after NAMED_S: what is not named is chosen anew.
 Gaps are filled as soon as possible.  Only when there are none, and nothing else is to be done, present standbys are
 replaced: where the loss of a host then leads to a load that is lower by about TOLERANCE_PCT.

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from trimtab_controller.decider.decision import ProposalOutcome
-from trimtab_controller.loop.events.of_plan import WAITS
-from trimtab_protocol.event_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_controller.loop.events.of_execution import WAITS
+from trimtab_protocol.console_documents import PlanExplanation, PlannedLoad, PlannedMove
+from trimtab_protocol.messages.codec import copied
 from trimtab_protocol.messages.events import Event, EventKind, EventLoad, EventMove
 from trimtab_protocol.messages.names import KeyGroup, WorkerId
 
@@ -43,10 +44,7 @@ def explain_plan(plan: str, events: Iterable[Event]) -> PlanExplanation | None:
         measured=measured,
         moves=list(moves.values()),
         moves_total=max(len(moves), last.moves_total or 0),
-        loads=[
-            PlannedLoad(worker=row.worker, before=row.before, planned=row.planned, measured=row.measured)
-            for row in loads.values()
-        ],
+        loads=[copied(PlannedLoad, row) for row in loads.values()],
         next=next_text(begun),
         next_load_distance=begun.next.load_distance if begun.next else None,
         proposed_at=proposed_at,
@@ -73,19 +71,7 @@ def _merged(known: PlannedMove | None, row: EventMove, event: Event) -> PlannedM
     if event.phase == "measured" and known is not None and same:
         return _measured(known, row)
     if known is None or not same:
-        return PlannedMove(
-            key_group=str(row.key_group),
-            source=row.source,
-            target=row.target,
-            why=why_text(row, event),
-            reason=row.why,
-            warm=row.warm,
-            load_pct=row.load_pct,
-            outcome=row.outcome,
-            pause_s=row.pause_s,
-            measured_pct=row.measured_pct,
-            paid=row.paid,
-        )
+        return copied(PlannedMove, row, key_group=str(row.key_group), why=why_text(row, event), reason=row.why)
     pause_s = known.pause_s if row.pause_s is None else row.pause_s
     return replace(known, outcome=row.outcome or known.outcome, pause_s=pause_s)
 

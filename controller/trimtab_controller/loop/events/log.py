@@ -9,12 +9,16 @@ from trimtab_controller.decider.decision import Decision, Planned, ProposalEnded
 from trimtab_controller.decider.events import RoundMeasured
 from trimtab_controller.execution.state import Execution
 from trimtab_controller.kafka.publisher import Record
-from trimtab_controller.loop.events.of_execution import events_of_step
-from trimtab_controller.loop.events.of_plan import measured_loads, moves_measured, proposals_of_step
+from trimtab_controller.loop.events.of_execution import (
+    events_of_step,
+    measured_loads,
+    moves_measured,
+    proposals_of_step,
+)
 from trimtab_controller.loop.events.of_status import events_of_status
 from trimtab_controller.loop.inbox import MAX_INTENTS
 from trimtab_controller.plan import Plan, PlanWhy
-from trimtab_protocol.messages.events import MAX_TEXT, Event, EventKind, encode_event
+from trimtab_protocol.messages.events import Event, EventKind, encode_event, event_of
 from trimtab_protocol.messages.intents import Intent, TakenBack
 from trimtab_protocol.messages.names import AppId, Topics
 from trimtab_protocol.messages.status import Status
@@ -122,7 +126,7 @@ class EventLog:
         return self._records(sorted(found, key=lambda event: event.at))
 
     def _event(self, now: float, kind: str, phase: str, text: str, **known: Any) -> Event:
-        return Event(id="", cluster=self._topics.cluster, at=now, kind=kind, phase=phase, text=text[:MAX_TEXT], **known)
+        return event_of(now, self._topics.cluster, kind, phase, text, **known)
 
     def _records(self, events: Sequence[Event]) -> list[Record]:
         told = [self._record(event) for event in events[:MAX_AT_ONCE]]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, assert_never
 
-from trimtab_protocol.messages.events import INTENT_ENDED, MAX_TEXT, Event, EventKind, intent_event_id
+from trimtab_protocol.messages.events import INTENT_ENDED, Event, EventKind, event_of, intent_event_id
 from trimtab_protocol.messages.intents import (
     MOVE_KEY,
     AcceptJournal,
@@ -57,10 +57,7 @@ def events_of_status(
 
 
 def _event(after: Status, kind: str, phase: str, text: str, **known: Any) -> Event:
-    return Event(
-        id=str(known.pop("id", "")), cluster=after.cluster, at=after.at, kind=kind, phase=phase,
-        text=text[:MAX_TEXT] or kind, **known,
-    )  # fmt: skip
+    return event_of(after.at, after.cluster, kind, phase, text, **known)
 
 
 def _decisions(before: Status | None, after: Status) -> Iterator[Event]:

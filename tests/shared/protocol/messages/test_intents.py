@@ -22,8 +22,8 @@ def test_an_intent_of_a_later_version_is_refused_by_its_key():
 
 
 MOVES = (
-    intents.Placing(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 1), worker=WorkerId("w1")),
-    intents.Placing(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 2), worker=WorkerId("w2")),
+    intents.RequestedMove(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 1), worker=WorkerId("w1")),
+    intents.RequestedMove(key_group=KeyGroup(AppId("orders"), OperatorId("sums"), 2), worker=WorkerId("w2")),
 )
 MOVE = intents.MoveKeyGroups(moves=MOVES, by="ann", at=1.0, reason="profile it")
 
@@ -34,7 +34,7 @@ def test_the_same_moves_have_the_same_key() -> None:
 
 
 def test_moves_that_do_not_fit_together_are_refused() -> None:
-    foreign = intents.Placing(key_group=KeyGroup(AppId("other"), OperatorId("sums"), 1), worker=WorkerId("w1"))
+    foreign = intents.RequestedMove(key_group=KeyGroup(AppId("other"), OperatorId("sums"), 1), worker=WorkerId("w1"))
     for moves, expected in (((), "expected 1 to 1000"), ((*MOVES, foreign), "those of one"), (MOVES[:1] * 2, "once")):
         with pytest.raises(ValueError, match=expected):
             dataclasses.replace(MOVE, moves=moves)

@@ -11,8 +11,8 @@ this is journalled: a new leader's decider finds the gaps again.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from trimtab_controller.execution.restores.costs import RestoreCosts, slots_of
-from trimtab_controller.execution.restores.rate import RestoreRate
+from trimtab_controller.execution.pace import RestoreRate
+from trimtab_controller.execution.restore_costs import RestoreCosts, slots_of
 from trimtab_controller.execution.state import ENDED, Execution, HandoverPhase
 from trimtab_controller.execution.step import Step
 from trimtab_protocol.messages.names import AppId, HostId, KeyGroup

@@ -8,21 +8,95 @@ it lacks from the changelog.  One that lacks B bytes beside n - 1 others on its 
 The unit is a restore that lacks nothing, because its worker was a standby: `unit_s` is the median of those.  What a
 host restores in that time is `unit_bytes`.  DynDL's `fit_cost` gives g for each host, from its own restores once it has
 had enough of them, else from those of all hosts, shrunk towards a prior.  The prior of a host shares out what the
-foreground leaves of its link (`links.py`); where that is unknown it is a cautious default.  Nothing of this is
+foreground leaves of its link; where that is unknown it is a cautious default.  Nothing of this is
 journalled: a new leader begins with the prior.
+
+What a link has left = what may be filled of it, less the p95 of what the foreground received.  The foreground is what a
+host receives in windows in which it restores nothing that the controller knows of.  A host whose link speed is unknown,
+or that was not seen without a restore for FEW_WINDOWS windows, has no such number: nothing is assumed of it.
 """
 
 import statistics
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trimtab_controller.execution.restores.links import Links
+import numpy as np
+
+from trimtab_controller.execution.events import HostReport
 from trimtab_controller.execution.state import Handover
 from trimtab_models.dyndl import FittedCost, LocalRestore, RestoreSample, fit_cost, network_prior
 from trimtab_models.instances import AffineCost
 from trimtab_models.instances.scheduling import RemoteCost
 from trimtab_protocol.messages.names import HostId
+
+KEPT_WINDOWS = 360
+"""Windows per host of which the foreground is known; an hour with windows of 10 s."""
+FEW_WINDOWS = 3
+"""So many windows must have shown the foreground of a host."""
+LEAST_SHARE = 0.05
+"""Restores get this share of a full link all the same, since the network divides it."""
+FOREGROUND = 95.0
+"""The percentile of the foreground's use that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLink:
+    """A link of a known speed: what may be filled of it, and the p95 of what the foreground takes (bytes/s)."""
+
+    limit_bytes_s: float
+    foreground_bytes_s: float
+
+    @property
+    def full(self) -> bool:
+        """Whether the foreground alone fills it."""
+        return self.foreground_bytes_s >= self.limit_bytes_s
+
+    @property
+    def free_bytes_s(self) -> float:
+        """What is left for restores."""
+        return max(LEAST_SHARE * self.limit_bytes_s, self.limit_bytes_s - self.foreground_bytes_s)
+
+
+class Links:
+    """Follows the hosts from window to window.  `cores` = of the hosts in the last one, as far as they are known."""
+
+    def __init__(self) -> None:
+        self.cores: dict[HostId, float] = {}
+        self._limits: dict[HostId, float] = {}
+        self._received: dict[HostId, deque[float]] = {}
+        self._links: dict[HostId, HostLink] = {}
+        self._restored_until: dict[HostId, float] = {}
+
+    def restored(self, host: HostId, until: float) -> None:
+        """A restore ran on the host until then (epoch seconds)."""
+        self._restored_until[host] = max(until, self._restored_until.get(host, until))
+
+    def observe(self, start_s: float, hosts: Mapping[HostId, HostReport], restoring: Collection[HostId]) -> None:
+        """Take a window that began at `start_s`; `restoring` = the hosts that restore now."""
+        self.cores = {host: row.cores for host, row in hosts.items() if row.cores}
+        self._limits = {host: row.link_bytes_s for host, row in hosts.items() if row.link_bytes_s}
+        for host in self._received.keys() - hosts.keys():
+            del self._received[host]
+        self._restored_until = {host: at for host, at in self._restored_until.items() if at > start_s}
+        for host, row in hosts.items():
+            if row.received_bytes_s is not None and host not in self._restored_until and host not in restoring:
+                self._received.setdefault(host, deque(maxlen=KEPT_WINDOWS)).append(row.received_bytes_s)
+        self._links = {
+            host: HostLink(limit_bytes_s=limit, foreground_bytes_s=float(np.percentile(received, FOREGROUND)))
+            for host, limit in self._limits.items()
+            if len(received := self._received.get(host, ())) >= FEW_WINDOWS
+        }
+
+    def of(self, host: HostId | None) -> HostLink | None:
+        """The link of a host; None if its speed or its use is unknown."""
+        return None if host is None else self._links.get(host)
+
+    @property
+    def known(self) -> Mapping[HostId, HostLink]:
+        """The links of known speed and use."""
+        return self._links
+
 
 KEPT = 200
 """Number of measured restores that are kept, in all and of each kind; older ones are forgotten."""
@@ -99,11 +173,6 @@ class RestoreCosts:
         self._ended: deque[tuple[HostId, float, float]] = deque(maxlen=KEPT)  # host, begin, end
 
     @property
-    def samples(self) -> int:
-        """Number of measured restores of which something was lacking."""
-        return len(self._remote)
-
-    @property
     def unit_s(self) -> float:
         """Seconds of a restore that lacks nothing."""
         return statistics.median(self._units) if len(self._units) >= FEW else UNIT_S
@@ -130,7 +199,7 @@ class RestoreCosts:
         return LearnedRestores(
             unit_s=self.unit_s,
             bytes_per_s=self.bytes_per_s,
-            shared=self.fitted(None, slots).high,
+            shared=self._fitted(None, slots, PRIOR).high,
             of_host={host: curve.high for host, curve in curves.items()},
             most_at_once=slots,
         )
@@ -171,12 +240,6 @@ class RestoreCosts:
         """The hosts with so many measured restores that they have a curve of their own."""
         counts = Counter(each.host for each in self._remote)
         return frozenset(host for host, count in counts.items() if count >= ENOUGH)
-
-    def fitted(self, host: HostId | None, slots: int) -> FittedCost:
-        """g(1) .. g(slots) of the host; None = of any host without a curve of its own."""
-        if host is None:
-            return self._fitted(None, slots, PRIOR)
-        return self.curves([host], {host: slots})[host]
 
     def _fitted(self, own: HostId | None, slots: int, prior: AffineCost) -> FittedCost:
         """By the restores of this host, or by all."""

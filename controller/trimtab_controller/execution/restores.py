@@ -1,26 +1,80 @@
-"""The order of a plan's restores, and how many of them a host runs at the same time: DynDL with given targets.
+"""The restores of hand-overs: their order, which begin next, which are released next, and what they have cost.
 
-The plan has decided where each key group goes.  The schedule is made with the p90 curve of what restores cost, and
-promised with the p50 curve.  It is made when the plan begins.  The journal has the order; a new leader schedules what
-is left.
+The order is DynDL with given targets: the plan has decided where each key group goes.  The schedule is made with the
+p90 curve of what restores cost, and promised with the p50 curve.  It is made when the plan begins.  The journal has the
+order; a new leader schedules what is left.
+
+A restore takes long and disturbs little, a release is short and pauses.  Targets may restore many key groups at the
+same time.  Then several become warm at once, and each release makes its source and its target commit.  So they wait for
+each other, warm, while their source goes on with the key groups.
+
+Restores share links and slots of their hosts with new standbys (`standby_restores.py`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab_controller.execution import handovers
 from trimtab_controller.execution.budget import BudgetGate
-from trimtab_controller.execution.events import ExecutionLimits
-from trimtab_controller.execution.pace import PlanPace, share_of_host, slow_start_s
-from trimtab_controller.execution.restores.costs import RestoreCosts, slots_of
-from trimtab_controller.execution.restores.rate import RestoreRate, limited_s
+from trimtab_controller.execution.events import ExecutionLimits, HostReport, RestoreEnded
+from trimtab_controller.execution.handovers import answers
+from trimtab_controller.execution.pace import PlanPace, RestoreRate, limited_s, share_of_host, slow_start_s
+from trimtab_controller.execution.restore_costs import LearnedRestores, RestoreCosts, slots_of
+from trimtab_controller.execution.standby_restores import StandbyRestores
 from trimtab_controller.execution.state import ENDED, IN_FLIGHT, Execution, Handover, HandoverPhase, Recovery, Round
+from trimtab_controller.execution.step import Step
 from trimtab_models.dyndl import FittedCost, GivenProblem, solve_given, with_costs
 from trimtab_models.instances.scheduling import RemoteCost
+from trimtab_protocol.messages.commands import Ack, Phase
 from trimtab_protocol.messages.names import AppId, HostId
+
+RELEASES_PER_HOST = 2
+"""The most hand-overs from and to a host that are released at the same time."""
+
+
+class Releases:
+    """The hand-overs whose targets are warm, with their acks, in the order in which they became so.
+
+    They are not in the journal: a new leader reads the acks again.
+    """
+
+    def __init__(self) -> None:
+        self._warm: dict[str, Ack] = {}
+
+    def hear(self, handover: Handover, ack: Ack) -> bool:
+        """Whether this ack says that the target is warm.  It is kept until the hand-over is taken."""
+        preparing = handover.phase is HandoverPhase.PREPARING and answers(ack, handover.prepare)
+        if not preparing or ack.phase is not Phase.PREPARED:
+            return False
+        self._warm[handover.id] = ack
+        return True
+
+    def is_warm(self, handover: Handover) -> bool:
+        """Whether the target of a hand-over that is being prepared has become warm."""
+        ack = self._warm.get(handover.id)
+        return ack is not None and handover.phase is HandoverPhase.PREPARING and answers(ack, handover.prepare)
+
+    def take_due(self, execution: Execution, gate: BudgetGate) -> Iterator[tuple[Handover, Ack]]:
+        """The hand-overs to release now; `gate` = the disruption budgets."""
+        present = {handover.id: handover for row in execution.in_flight for handover in row.handovers}
+        self._warm = {name: ack for name, ack in self._warm.items() if name in present and self.is_warm(present[name])}
+        busy: Counter[HostId] = Counter()
+        for handover in present.values():
+            if handover.phase is HandoverPhase.RELEASING:
+                busy.update(handover.hosts)
+        for name, ack in list(self._warm.items()):
+            handover = present[name]
+            if gate.may_release(handover) and all(busy[host] < RELEASES_PER_HOST for host in handover.hosts):
+                gate.released(handover)
+                busy.update(handover.hosts)
+                del self._warm[name]
+                yield handover, ack
+
 
 Ints = NDArray[np.int64]
 
@@ -173,16 +227,16 @@ class RestoreRoom:
         execution: Execution,
         limits: ExecutionLimits,
         is_warm: Callable[[Handover], bool],
-        building: Mapping[HostId, int] = MappingProxyType({}),
+        building: Mapping[HostId, int],
         *,
         pace: PlanPace,
-        gate: BudgetGate | None = None,
+        gate: BudgetGate,
         rate: RestoreRate,
         now: float,
     ) -> None:
         """`is_warm`: whether the target of a hand-over that is being prepared needs to restore no more.
 
-        `building` = new standbys that restore on each host.  `gate` = the disruption budgets; None: there are none.
+        `building` = new standbys that restore on each host.  `gate` = the disruption budgets.
         """
         self._gate = gate
         self._rate, self._now = rate, now
@@ -215,7 +269,7 @@ class RestoreRoom:
             return False
         if any(self._on_host.get(host, 0) >= limits.handovers_per_host for host in handover.hosts):
             return False
-        if self._gate is not None and not self._gate.may_begin(handover):
+        if not self._gate.may_begin(handover):
             return False
         slots = None if row.recovery is None else row.recovery.slots.get(handover.target_host)
         restoring = self._restoring.get(handover.target_host, 0)
@@ -238,8 +292,7 @@ class RestoreRoom:
         self._count(handover, restores=True)
         if handover.restores:
             self._pace.begun(row.app, handover.target)
-        if self._gate is not None:
-            self._gate.begun(handover)
+        self._gate.begun(handover)
         if not row.lost:
             largest = max((each.state_bytes for each in row.handovers), default=0)
             self._rate.take(self._now, {handover.target_host: handover.to_restore(largest)})
@@ -253,3 +306,103 @@ class RestoreRoom:
         if restores:
             host = handover.target_host
             self._restoring[host] = self._restoring.get(host, 0) + 1
+
+
+class HandoverRestores:
+    """Those of the rounds in flight.
+
+    `standbys` = the restores beside them; `costs` = what restores have cost.
+    """
+
+    def __init__(self, limits: ExecutionLimits, state: Execution, releases: Releases, pace: PlanPace) -> None:
+        """`releases` knows which targets are warm: these restore no more."""
+        self._limits = limits
+        self._is_warm = releases.is_warm
+        self._pace = pace
+        self._rate = RestoreRate(limits, state.in_flight)
+        self.costs = RestoreCosts()
+        self.standbys = StandbyRestores(self.costs, self._rate)
+
+    def running(self, execution: Execution) -> list[Handover]:
+        """The hand-overs whose targets restore."""
+        rows = (each for row in execution.in_flight for each in row.handovers)
+        return [each for each in rows if each.phase is HandoverPhase.PREPARING and not self._is_warm(each)]
+
+    def running_on(self, execution: Execution) -> Counter[HostId]:
+        """How many hand-overs restore on each host."""
+        return Counter(each.target_host for each in self.running(execution))
+
+    def scheduled(
+        self,
+        now: float,
+        row: Round,
+        cores: Mapping[HostId, float],
+        running: Sequence[Handover],
+        window_s: float | None,
+    ) -> Round:
+        """The round with its hand-overs in the order in which their targets should restore.
+
+        `cores` of hosts, besides those that are known; `running` = hand-overs that restore now.  `window_s` = the
+        length of the windows that let a plan go faster.
+        """
+        waiting = [each for each in row.handovers if each.phase is HandoverPhase.WAITING]
+        if not self._limits.schedule_restores or not waiting:
+            return row
+        begun = tuple(each for each in row.handovers if each.phase is not HandoverPhase.WAITING)
+        found = schedule(
+            now,
+            waiting,
+            running,
+            {**self.costs.links.cores, **cores},
+            self._limits,
+            self.costs,
+            self.standbys.running(now),
+            lost=row.lost,
+            window_s=window_s,
+        )
+        return replace(row, handovers=begun + found.handovers, recovery=found.recovery)
+
+    def start_waiting(self, step: Step, gate: BudgetGate) -> None:
+        """Start hand-overs, those of the oldest plan first, as far as there is room for them."""
+        building = {host: len(left) for host, left in self.standbys.running(step.now).items()}
+        room = RestoreRoom(
+            step.execution,
+            self._limits,
+            self._is_warm,
+            building,
+            pace=self._pace,
+            gate=gate,
+            rate=self._rate,
+            now=step.now,
+        )
+        for row in step.execution.in_flight:
+            for handover in row.handovers:
+                ready = handover.phase is HandoverPhase.WAITING and (handover.wake_at or 0.0) <= step.now
+                if ready and room.has(row, handover):
+                    handovers.prepare(step, handover)
+                    room.take(row, handover)
+
+    def next_at(self, execution: Execution, now: float) -> float | None:
+        """When the bytes per second, or the rest of a worker, allow the next restore; None if none waits for that."""
+        rows = ((row, each) for row in execution.in_flight for each in row.handovers)
+        by_rate = self._rate.next_at((pair for pair in rows if pair[1].phase is HandoverPhase.WAITING), now)
+        return min((at for at in (by_rate, self._pace.next_at(now)) if at is not None), default=None)
+
+    def see_hosts(self, now: float, execution: Execution, start_s: float, hosts: Mapping[HostId, HostReport]) -> None:
+        """Learn from a window what the links of the hosts bear, beside the restores there."""
+        self.costs.links.observe(start_s, hosts, {*self.running_on(execution), *self.standbys.running(now)})
+
+    def ended(self, step: Step, handover: Handover, running: Sequence[Handover]) -> RestoreEnded:
+        """A restore has ended: learn from it, and note that its round has got so far; `running` = it and others."""
+        row = step.execution.rounds[handover.app]
+        self.costs.learn(step.now, handover, running)
+        if row.recovery is not None:
+            step.set_round(replace(row, recovery=replace(row.recovery, warm_at=step.now)))
+        return RestoreEnded(handover=handover, seconds=step.now - handover.since)
+
+    def learned(self) -> LearnedRestores:
+        """What restores cost, as far as it was measured, and what new standbys restore now."""
+        building: dict[HostId, list[int]] = {}
+        for each in self.standbys.building:
+            building.setdefault(each.host, []).append(each.lacking_bytes)
+        return replace(self.costs.learned(self._limits.handovers_per_host), building=building)
